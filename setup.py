@@ -16,16 +16,16 @@ import setuptools
 #: through; events, instructions and the model, as mypyc does not know the
 #: decorators of their classes; and what plug-ins inherit from.
 NATIVE = (
-    "fpgapool/core/admission.py",
-    "fpgapool/core/holders.py",
+    "fpgapool/core/rules/admission.py",
+    "fpgapool/core/rules/holders.py",
     "fpgapool/core/ordered.py",
-    "fpgapool/core/queued.py",
-    "fpgapool/core/sharing.py",
-    "fpgapool/core/slot_table.py",
-    "fpgapool/core/slots.py",
+    "fpgapool/core/queues/queued.py",
+    "fpgapool/core/queues/sharing.py",
+    "fpgapool/core/topology/slot_table.py",
+    "fpgapool/core/topology/slots.py",
     "fpgapool/core/state.py",
     "fpgapool/core/view.py",
-    "fpgapool/core/waiting.py",
+    "fpgapool/core/queues/waiting.py",
     "fpgapool/strategies/placements/offers.py",
     "fpgapool/strategies/rounds.py",
 )

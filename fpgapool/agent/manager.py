@@ -16,8 +16,8 @@ import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import table
-from fpgapool.common import rpc
+from fpgapool.agent.slots import table
+from fpgapool.common.messaging import rpc
 from fpgapool.rpcapi import agent as agent_api
 
 LOG = logging.getLogger(__name__)

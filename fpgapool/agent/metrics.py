@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from oslo_config import cfg
 
 from fpgapool import objects
-from fpgapool.agent import cache
-from fpgapool.agent import desks
-from fpgapool.agent import monitor
-from fpgapool.agent import orders
-from fpgapool.agent import slot as slots
-from fpgapool.common import metrics
-from fpgapool.common import tallies
+from fpgapool.agent.bitstreams import cache
+from fpgapool.agent.host import monitor
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot as slots
+from fpgapool.agent.supervision import desks
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import states
 
 _HOST = ("host",)

@@ -20,30 +20,30 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import boards
-from fpgapool.agent import cache
-from fpgapool.agent import desks
-from fpgapool.agent import energy
-from fpgapool.agent import fetching
-from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
 from fpgapool.agent import metrics as agent_metrics
-from fpgapool.agent import monitor
-from fpgapool.agent import orders
-from fpgapool.agent import processes
 from fpgapool.agent import reports
 from fpgapool.agent import sender
 from fpgapool.agent import settings as agent_settings
-from fpgapool.agent import shaping
-from fpgapool.agent import table
-from fpgapool.agent import trust
-from fpgapool.agent import workers
-from fpgapool.common import channel
+from fpgapool.agent.bitstreams import cache
+from fpgapool.agent.bitstreams import fetching
+from fpgapool.agent.bitstreams import trust
+from fpgapool.agent.door import frontdoor
+from fpgapool.agent.host import boards
+from fpgapool.agent.host import energy
+from fpgapool.agent.host import monitor
+from fpgapool.agent.host import shaping
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import desks
+from fpgapool.agent.supervision import processes
+from fpgapool.agent.supervision import workers
 from fpgapool.common import clock
-from fpgapool.common import metrics
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
+from fpgapool.common.channels import channel
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api

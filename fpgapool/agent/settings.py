@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 from oslo_config import cfg
 
-from fpgapool.agent import doorway
-from fpgapool.agent import shaping
-from fpgapool.agent import sources
+from fpgapool.agent.bitstreams import sources
+from fpgapool.agent.door import doorway
+from fpgapool.agent.host import shaping
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import rules
 

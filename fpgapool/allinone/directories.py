@@ -13,11 +13,11 @@ import shutil
 import stat
 from collections.abc import Iterator
 
-from fpgapool.agent import desks
-from fpgapool.agent import doorway
-from fpgapool.agent import workers
-from fpgapool.common import channel
+from fpgapool.agent.door import doorway
+from fpgapool.agent.supervision import desks
+from fpgapool.agent.supervision import workers
 from fpgapool.common import exception
+from fpgapool.common.channels import channel
 
 #: The client library looks for this name in the conventional places.
 FRONT_DOOR_NAME = "front-door.sock"

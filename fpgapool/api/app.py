@@ -20,30 +20,30 @@ from oslo_middleware import healthcheck
 from oslo_middleware import http_proxy_to_wsgi
 from oslo_middleware import request_id
 
-from fpgapool.api import access
 from fpgapool.api import call as calls
-from fpgapool.api import crowd
-from fpgapool.api import errors
-from fpgapool.api import instances
 from fpgapool.api import metrics
-from fpgapool.api import microversion
-from fpgapool.api import middleware
 from fpgapool.api import policy
 from fpgapool.api import routes
-from fpgapool.api import threads
-from fpgapool.api import tokens
-from fpgapool.api import validation
-from fpgapool.api import vendordata
-from fpgapool.api import waiters
+from fpgapool.api.backends import vendordata
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import access_log as access
+from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.api.http import instances
+from fpgapool.api.http import microversion
+from fpgapool.api.http import middleware
+from fpgapool.api.http import threads
+from fpgapool.api.http import tokens
+from fpgapool.api.http import validation
 from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.api.ui import page
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import config
-from fpgapool.common import context
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import context
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api

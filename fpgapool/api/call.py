@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
 
-from fpgapool.api import crowd
-from fpgapool.api import errors
-from fpgapool.api import inventory
-from fpgapool.api import leader as leaders
 from fpgapool.api import metrics
-from fpgapool.api import microversion
 from fpgapool.api import policy
-from fpgapool.api import remembered
-from fpgapool.api import trail as trails
-from fpgapool.api import vendordata as vendordatas
-from fpgapool.api import waiters
+from fpgapool.api.backends import caches as remembered
+from fpgapool.api.backends import inventory
+from fpgapool.api.backends import leader as leaders
+from fpgapool.api.backends import vendordata as vendordatas
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import audit_trail as trails
+from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library as libraries
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores as upkeep
-from fpgapool.common import context
+from fpgapool.common.messaging import context
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory as inventories
 from fpgapool.rpcapi import conductor as conductor_rpcapi

@@ -16,11 +16,11 @@ from typing import Protocol
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from fpgapool.api import middleware
-from fpgapool.api import waiters
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import middleware
 from fpgapool.common import exception
-from fpgapool.common import metrics
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import tallies
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from fpgapool.api import microversion
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import common
 
 _VARIABLE = re.compile(r"\{(\w+)\}")

@@ -13,7 +13,7 @@ from oslo_policy import opts
 from oslo_policy import policy
 
 from fpgapool import policies
-from fpgapool.common import context
+from fpgapool.common.messaging import context
 
 #: A change of ``policy.yaml`` takes effect within so many seconds.
 REMEMBERED_S = 1.0

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import microversion
 from fpgapool.api import openapi
 from fpgapool.api.handlers import accelerators
 from fpgapool.api.handlers import bitstreams
@@ -27,6 +26,7 @@ from fpgapool.api.handlers import slots
 from fpgapool.api.handlers import usage
 from fpgapool.api.handlers import vendordata
 from fpgapool.api.handlers import versions
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import bitstreams as bitstream_schemas
 from fpgapool.api.schemas import common

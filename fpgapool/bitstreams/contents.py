@@ -16,9 +16,9 @@ from fpgapool.bitstreams import library
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.drivers.opencl import devices
-from fpgapool.drivers.opencl import package
-from fpgapool.drivers.opencl import parts
-from fpgapool.drivers.opencl import profiles
+from fpgapool.drivers.opencl.contents import package
+from fpgapool.drivers.opencl.contents import parts
+from fpgapool.drivers.opencl.contents import profiles
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions

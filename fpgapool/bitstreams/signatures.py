@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import utils
 
 from fpgapool.bitstreams import base
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 

@@ -12,12 +12,12 @@ Importing this package loads the standard library only.
 """
 
 from fpgapool.client import arrays
-from fpgapool.client.apidoor import PoolApi
 from fpgapool.client.arrays import run_array
 from fpgapool.client.background import map
 from fpgapool.client.background import submit
-from fpgapool.client.blocks import Block
 from fpgapool.client.cancel import CancelToken
+from fpgapool.client.doors.apidoor import PoolApi
+from fpgapool.client.doors.view import SessionView
 from fpgapool.client.dryrun import DryRun
 from fpgapool.client.dryrun import acc_dry_run
 from fpgapool.client.errors import Cancelled
@@ -33,22 +33,22 @@ from fpgapool.client.errors import SessionFailed
 from fpgapool.client.errors import TaskFailed
 from fpgapool.client.errors import TooManyOpenFiles
 from fpgapool.client.errors import WaitTimeout
-from fpgapool.client.group import Group
-from fpgapool.client.group import group_open
+from fpgapool.client.groups.group import Group
+from fpgapool.client.groups.group import group_open
 from fpgapool.client.grouptransfer import GroupReport
 from fpgapool.client.grouptransfer import run_group_file
 from fpgapool.client.listing import Accelerator
 from fpgapool.client.listing import accelerators
-from fpgapool.client.opening import acc_close
-from fpgapool.client.opening import acc_open
-from fpgapool.client.opening import acc_run
-from fpgapool.client.session import Session
-from fpgapool.client.session import Statistics
-from fpgapool.client.transfer import RunReport
-from fpgapool.client.transfer import run_buffer
-from fpgapool.client.transfer import run_file
-from fpgapool.client.transfer import run_stream
-from fpgapool.client.view import SessionView
+from fpgapool.client.sessions.blocks import Block
+from fpgapool.client.sessions.opening import acc_close
+from fpgapool.client.sessions.opening import acc_open
+from fpgapool.client.sessions.opening import acc_run
+from fpgapool.client.sessions.session import Session
+from fpgapool.client.sessions.session import Statistics
+from fpgapool.client.transfers.transfer import RunReport
+from fpgapool.client.transfers.transfer import run_buffer
+from fpgapool.client.transfers.transfer import run_file
+from fpgapool.client.transfers.transfer import run_stream
 
 __all__ = [
     "Accelerator",

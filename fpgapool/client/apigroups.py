@@ -12,14 +12,14 @@ import socket
 import typing
 import urllib.parse
 
-from fpgapool.client import apirequests
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import groupdoor
 from fpgapool.client import hostgroups
-from fpgapool.common import channel
+from fpgapool.client.doors import apirequests
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
@@ -30,7 +30,7 @@ _DETACH_S = 5.0
 class ApiGroupDoor:
     """Gives one program access to one group.
 
-    :param adapter: see :class:`fpgapool.client.apidoor.PoolApi`.
+    :param adapter: see :class:`fpgapool.client.doors.apidoor.PoolApi`.
     :param cancel: cancels every wait.
     :param deadline_s: absolute deadline of connecting.
     :param require_tls: refuse an API without TLS, and data connections
@@ -66,7 +66,7 @@ class ApiGroupDoor:
     def attach(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> groupdoor.Access:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.attach`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.attach`."""
         try:
             return self._attach(name, accelerator, deadline_s)
         except BaseException:
@@ -172,7 +172,7 @@ class ApiGroupDoor:
             self._revoke(f"{path}/{posting.result()['client']['id']}")
 
     def members(self, access: groupdoor.Access) -> groups.MemberList:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.members`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.members`."""
         deadline_s = channel.deadline_after(_MEMBERS_S)
         found = self._ask("GET", _path(access), deadline_s)
         return groupdoor.members_of(found["client"])
@@ -180,7 +180,7 @@ class ApiGroupDoor:
     def connect_local(
         self, access: groupdoor.Access, host_id: str
     ) -> socket.socket:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.connect_local`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.connect_local`."""
         try:
             path = frontdoor.default_path()
         except errors.FrontDoorUnavailable as exc:
@@ -188,7 +188,7 @@ class ApiGroupDoor:
         return hostgroups.connect_desk(path, access, host_id)
 
     def detach(self, access: groupdoor.Access) -> None:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.detach`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.detach`."""
         self._revoke(_path(access))
         self._requests.close()
 

@@ -14,14 +14,14 @@ import collections.abc
 import math
 import typing
 
-from fpgapool.client import asking
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
-from fpgapool.client import software
-from fpgapool.client import transfer
-from fpgapool.common import channel
+from fpgapool.client.doors import asking
+from fpgapool.client.sessions import software
+from fpgapool.client.transfers import transfer
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import arrays as forms
 from fpgapool.vocabulary import codes
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 
-from fpgapool.client import apidoor
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import instance
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import instance
 from fpgapool.vocabulary import codes
 
 _CLOUD_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
@@ -29,7 +29,7 @@ def find(
     config drive or metadata service.
 
     :param finder: of Nova's data; None: that of the process.
-    :param pause: see :meth:`fpgapool.client.instance.Finder.find`.
+    :param pause: see :meth:`fpgapool.client.doors.instance.Finder.find`.
     :returns: path of the front door's socket, or the API.
     :raises errors.FrontDoorUnavailable: if there is none; the message lists
         the places that were tried.

@@ -9,11 +9,11 @@ import dataclasses
 import threading
 import typing
 
-from fpgapool.client import apidoor
-from fpgapool.client import asking
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import asking
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import states

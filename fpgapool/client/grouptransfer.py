@@ -14,12 +14,12 @@ import os
 import time
 import typing
 
-from fpgapool.client import blocks
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client import files
-from fpgapool.client import group as groups
-from fpgapool.common import channel
+from fpgapool.client.groups import group as groups
+from fpgapool.client.sessions import blocks
+from fpgapool.client.transfers import files
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 #: Input, and output, of a task, unless the accelerator needs longer pieces.

@@ -11,11 +11,11 @@ import socket
 import typing
 
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import groupdoor
-from fpgapool.common import channel
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -51,7 +51,7 @@ class HostGroupDoor:
     def attach(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> groupdoor.Access:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.attach`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.attach`."""
         secret = secrets.token_hex(_SECRET_BYTES)
         door = frontdoor.FrontDoor(self._path, self._cancel, deadline_s)
         with contextlib.closing(door), _translated():
@@ -113,18 +113,18 @@ class HostGroupDoor:
             return {}
 
     def members(self, access: groupdoor.Access) -> groups.MemberList:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.members`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.members`."""
         reply = self._ask("group", _MEMBERS_S, group_id=access.group_id)
         return groupdoor.members_of(reply)
 
     def connect_local(
         self, access: groupdoor.Access, host_id: str
     ) -> socket.socket:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.connect_local`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.connect_local`."""
         return connect_desk(self._path, access, host_id)
 
     def detach(self, access: groupdoor.Access) -> None:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.detach`."""
+        """See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.detach`."""
         self._detach(access.group_id, access.client_id)
 
     def _detach(self, group_id: str, client_id: str) -> None:
@@ -152,7 +152,7 @@ def connect_desk(
 ) -> socket.socket:
     """Connect to the desk of this host.
 
-    See :meth:`fpgapool.client.groupdoor.GroupDoor.connect_local`. The front
+    See :meth:`fpgapool.client.doors.groupdoor.GroupDoor.connect_local`. The front
     door of this host connects, if it has one that this program may use.
 
     :param path: of the front door's socket.

@@ -9,13 +9,13 @@ import dataclasses
 import threading
 import typing
 
-from fpgapool.client import apidoor
-from fpgapool.client import asking
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client import transfer
-from fpgapool.common import channel
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import asking
+from fpgapool.client.transfers import transfer
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import capacity
 
 

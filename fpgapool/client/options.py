@@ -10,10 +10,10 @@ import inspect
 import threading
 import typing
 
-from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import opening
-from fpgapool.client import waiting
+from fpgapool.client.doors import apidoor
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import opening
 
 _Function = typing.TypeVar(
     "_Function", bound=collections.abc.Callable[..., typing.Any]

@@ -7,16 +7,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from fpgapool.agent import doorway
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.door import doorway
 from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
-from fpgapool.common import rpc
 from fpgapool.common import service
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.drivers import base as drivers
 
 

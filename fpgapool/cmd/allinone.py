@@ -15,17 +15,17 @@ import typing
 from collections.abc import Sequence
 
 from fpgapool import version
-from fpgapool.agent import doorway
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
+from fpgapool.agent.door import doorway
 from fpgapool.allinone import directories
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
 from fpgapool.cmd import launch
 from fpgapool.common import exception
 from fpgapool.common import interrupts
-from fpgapool.common import rpc
 from fpgapool.common import service
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api

@@ -12,9 +12,9 @@ from oslo_log import log as logging
 from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
-from fpgapool.common import rpc
 from fpgapool.common import service
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api

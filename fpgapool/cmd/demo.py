@@ -11,13 +11,13 @@ import sys
 import typing
 from collections.abc import Sequence
 
+from demo import errors
+from demo import pool
+from demo.acts import comparison
+from demo.acts import encryption
+from demo.acts import sharing
 from fpgapool.cmd import launch
 from fpgapool.common import interrupts
-from fpgapool.demo import errors
-from fpgapool.demo import pool
-from fpgapool.demo.acts import comparison
-from fpgapool.demo.acts import encryption
-from fpgapool.demo.acts import sharing
 from fpgapool.sim import screen
 
 PROGRAM = "fpgapool-demo"

@@ -29,16 +29,16 @@ from oslo_config import cfg
 from fpgapool.accelerators import base as accelerators
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
-from fpgapool.cmd import building
-from fpgapool.cmd import devices
-from fpgapool.cmd import hosts
 from fpgapool.cmd import launch
-from fpgapool.common import audit
+from fpgapool.cmd.managing import building
+from fpgapool.cmd.managing import devices
+from fpgapool.cmd.managing import hosts
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import interrupts
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import audit
 from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
@@ -47,7 +47,7 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 # Late imports: libraries that one command needs, and that take as long to
 # import as all the others.
 if typing.TYPE_CHECKING:
-    from fpgapool.cmd import auditing
+    from fpgapool.cmd.managing import auditing
 
 PROGRAM = "fpgapool-manage"
 
@@ -535,7 +535,7 @@ def _sweep(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _audit(database: db_api.Database, args: argparse.Namespace) -> int:
-    from fpgapool.cmd import auditing
+    from fpgapool.cmd.managing import auditing
 
     migration.require_newest(database.engine)
     conf = args.conf

@@ -20,15 +20,15 @@ import typing
 
 from fpgapool import client
 from fpgapool.client import checks
-from fpgapool.client import files
-from fpgapool.client import waiting
+from fpgapool.client.links import waiting
+from fpgapool.client.transfers import files
 from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
-from fpgapool.common import channel
 from fpgapool.common import interrupts
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states

@@ -19,7 +19,7 @@ import typing
 
 from fpgapool import client
 from fpgapool import version
-from fpgapool.client import asking
+from fpgapool.client.doors import asking
 from fpgapool.cmd import launch
 from fpgapool.yarn import labels
 

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 from fpgapool import conf as fpgapool_conf
 from fpgapool import version
 from fpgapool.common import exception
-from fpgapool.common import lost_lines
+from fpgapool.common.monitoring import lost_lines
 
 PROJECT = "fpgapool"
 

@@ -19,7 +19,7 @@ import typing
 import oslo_messaging as messaging
 from oslo_messaging._drivers import base
 
-from fpgapool.common import codec
+from fpgapool.common.messaging import codec
 
 #: Name of the driver, and scheme of its transport URL.
 SCHEME = "fpgapool-memory"

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import functools
 
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import tallies
 
 _short = functools.partial(tallies.Histogram, tallies.SHORT_S)
 _long = functools.partial(tallies.Histogram, tallies.LONG_S)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from oslo_config import cfg
 
-from fpgapool.common import metrics
+from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
-from fpgapool.conductor.decisions import questions
-from fpgapool.conductor.decisions import summary
+from fpgapool.conductor.decisions.views import questions
+from fpgapool.conductor.decisions.views import summary
 
 # Prometheus's own timeout is 10 s.
 _PATIENCE_S = 2.0

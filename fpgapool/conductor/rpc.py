@@ -20,18 +20,18 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
-from fpgapool.conductor import checks
-from fpgapool.conductor import waiting
-from fpgapool.conductor.decisions import administration
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import audit
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.conductor.calls import checks
+from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import instances
 from fpgapool.conductor.decisions import limits
-from fpgapool.conductor.decisions import quotas
-from fpgapool.conductor.decisions import reservations
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import reservations
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import instances
+from fpgapool.conductor.decisions.requests import quotas
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.conductor.runtime import dry_runs
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api

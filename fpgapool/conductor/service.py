@@ -22,15 +22,15 @@ from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
 from fpgapool.common import exception
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import journal
-from fpgapool.conductor.decisions import questions
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.views import journal
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.conductor.outside import notifications
@@ -45,10 +45,10 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
-from fpgapool.core import groups
 from fpgapool.core import health
-from fpgapool.core import power
 from fpgapool.core import state as core_state
+from fpgapool.core.sizing import groups
+from fpgapool.core.topology import power
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import agent as agent_rpcapi

@@ -11,10 +11,10 @@ Reserved names, not used yet: ``QueueDepth``,
 
 import typing
 
-from fpgapool.core import goals
 from fpgapool.core import model
-from fpgapool.core import power
 from fpgapool.core import values
+from fpgapool.core.sizing import goals
+from fpgapool.core.topology import power
 
 
 class _Event:

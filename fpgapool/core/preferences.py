@@ -14,8 +14,8 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import sharing
 from fpgapool.core import values
+from fpgapool.core.queues import sharing
 
 
 @values.value
@@ -74,7 +74,7 @@ class Preferences(abc.ABC):
     wants_hosts: bool = True
     #: Whether it looks at the applications of jobs, and at jobs by
     #: accelerator: the pool then keeps
-    #: :class:`~fpgapool.core.applications.AffineJobs`.
+    #: :class:`~fpgapool.core.queues.applications.AffineJobs`.
     wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
     #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`

@@ -11,21 +11,21 @@ import operator
 import typing
 from collections import abc
 
-from fpgapool.core import admission
 from fpgapool.core import events
-from fpgapool.core import groups as group_sizes
-from fpgapool.core import hardware
-from fpgapool.core import holders
 from fpgapool.core import instructions
-from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import preemption
-from fpgapool.core import queued
-from fpgapool.core import shunning
-from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import hardware
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import members
+from fpgapool.core.rules import preemption
+from fpgapool.core.rules import shunning
+from fpgapool.core.sizing import groups as group_sizes
+from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
 # The order of events within an instant.

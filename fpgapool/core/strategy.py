@@ -7,8 +7,8 @@ import collections.abc
 
 from fpgapool.core import model
 from fpgapool.core import preferences
-from fpgapool.core import slots
 from fpgapool.core import view as pool_view
+from fpgapool.core.topology import slots
 
 Choice = preferences.Choice
 Contender = preferences.Contender

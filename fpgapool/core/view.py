@@ -5,20 +5,20 @@
 import math
 from collections import abc
 
-from fpgapool.core import applications
-from fpgapool.core import boards
-from fpgapool.core import columns
-from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import power as pool_power
 from fpgapool.core import preferences
-from fpgapool.core import queued
-from fpgapool.core import reservations
-from fpgapool.core import sharing
-from fpgapool.core import slot_table
-from fpgapool.core import slots
-from fpgapool.core import waiting
+from fpgapool.core.queues import applications
+from fpgapool.core.queues import columns
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
+from fpgapool.core.queues import waiting
+from fpgapool.core.topology import boards
+from fpgapool.core.topology import loads as pipe_loads
+from fpgapool.core.topology import power as pool_power
+from fpgapool.core.topology import reservations
+from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import slots
 
 _PREPARING = model.Phase.PREPARING
 

@@ -8,9 +8,9 @@ import typing
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import values
+from fpgapool.core.queues import sharing
 
 #: The most slots and waiting jobs of a state that is copied, as the pool
 #: stands still meanwhile.

@@ -74,7 +74,7 @@ RING_BYTES = 4 * (group.MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
 class InPlace(typing.Protocol):
     """A record in memory that its writer may be changing.
 
-    See :class:`fpgapool.common.rings.Record`.
+    See :class:`fpgapool.common.channels.rings.Record`.
     """
 
     def view(self) -> memoryview: ...

@@ -9,8 +9,8 @@ from typing import Any
 import oslo_messaging as messaging
 
 from fpgapool import objects
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 
 TOPIC = "fpgapool-agent"
 
@@ -40,7 +40,7 @@ class AgentAPI:
     cannot be reached. A cast that returned may still be lost: an agent's
     report shows what took effect.
 
-    :param watch: see :class:`fpgapool.common.rpc.Client`.
+    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
     :param keys: of the pool: the host's own key signs messages to it.
     """
 
@@ -58,7 +58,7 @@ class AgentAPI:
         )
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """See :meth:`fpgapool.common.rpc.Client.together`."""
+        """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
     def assign(

@@ -13,8 +13,8 @@ from typing import Any
 import oslo_messaging as messaging
 
 from fpgapool import objects
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding
 from fpgapool.objects import group
@@ -76,7 +76,7 @@ class ConductorAPI:
     :param call_timeout_s: how long a call waits for its answer.
     :param tries: how often a question is sent in that time: the conductor
         that received it may have died since.
-    :param watch: see :class:`fpgapool.common.rpc.Client`.
+    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
     :param keys: sign all messages, in the name of their party.
     """
 
@@ -133,7 +133,7 @@ class ConductorAPI:
         return None
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """See :meth:`fpgapool.common.rpc.Client.together`."""
+        """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
     def report(self, report: objects.AgentReport) -> None:

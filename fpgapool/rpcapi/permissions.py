@@ -5,7 +5,7 @@
 Names are those that oslo.messaging gives to queues and exchanges. A host with
 such a user reads only its own messages, and writes only to conductors. The
 broker does not identify the sender of a message: keys do
-(:mod:`fpgapool.common.signing`).
+(:mod:`fpgapool.common.messaging.signing`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.rpcapi import agent
 from fpgapool.rpcapi import conductor
 

@@ -15,18 +15,18 @@ import math
 import typing
 from collections.abc import Sequence
 
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as core_groups
 from fpgapool.core import model
-from fpgapool.sim import arrivals
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as core_groups
 from fpgapool.sim import errors
-from fpgapool.sim import group_results
-from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import queues
 from fpgapool.sim.engines import tasks
+from fpgapool.sim.inputs import arrivals
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import group_results
 
 # A run in which nothing happens for this many periods would never end.
 _MOST_CALM_PERIODS = 1000

@@ -10,7 +10,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from fpgapool.client import files as client_files
+from fpgapool.client.transfers import files as client_files
 from fpgapool.sim import errors
 
 #: The largest file that is read, for example a scenario of 2 million jobs.

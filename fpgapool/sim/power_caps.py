@@ -2,9 +2,9 @@
 
 """Caps on the power of slots in a scenario, for the core."""
 
-from fpgapool.core import power
+from fpgapool.core.topology import power
 from fpgapool.sim import errors
-from fpgapool.sim import scenario as scenarios
+from fpgapool.sim.inputs import scenario as scenarios
 
 
 def caps(cluster: scenarios.Cluster, source: str) -> power.Caps:

@@ -20,23 +20,23 @@ import numpy as np
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import power
-from fpgapool.core import preemption
-from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
-from fpgapool.sim import containers
+from fpgapool.core.queues import sharing
+from fpgapool.core.rules import preemption
+from fpgapool.core.topology import power
 from fpgapool.sim import errors
-from fpgapool.sim import nodes
 from fpgapool.sim import power_caps
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
+from reproduction.models import containers
+from reproduction.models import nodes
 
 #: The least input of a chunk by default, as that of the conductor.
 QUANTUM_BYTES = 64 * 2**20

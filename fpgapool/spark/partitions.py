@@ -20,8 +20,8 @@ import tempfile
 import typing
 
 from fpgapool import client
-from fpgapool.client import software
-from fpgapool.client import transfer
+from fpgapool.client.sessions import software
+from fpgapool.client.transfers import transfer
 from fpgapool.spark import accelerator as accelerators
 from fpgapool.vocabulary import codes
 

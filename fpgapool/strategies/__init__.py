@@ -12,7 +12,7 @@ from collections import abc
 import numpy
 
 from fpgapool.core import strategy
-from fpgapool.core import thresholds as queue_thresholds
+from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies import options as opts
 from fpgapool.strategies.joint import era as era_strategy

@@ -19,7 +19,7 @@ from fpgapool.strategies.placements import ra as ra_placement
 
 Options: typing.TypeAlias = abc.Mapping[str, object]
 
-#: The parameters of :func:`fpgapool.core.thresholds.hybrid_thresholds`.
+#: The parameters of :func:`fpgapool.core.queues.thresholds.hybrid_thresholds`.
 HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
 SHARED = frozenset(
     (

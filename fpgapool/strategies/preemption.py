@@ -13,11 +13,11 @@ import typing
 from collections import abc
 
 from fpgapool.core import model
-from fpgapool.core import queued
-from fpgapool.core import sharing
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
+from fpgapool.core.topology import slots
 from fpgapool.strategies.joint import hjf
 
 

@@ -7,10 +7,10 @@ from collections import abc
 
 from fpgapool.core import native
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import sharing
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
 
 
 def serve_together(

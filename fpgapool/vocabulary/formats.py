@@ -7,7 +7,7 @@ BINARY = "binary"
 #: A description that the emulator reads
 #: (:mod:`fpgapool.objects.declaration`).
 DECLARATION = "declaration"
-#: Packages of these kinds (:mod:`fpgapool.drivers.opencl.package`): OpenCL C,
+#: Packages of these kinds (:mod:`fpgapool.drivers.opencl.contents.package`): OpenCL C,
 #: the binary of a device's compiler, and what AMD's linker makes for a board.
 OPENCL_SOURCE = "opencl-source"
 OPENCL_BINARY = "opencl-binary"

@@ -17,9 +17,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from fpgapool.client import group as groups
-from fpgapool.client import groupdoor
-from fpgapool.common import channel as channels
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import group as groups
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import groups as protocol
 from tests.benchmarks import plain_relay
 from tests.functional.worker import harness

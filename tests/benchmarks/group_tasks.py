@@ -12,7 +12,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool import client
-from fpgapool.client import group as client_group
+from fpgapool.client.groups import group as client_group
 from tests.benchmarks import group
 from tests.benchmarks import measure
 from tests.benchmarks import plain_relay

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from collections.abc import Sequence
 
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 from fpgapool.protocol import records
 
 #: Tasks of a client that are on their way at once.

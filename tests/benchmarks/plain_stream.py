@@ -17,7 +17,7 @@ import sys
 import threading
 
 from fpgapool.accelerators import aes
-from fpgapool.agent.worker import certificate
+from fpgapool.agent.child import certificate
 from tests.benchmarks import measure
 from tests.benchmarks import usage
 

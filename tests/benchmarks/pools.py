@@ -30,8 +30,8 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import sharing
 from fpgapool.core import state
+from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
 
 STRATEGIES = ("fifo", "sjf", "ra", "wa", "wra")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from fpgapool.sim import families
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim import simulation
-from fpgapool.sim import workloads
 from fpgapool.sim.engines import compiling
-from fpgapool.sim.figures import experiments
+from fpgapool.sim.inputs import families
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import workloads
+from fpgapool.sim.outcomes import schedules
+from reproduction.figures import experiments
 
 _LOAD = 0.8
 _RETURN_RATIO = 1.0

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.objects import base
 from fpgapool.protocol import frames

@@ -12,7 +12,7 @@ import threading
 import typing
 from collections.abc import Callable
 
-from fpgapool.client import flow as flows
+from fpgapool.client.sessions import flow as flows
 from fpgapool.protocol import stream
 
 #: Fewer pieces do not show in which order they come, and which are left out.

@@ -14,8 +14,8 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import messages
 from tests.functional.worker import harness as wire
 from tests.harness import waiting

@@ -8,7 +8,7 @@ import ctypes
 import mmap
 import pathlib
 
-from fpgapool.agent.worker import memory
+from fpgapool.agent.worker.data import memory
 
 BUFFERS_BYTES = 3 * 4096
 SESSION_BYTES = 2 * BUFFERS_BYTES

@@ -11,19 +11,19 @@ import math
 import typing
 from collections import abc
 
-from fpgapool.core import boards as idle_boards
-from fpgapool.core import columns as job_columns
-from fpgapool.core import loads as pipe_loads
-from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import sharing
-from fpgapool.core import slot_table
-from fpgapool.core import slots
 from fpgapool.core import state as pool_state
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
+from fpgapool.core.queues import columns as job_columns
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
+from fpgapool.core.queues import waiting
+from fpgapool.core.rules import members
+from fpgapool.core.topology import boards as idle_boards
+from fpgapool.core.topology import loads as pipe_loads
+from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import slots
 
 _Item = typing.TypeVar("_Item", bound=abc.Hashable)
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from tests.harness import processes
 from tests.harness import waiting
 

@@ -10,8 +10,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from tests.functional.worker import harness
 

@@ -186,8 +186,8 @@ def _unless(leak: str, owner: typing.Any, name: str) -> None:
 
 
 def _plant_in_worker() -> None:
-    from fpgapool.agent.worker import processing
     from fpgapool.agent.worker import tasks
+    from fpgapool.agent.worker.data import processing
     from fpgapool.drivers import emulator
 
     def scrub(_driver: object, _device: str, _slot: int) -> None:
@@ -238,7 +238,7 @@ def _plant_in_worker() -> None:
 
 def _plant_in_desk() -> None:
     from fpgapool.agent.groupdesk import ports
-    from fpgapool.common import rings
+    from fpgapool.common.channels import rings
 
     start = ports.MemberPort.start
     create = rings.Channel.create.__func__

@@ -2,9 +2,9 @@
 
 """The processes that an agent has."""
 
-from fpgapool.agent import desks
-from fpgapool.agent import orders
-from fpgapool.agent import workers
+from fpgapool.agent.slots import orders
+from fpgapool.agent.supervision import desks
+from fpgapool.agent.supervision import workers
 
 
 def pid(supervisor: workers.Supervisor, key: orders.Key) -> int | None:

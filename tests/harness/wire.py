@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 
 

@@ -16,8 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from fpgapool import client
-from fpgapool.api import instances
 from fpgapool.api import routes
+from fpgapool.api.http import instances
 from fpgapool.db import api as db_api
 from fpgapool.db import models
 from tests.functional.allinone import harness as commands

@@ -12,10 +12,10 @@ import typing
 
 import numpy
 
-from fpgapool.core import affinity
-from fpgapool.core import applications as core_applications
-from fpgapool.core import queued
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import applications as core_applications
+from fpgapool.core.queues import queued
+from fpgapool.strategies.placements import offers as affinity
 
 
 @dataclasses.dataclass

@@ -10,9 +10,9 @@ import math
 import typing
 
 from fpgapool.core import model
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.topology import slots
 from fpgapool.strategies.joint import era
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fpgapool.agent.worker import service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from tests.functional.worker import harness
 from tests.harness import machines
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from fpgapool.core import distributions
+from fpgapool.sim.inputs import distributions
 
 _sizes = st.floats(1e3, 1e12)
 

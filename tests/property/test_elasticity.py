@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from fpgapool.core import apportion
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as core_groups
 from fpgapool.core import nnls
+from fpgapool.core.sizing import apportion
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as core_groups
 from fpgapool.strategies import elasticity as policies
 from fpgapool.strategies.elasticity import hybrid
 

@@ -10,8 +10,8 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world

@@ -16,11 +16,11 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import sharing
-from fpgapool.core import slots as core_slots
 from fpgapool.core import state
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import sharing
+from fpgapool.core.topology import slots as core_slots
 from fpgapool.strategies import shared
 from tests.harness import pool_invariants
 from tests.property import checked

@@ -6,7 +6,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from fpgapool.core import fairness
+from fpgapool.drivers.emulator import fairness
 
 amounts = st.floats(0.01, 100.0)
 

@@ -28,11 +28,11 @@ from hypothesis import strategies as st
 
 from fpgapool.agent.worker import hello
 from fpgapool.client import cancel
-from fpgapool.client import connection
 from fpgapool.client import errors
-from fpgapool.client import flow
-from fpgapool.client import view
-from fpgapool.common import channel
+from fpgapool.client.doors import view
+from fpgapool.client.links import connection
+from fpgapool.client.sessions import flow
+from fpgapool.common.channels import channel
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages

@@ -12,8 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import stateful
 
-from fpgapool.agent.groupdesk import model
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from tests.property import fuzzing
 from tests.unit.groupdesk import driver
 

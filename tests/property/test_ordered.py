@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from fpgapool.core import ordered
-from fpgapool.core import waiting
+from fpgapool.core.queues import waiting
 
 
 @pytest.fixture(autouse=True)

@@ -13,14 +13,14 @@ import hypothesis.strategies as st
 import numpy
 import pytest
 
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as group_sizes
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import state
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import offers
 from fpgapool.vocabulary import codes

@@ -13,8 +13,8 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import sharing
-from fpgapool.core import slots
+from fpgapool.core.queues import sharing
+from fpgapool.core.topology import slots
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools

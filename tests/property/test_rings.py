@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 from tests.property import fuzzing
 
 SIZES = (4096, 8192, 3 * 4096)

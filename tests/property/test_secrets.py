@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from tests.functional.worker import harness
 from tests.property import fuzzing
 from tests.property import slots

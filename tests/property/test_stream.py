@@ -16,7 +16,7 @@ import random
 import hypothesis
 from hypothesis import strategies as st
 
-from fpgapool.agent.worker import outgoing
+from fpgapool.agent.worker.data import outgoing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from tests.property import willing

@@ -17,9 +17,9 @@ import types
 import typing
 from collections.abc import Callable
 
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import outgoing
-from fpgapool.agent.worker import processing
+from fpgapool.agent.worker.data import memory as memories
+from fpgapool.agent.worker.data import outgoing
+from fpgapool.agent.worker.data import processing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 

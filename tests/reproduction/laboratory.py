@@ -9,8 +9,8 @@ import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.sim import crews
-from fpgapool.sim.figures import experiments
+from fpgapool.sim.experiments import crews
+from reproduction.figures import experiments
 
 
 def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:

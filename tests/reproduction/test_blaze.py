@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from fpgapool.sim import containers
-from fpgapool.sim.figures import blaze11
+from reproduction.figures import blaze11
+from reproduction.models import containers
 from tests.reproduction import laboratory
 
 

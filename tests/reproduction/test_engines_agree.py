@@ -12,10 +12,10 @@ import functools
 
 import pytest
 
-from fpgapool.sim import results
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import chunk
-from fpgapool.sim.studies import era
+from fpgapool.sim.outcomes import results
+from reproduction.rate_aware import era
 
 LOAD = 0.8
 SEED = 77

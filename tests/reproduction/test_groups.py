@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.sim.figures import groups7
-from fpgapool.sim.figures import mixes
+from reproduction.figures import groups7
+from reproduction.figures import mixes
 from tests.reproduction import laboratory
 
 _LIMIT_S = 1800

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.sim.figures import bags
-from fpgapool.sim.figures import hjf7
-from fpgapool.sim.figures import hjf_table7
+from reproduction.figures import bags
+from reproduction.figures import hjf7
+from reproduction.figures import hjf_table7
 from tests.reproduction import laboratory
 
 #: Bounds of HJF's energy per SLA over that of RND and of EDF, at HR 50 %.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.sim.figures import experiments
-from fpgapool.sim.figures import table6
+from reproduction.figures import experiments
+from reproduction.figures import table6
 from tests.reproduction import laboratory
 
 _LIMIT_S = 1800

@@ -23,7 +23,7 @@ import time
 import typing
 from collections.abc import Iterator
 
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 from tests.services import process
 
 #: Tells that a directory is one of servers; locked by whoever has it.

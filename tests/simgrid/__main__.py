@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 import rich.console
 
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 from tests.benchmarks import measure
 from tests.benchmarks import report
 from tests.benchmarks import sim_clusters

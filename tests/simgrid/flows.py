@@ -15,10 +15,10 @@ import subprocess
 import typing
 from collections.abc import Sequence
 
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 
 PROGRAM = pathlib.Path(__file__).parents[2] / "build" / "simgrid-flows"
 

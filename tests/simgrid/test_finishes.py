@@ -12,10 +12,10 @@ import pathlib
 import msgspec
 import pytest
 
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
-from fpgapool.sim import schedules
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.outcomes import schedules
 from tests.benchmarks import sim_clusters
 from tests.simgrid import flows
 

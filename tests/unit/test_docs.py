@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from fpgapool.api import reasons
+from fpgapool.api.answers import reasons
 from fpgapool.client import errors
 from fpgapool.cmd import allinone
 from fpgapool.cmd import manage

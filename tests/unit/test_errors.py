@@ -20,7 +20,7 @@ import pytest
 import fpgapool
 from fpgapool import client
 from fpgapool.client import errors
-from fpgapool.client import view as views
+from fpgapool.client.doors import view as views
 from fpgapool.common import exception
 
 TIMEOUT_S = 30.0

@@ -294,7 +294,7 @@ PLANTED = {
     "protocol to sockets": ("protocol/a.py", "import socket"),
     "protocol to another": (
         "protocol/a.py",
-        "import fpgapool.common.channel",
+        "import fpgapool.common.channels.channel",
     ),
     "agent to the database": ("agent/a.py", "from fpgapool.db import api"),
     "agent to cores": ("agent/a.py", "import fpgapool.accelerators.aes"),
@@ -302,11 +302,11 @@ PLANTED = {
     "worker to conf": ("agent/worker/a.py", "import fpgapool.conf"),
     "worker to the agent": (
         "agent/worker/a.py",
-        "import fpgapool.agent.workers",
+        "import fpgapool.agent.supervision.workers",
     ),
     "worker to oslo, through another": (
         "agent/worker/a.py",
-        "import fpgapool.common.channel",
+        "import fpgapool.common.channels.channel",
     ),
     "OpenCL elsewhere": ("drivers/a.py", "import pyopencl as cl"),
     "conductor to drivers": ("conductor/a.py", "import fpgapool.drivers.base"),
@@ -320,7 +320,10 @@ PLANTED = {
     ),
     "conductor to sim": ("conductor/a.py", "import fpgapool.sim"),
     "client to the agent": ("client/a.py", "import fpgapool.agent"),
-    "client to common": ("client/a.py", "import fpgapool.common.rpc"),
+    "client to common": (
+        "client/a.py",
+        "import fpgapool.common.messaging.rpc",
+    ),
     "client to oslo, late": (
         "client/a.py",
         "def f():\n    from oslo_config import cfg",
@@ -353,7 +356,7 @@ INNOCENT = {
     "common/channel.py": "import socket\n\nfrom oslo_utils import units",
     "accelerators/heavy.py": "import numpy",
     "client/b.py": "def f():\n    import jsonschema",
-    "cmd/b.py": "import fpgapool.agent.table\nimport fpgapool.db.api",
+    "cmd/b.py": "import fpgapool.agent.slots.table\nimport fpgapool.db.api",
     "agent/b.py": "from fpgapool.agent import worker\nimport oslo_log",
     "agent/workers.py": "from fpgapool.agent import b\nimport oslo_log",
     "osc/b.py": "import openstack\nfrom osc_lib import utils",

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import microversion
-from fpgapool.api import shown
+from fpgapool.api.answers import views as shown
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import sessions as schemas
-from fpgapool.client import view as client_view
-from fpgapool.conductor.decisions import sessions
+from fpgapool.client.doors import view as client_view
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.db import api as db_api
 from fpgapool.db import models
 from fpgapool.objects import base

@@ -14,7 +14,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 from oslo_config import cfg
 
 from fpgapool.api import app as api_app
-from fpgapool.client import apidoor
+from fpgapool.client.doors import apidoor
 from tests.world import database as databases
 from tests.world import pool as pools
 from tests.world import system

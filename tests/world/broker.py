@@ -2,7 +2,7 @@
 
 """A message broker between the processes of a world.
 
-It takes the place of oslo.messaging below :mod:`fpgapool.common.rpc`.
+It takes the place of oslo.messaging below :mod:`fpgapool.common.messaging.rpc`.
 Its messages are copied, so that the two sides share no objects. They are
 late, lost, doubled and out of order as the weather says; a
 process can be cut off from it in either direction.
@@ -22,7 +22,7 @@ import oslo_messaging as messaging
 from oslo_messaging import opts as messaging_opts
 
 from fpgapool.common import exception
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from tests.world import kernel as kernels
 from tests.world import system
 

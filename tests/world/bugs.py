@@ -12,35 +12,35 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from fpgapool import objects
-from fpgapool.agent import table
-from fpgapool.agent.groupdesk import model as desk_model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import model as desk_model
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks
-from fpgapool.conductor.decisions import desk_accounts
-from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import group_book
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import opening
-from fpgapool.conductor.decisions import operators
-from fpgapool.conductor.decisions import reconcile
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import reports
-from fpgapool.conductor.decisions import serving
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import desk_accounts
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import reconcile
+from fpgapool.conductor.decisions.assignments import reports
+from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.hardware import operators
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.requests import opening
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.runtime import sender
-from fpgapool.core import admission
 from fpgapool.core import events
-from fpgapool.core import holders
 from fpgapool.core import instructions
-from fpgapool.core import members as core_members
 from fpgapool.core import model
-from fpgapool.core import preemption
-from fpgapool.core import sharing
+from fpgapool.core.queues import sharing
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import members as core_members
+from fpgapool.core.rules import preemption
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream

@@ -15,24 +15,24 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from fpgapool.agent.groupdesk import model as desk_model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import model as desk_model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.worker import tasks
-from fpgapool.client import grouplink
-from fpgapool.conductor.decisions import desk_accounts
-from fpgapool.conductor.decisions import desks
+from fpgapool.client.groups import grouplink
 from fpgapool.conductor.decisions import engine
-from fpgapool.conductor.decisions import group_book
-from fpgapool.conductor.decisions import groups
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import pool as conductor_pool
-from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.assignments import desk_accounts
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import members
+from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.requests import groups
 from fpgapool.core import events
-from fpgapool.core import members as core_members
+from fpgapool.core.rules import members as core_members
 from fpgapool.db import api as db_api
 from fpgapool.protocol import records
 from fpgapool.vocabulary import states

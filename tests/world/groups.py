@@ -13,9 +13,9 @@ import typing
 from collections.abc import Callable
 
 from fpgapool import client
-from fpgapool.client import apidoor
-from fpgapool.client import apirequests
-from fpgapool.client import door as doors
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import apirequests
+from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
 from tests.chaos import clients
 from tests.chaos import jobs

@@ -15,22 +15,22 @@ import typing
 from collections.abc import Callable
 
 from fpgapool import objects
-from fpgapool.agent import opens
-from fpgapool.agent import table
+from fpgapool.agent.door import opens
+from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import reports
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import reports
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import sharing
-from fpgapool.core import slots
 from fpgapool.core import state as core_state
+from fpgapool.core.queues import sharing
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.db import rows as db_rows

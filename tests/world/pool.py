@@ -21,23 +21,23 @@ from oslo_middleware import base as middleware
 from oslo_policy import policy
 
 from fpgapool import conf as fpgapool_conf
-from fpgapool.agent import monitor
-from fpgapool.agent import processes
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
-from fpgapool.agent import shaping
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import process as worker_process
 from fpgapool.agent.groupdesk import __main__ as desk_main
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.groupdesk import settings as desk_settings
+from fpgapool.agent.host import monitor
+from fpgapool.agent.host import shaping
+from fpgapool.agent.supervision import processes
 from fpgapool.agent.worker import __main__ as worker_main
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import process as worker_process
-from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.client import frontdoor
+from fpgapool.agent.worker.data import sending
+from fpgapool.client.doors import frontdoor
 from fpgapool.common import exception
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import service as conductor_service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import garbage

@@ -12,15 +12,15 @@ import collections
 import typing
 
 from fpgapool import objects
-from fpgapool.agent.worker import session as worker_session
-from fpgapool.conductor.decisions import holds
+from fpgapool.agent.worker.data import session as worker_session
 from fpgapool.conductor.decisions import pool as conductor_pool
-from fpgapool.conductor.decisions import reports
-from fpgapool.conductor.decisions import serving
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import reports
+from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import preemption
+from fpgapool.core.rules import preemption
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.chaos import clients

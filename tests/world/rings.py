@@ -13,7 +13,7 @@ import errno
 import typing
 from collections.abc import Sequence
 
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 from fpgapool.protocol import records
 from tests.world import sockets
 

@@ -28,9 +28,9 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool.agent import metrics as agent_metrics
-from fpgapool.client import opening
-from fpgapool.common import metrics
-from fpgapool.conductor.decisions import sessions
+from fpgapool.client.sessions import opening
+from fpgapool.common.monitoring import metrics
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import sys
 
+from fpgapool.agent.child import port as data_ports
+from fpgapool.agent.child import process
 from fpgapool.agent.groupdesk import service
 from fpgapool.agent.groupdesk import settings as desk_settings
-from fpgapool.agent.worker import port as data_ports
-from fpgapool.agent.worker import process
 
 LOG = logging.getLogger("fpgapool.agent.groupdesk")
 

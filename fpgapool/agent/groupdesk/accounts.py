@@ -15,8 +15,8 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
-from fpgapool.agent.worker import session as sessions
-from fpgapool.common import ratelimit
+from fpgapool.agent.worker.data import session as sessions
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 
 #: While so much of a project waits at the desk, its clients are not read from.

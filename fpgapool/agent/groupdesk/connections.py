@@ -17,15 +17,15 @@ import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import goodbye
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import settings as desk_settings
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import goodbye
-from fpgapool.agent.worker import session as sessions
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.agent.worker.data import session as sessions
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records

@@ -16,7 +16,7 @@ import time
 import typing
 from collections.abc import Callable
 
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 
 LOG = ratelimit.RateLimitedLog(__name__)
 

@@ -16,13 +16,13 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import holding
-from fpgapool.agent.groupdesk import model
-from fpgapool.agent.groupdesk import queues
-from fpgapool.common import channel as channels
-from fpgapool.common import doorbells
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import doorbells
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups

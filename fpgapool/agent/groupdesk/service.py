@@ -17,21 +17,21 @@ import time
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.child import certificate as certificates
+from fpgapool.agent.child import control
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import port as data_ports
+from fpgapool.agent.child import process
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import connections
 from fpgapool.agent.groupdesk import loop as loops
-from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import orders
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import settings as desk_settings
-from fpgapool.agent.worker import certificate as certificates
-from fpgapool.agent.worker import control
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import port as data_ports
-from fpgapool.agent.worker import process
-from fpgapool.common import channel as channels
-from fpgapool.common import rings
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import group

@@ -12,8 +12,8 @@ import logging
 import os
 import sys
 
-from fpgapool.agent.worker import port
-from fpgapool.agent.worker import process
+from fpgapool.agent.child import port
+from fpgapool.agent.child import process
 from fpgapool.agent.worker import service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.drivers import base as drivers

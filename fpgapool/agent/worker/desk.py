@@ -8,15 +8,15 @@ import functools
 import logging
 import threading
 
-from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import processing
-from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from fpgapool.common import channel as channels
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory as memories
+from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import session as sessions
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes

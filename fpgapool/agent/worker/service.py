@@ -18,19 +18,19 @@ import selectors
 import time
 import typing
 
-from fpgapool.agent.worker import blocks
-from fpgapool.agent.worker import certificate as certificates
-from fpgapool.agent.worker import control
-from fpgapool.agent.worker import crew
+from fpgapool.agent.child import certificate as certificates
+from fpgapool.agent.child import control
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import port as ports
+from fpgapool.agent.child import process
 from fpgapool.agent.worker import desk as desks
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import port as ports
-from fpgapool.agent.worker import process
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
-from fpgapool.common import buffers
-from fpgapool.common import channel as channels
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory as memories
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest

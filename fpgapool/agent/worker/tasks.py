@@ -18,16 +18,16 @@ import threading
 import time
 import typing
 
-from fpgapool.agent.worker import blocks
-from fpgapool.agent.worker import crew
+from fpgapool.agent.child import crew
 from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import processing
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames

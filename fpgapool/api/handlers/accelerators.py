@@ -8,8 +8,8 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import paging
+from fpgapool.api.answers import paging
+from fpgapool.api.http import errors
 from fpgapool.bitstreams import library as libraries
 from fpgapool.vocabulary import codes
 

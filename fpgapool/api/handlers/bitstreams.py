@@ -14,17 +14,17 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import crowd
-from fpgapool.api import errors
-from fpgapool.api import paging
-from fpgapool.api import times
+from fpgapool.api.answers import paging
+from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.api.http import times
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
-from fpgapool.common import audit
 from fpgapool.common import exception
+from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import declaration
 from fpgapool.policies import bitstreams as policies

@@ -13,12 +13,12 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import instances
-from fpgapool.api import paging
-from fpgapool.api import shown
-from fpgapool.api import times
-from fpgapool.common import audit
+from fpgapool.api.answers import paging
+from fpgapool.api.answers import views as shown
+from fpgapool.api.http import errors
+from fpgapool.api.http import instances
+from fpgapool.api.http import times
+from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.policies import groups as policies

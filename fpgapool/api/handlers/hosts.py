@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fpgapool.api import administration
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import inventory
-from fpgapool.api import paging
+from fpgapool.api.answers import administration
+from fpgapool.api.answers import paging
+from fpgapool.api.backends import inventory
+from fpgapool.api.http import errors
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
 

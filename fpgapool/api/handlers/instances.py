@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import paging
-from fpgapool.api import times
+from fpgapool.api.answers import paging
+from fpgapool.api.http import errors
+from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.policies import instances as policies
 from fpgapool.vocabulary import codes

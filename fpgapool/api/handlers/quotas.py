@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import errors
+from fpgapool.api.http import errors
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.db import api as db_api
 from fpgapool.policies import quotas as policies

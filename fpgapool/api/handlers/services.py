@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import paging
-from fpgapool.api import times
+from fpgapool.api.answers import paging
+from fpgapool.api.http import times
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import instances
-from fpgapool.api import leader as leaders
-from fpgapool.api import paging
-from fpgapool.api import reasons
-from fpgapool.api import shown
-from fpgapool.api import times
-from fpgapool.api import waiters
+from fpgapool.api.answers import paging
+from fpgapool.api.answers import reasons
+from fpgapool.api.answers import views as shown
+from fpgapool.api.backends import leader as leaders
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import errors
+from fpgapool.api.http import instances
+from fpgapool.api.http import times
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.db import api as db_api
 from fpgapool.policies import hosts as host_policies

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import paging
+from fpgapool.api.answers import paging
+from fpgapool.api.http import errors
 from fpgapool.db import api as db_api
 from fpgapool.policies import usage as policies
 from fpgapool.vocabulary import codes

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import microversion
+from fpgapool.api.http import microversion
 
 
 def index(call: calls.Call) -> calls.Answer:

@@ -16,8 +16,8 @@ from importlib import resources
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from fpgapool.api import errors
-from fpgapool.api import middleware
+from fpgapool.api.http import errors
+from fpgapool.api.http import middleware
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import tempfile
 import typing
 
 from fpgapool import client
-from fpgapool.client import files
+from fpgapool.client.transfers import files
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.vocabulary import codes
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import typing
 
-from fpgapool.client import files
+from fpgapool.client.transfers import files
 from fpgapool.cmd.running import arguments as command_line
 
 AES = "aes"

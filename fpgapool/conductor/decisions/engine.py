@@ -15,23 +15,23 @@ from collections.abc import Sequence
 from oslo_log import log as logging
 
 from fpgapool.conductor import counts as conductor_counts
-from fpgapool.conductor.decisions import accelerators
-from fpgapool.conductor.decisions import administration
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import groups
-from fpgapool.conductor.decisions import hosts
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import members
-from fpgapool.conductor.decisions import opening
-from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import questions
-from fpgapool.conductor.decisions import reports
-from fpgapool.conductor.decisions import reservations
 from fpgapool.conductor.decisions import restoring
-from fpgapool.conductor.decisions import serving
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import members
+from fpgapool.conductor.decisions.assignments import reports
+from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.hardware import accelerators
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import hosts
+from fpgapool.conductor.decisions.hardware import operators
+from fpgapool.conductor.decisions.hardware import reservations
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import groups
+from fpgapool.conductor.decisions.requests import opening
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.core import instructions
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream

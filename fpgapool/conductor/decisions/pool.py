@@ -19,28 +19,28 @@ from typing import Any
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import tallies
 from fpgapool.conductor import counts as conductor_counts
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
-from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import expected_waits
-from fpgapool.conductor.decisions import group_book
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import instances
-from fpgapool.conductor.decisions import power_caps
-from fpgapool.conductor.decisions import probation
-from fpgapool.conductor.decisions import quotas
-from fpgapool.conductor.decisions import rates
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.assignments import desk_accounts
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import rates
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import power_caps
+from fpgapool.conductor.decisions.hardware import probation
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import expected_waits
+from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.requests import instances
+from fpgapool.conductor.decisions.requests import quotas
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import power
-from fpgapool.core import slots
 from fpgapool.core import state as core_state
+from fpgapool.core.topology import power
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -7,9 +7,9 @@ from __future__ import annotations
 from oslo_log import log as logging
 
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import serving as servings
-from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import stored_enums
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api

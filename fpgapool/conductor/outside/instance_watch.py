@@ -15,7 +15,7 @@ from oslo_log import log as logging
 from fpgapool.clients import nova
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.decisions.requests import instances
 from fpgapool.conductor.runtime import threads
 from fpgapool.db import api as db_api
 

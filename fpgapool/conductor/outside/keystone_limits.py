@@ -17,7 +17,7 @@ from oslo_log import log as logging
 
 from fpgapool.clients import keystone
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)

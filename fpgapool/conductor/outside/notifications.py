@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.conductor import counts as conductor_counts
-from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.decisions.views import journal
 from fpgapool.db import api as db_api
 from fpgapool.objects import notification
 

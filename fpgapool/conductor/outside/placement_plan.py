@@ -22,8 +22,8 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.clients import placement
-from fpgapool.conductor.decisions import administration
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
 from fpgapool.vocabulary import names
 

@@ -20,7 +20,7 @@ from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import questions
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import threads

@@ -15,10 +15,10 @@ from oslo_config import cfg
 from stevedore import exception as stevedore_exception
 
 from fpgapool.common import exception
-from fpgapool.core import elasticity
-from fpgapool.core import groups
-from fpgapool.core import sharing
 from fpgapool.core import strategy
+from fpgapool.core.queues import sharing
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import groups
 from fpgapool.strategies import base
 from fpgapool.strategies import options as strategy_options
 from fpgapool.strategies import shared

@@ -21,7 +21,7 @@ import pathlib
 import threading
 import weakref
 
-from fpgapool.core import fairness
+from fpgapool.drivers.emulator import fairness
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import typing
 import numpy
 import pyopencl as cl
 
-from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl.contents import manifest as manifests
 
 _NUMBERS = {
     "uint": numpy.uint32,

@@ -10,10 +10,10 @@ import math
 import typing
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.drivers.opencl import expressions
-from fpgapool.drivers.opencl import manifest as manifests
-from fpgapool.drivers.opencl import params as parameters
-from fpgapool.drivers.opencl import preparers
+from fpgapool.drivers.opencl.contents import expressions
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import params as parameters
+from fpgapool.drivers.opencl.contents import preparers
 
 #: As long as the longest chunk of a session.
 MAX_BLOCK_BYTES = 1 << 26

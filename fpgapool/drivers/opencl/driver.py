@@ -14,13 +14,13 @@ import time
 import typing
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import bitstreams
-from fpgapool.drivers.opencl import building
 from fpgapool.drivers.opencl import core as cores
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import probing
 from fpgapool.drivers.opencl import waiting
-from fpgapool.drivers.opencl import xclbin
+from fpgapool.drivers.opencl.compiling import building
+from fpgapool.drivers.opencl.contents import bitstreams
+from fpgapool.drivers.opencl.contents import xclbin
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats

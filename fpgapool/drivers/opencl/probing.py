@@ -18,8 +18,8 @@ import threading
 import time
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import building
 from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl.compiling import building
 
 PROGRAM = "fpgapool.drivers.opencl.survey"
 TIMEOUT_S = 60.0

@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import arguments
-from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.vocabulary import codes
 
 _conformant_version = cl.Device._get_cl_version

@@ -20,8 +20,8 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import arguments
 from fpgapool.drivers.opencl import binding
-from fpgapool.drivers.opencl import manifest as manifests
 from fpgapool.drivers.opencl import programs
+from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.vocabulary import codes
 
 _REPORT_TYPE = numpy.dtype("<u4")

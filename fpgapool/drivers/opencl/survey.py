@@ -18,9 +18,9 @@ import numpy
 import pyopencl as cl
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import platforms
+from fpgapool.drivers.opencl.compiling import compiler
 
 _TRIED_BYTES = 4096
 _TRIED_SOURCE = b"""

@@ -12,8 +12,8 @@ import json
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import binding
-from fpgapool.drivers.opencl import manifest as manifests
 from fpgapool.drivers.opencl import runner as runners
+from fpgapool.drivers.opencl.contents import manifest as manifests
 
 SOURCE = b"""
 kernel void wipe(global uint *found, volatile local uint *memory,

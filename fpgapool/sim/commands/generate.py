@@ -12,16 +12,16 @@ import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-from fpgapool.core import distributions
 from fpgapool.sim import errors
 from fpgapool.sim import files
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
-from fpgapool.sim import traces
-from fpgapool.sim import workloads
-from fpgapool.sim.commands import scenario_options
+from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.inputs import scenario_options
+from fpgapool.sim.inputs import traces
+from fpgapool.sim.inputs import workloads
 
 _BY_SIZE = ("wa", "wra")
 _BY_PLACE = ("ra", "wra")

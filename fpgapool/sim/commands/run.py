@@ -15,16 +15,16 @@ import rich.markup
 
 from fpgapool.sim import elastic
 from fpgapool.sim import files
-from fpgapool.sim import group_results
-from fpgapool.sim import metrics
-from fpgapool.sim import observation
-from fpgapool.sim import pictures
 from fpgapool.sim import progress
-from fpgapool.sim import results
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.outcomes import group_results
+from fpgapool.sim.outcomes import metrics
+from fpgapool.sim.outcomes import results
+from fpgapool.sim.plots import observation
+from fpgapool.sim.plots import pictures
 
 #: By metric: title, meaning, and pattern for values.
 _METRICS = {

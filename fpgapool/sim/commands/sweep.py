@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import rich.console
 import rich.markup
 
-from fpgapool.sim import crews
-from fpgapool.sim import gains
-from fpgapool.sim import journals
 from fpgapool.sim import progress
 from fpgapool.sim import screen
-from fpgapool.sim import sweeps
+from fpgapool.sim.experiments import crews
+from fpgapool.sim.experiments import journals
+from fpgapool.sim.experiments import sweeps
+from fpgapool.sim.outcomes import gains
 
 _SHOWN = (
     ("act_s", "ACT, s"),

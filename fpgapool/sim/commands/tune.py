@@ -11,18 +11,18 @@ import typing
 import rich.console
 import rich.table
 
-from fpgapool.core import distributions
-from fpgapool.core import fitting
-from fpgapool.core import queueing
 from fpgapool.sim import errors
-from fpgapool.sim import families
-from fpgapool.sim import gains
 from fpgapool.sim import progress
-from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import screen
-from fpgapool.sim import sizes as size_files
-from fpgapool.sim import tuning
-from fpgapool.sim import workloads
+from fpgapool.sim.experiments import fitting
+from fpgapool.sim.experiments import queueing
+from fpgapool.sim.experiments import tuning
+from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import families
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import sizes as size_files
+from fpgapool.sim.inputs import workloads
+from fpgapool.sim.outcomes import gains
 
 _MAX_SEEDS = 1000
 #: A limit of the conductor's options.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import abc
 import typing
 
-from fpgapool.sim import scenario
+from fpgapool.sim.inputs import scenario
 
 
 class Slot(typing.NamedTuple):

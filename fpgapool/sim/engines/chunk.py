@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 import typing
 
-from fpgapool.sim import scenario
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import sharing
+from fpgapool.sim.inputs import scenario
 
 CHUNK_BYTES = 4 * 2**20
 WINDOW = 8

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fpgapool.sim import metrics
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import queues
+from fpgapool.sim.outcomes import metrics
 
 
 class Counts(typing.NamedTuple):

@@ -2,7 +2,7 @@
 
 """Pictures of schedules. matplotlib is loaded when one is drawn."""
 
-from fpgapool.sim.plots.comparison import draw_comparison
+from demo.plots.comparison import draw_comparison
 from fpgapool.sim.plots.completion import draw_completions
 from fpgapool.sim.plots.groups import draw_groups
 from fpgapool.sim.plots.overview import draw_overview

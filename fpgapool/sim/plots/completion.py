@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fpgapool.sim import metrics
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.plots import style
 
 _HEIGHT_IN = 6.0

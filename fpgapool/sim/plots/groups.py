@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.sim import group_results
+from fpgapool.sim.outcomes import group_results
 from fpgapool.sim.plots import style
 
 _PANEL_IN = 1.5

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.sim import metrics
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.plots import schedule
 from fpgapool.sim.plots import style
 

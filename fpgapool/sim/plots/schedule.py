@@ -12,7 +12,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-from fpgapool.sim import metrics
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.plots import style
 
 if typing.TYPE_CHECKING:

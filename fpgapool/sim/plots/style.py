@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.sim import gains
+from fpgapool.sim.outcomes import gains
 
 if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-from fpgapool.sim import metrics
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.plots import schedule
 from fpgapool.sim.plots import style
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fpgapool.sim import observation
+from fpgapool.sim.plots import observation
 from fpgapool.sim.plots import overview
 from fpgapool.sim.plots import style
 

@@ -7,7 +7,7 @@ Each factory takes the policy's own options by name
 options and for values out of their range.
 """
 
-from fpgapool.core import elasticity
+from fpgapool.core.sizing import elasticity
 from fpgapool.strategies import options as opts
 from fpgapool.strategies.elasticity import ahead as ahead_policy
 from fpgapool.strategies.elasticity import edf as edf_policy

@@ -10,8 +10,8 @@ clearly better.
 import dataclasses
 import math
 
-from fpgapool.core import apportion
-from fpgapool.core import elasticity
+from fpgapool.core.sizing import apportion
+from fpgapool.core.sizing import elasticity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from fpgapool.core import elasticity
-from fpgapool.core import goals
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

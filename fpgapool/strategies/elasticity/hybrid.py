@@ -14,9 +14,9 @@ import math
 import typing
 from collections.abc import Sequence
 
-from fpgapool.core import apportion
-from fpgapool.core import elasticity
-from fpgapool.core import goals
+from fpgapool.core.sizing import apportion
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 from fpgapool.strategies.elasticity import edf
 from fpgapool.strategies.elasticity import throughput
 

@@ -4,11 +4,11 @@
 
 Algorithm 1 of *High Performance in the Cloud with FPGA Groups*. Its name is
 that of the estimate of runtimes that it was published with; here the operator
-chooses the estimate (:mod:`fpgapool.core.runtimes`).
+chooses the estimate (:mod:`fpgapool.core.sizing.runtimes`).
 """
 
-from fpgapool.core import apportion
-from fpgapool.core import elasticity
+from fpgapool.core.sizing import apportion
+from fpgapool.core.sizing import elasticity
 
 
 class NnlsPolicy(elasticity.Policy):

@@ -2,7 +2,7 @@
 
 """Static groups: each keeps the size that its owner gave it."""
 
-from fpgapool.core import elasticity
+from fpgapool.core.sizing import elasticity
 
 
 class NonePolicy(elasticity.Policy):

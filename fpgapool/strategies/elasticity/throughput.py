@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.core import elasticity
-from fpgapool.core import goals
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 from fpgapool.strategies.elasticity import edf
 
 

@@ -16,15 +16,15 @@ from collections import abc
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.core import boards as idle_boards
-from fpgapool.core import columns as job_columns
-from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import columns as job_columns
+from fpgapool.core.queues import queued
+from fpgapool.core.topology import boards as idle_boards
+from fpgapool.core.topology import loads as pipe_loads
+from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]

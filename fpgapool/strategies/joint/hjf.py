@@ -10,13 +10,13 @@ import heapq
 import math
 from collections import abc
 
-from fpgapool.core import deadlines
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import deadlines
+from fpgapool.core.topology import slots
 from fpgapool.strategies.placements import any as any_placement
 
 RULES = ("hjf", "need")

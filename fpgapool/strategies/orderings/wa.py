@@ -7,7 +7,7 @@ import dataclasses
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 from fpgapool.strategies import base
 
 #: For sizes that vary about exponentially.

@@ -45,7 +45,7 @@ class AffinityPlacement(ra.RaPlacement):
     """Offers each idle slot to the waiting jobs in key order.
 
     A job takes it if its fitness for the slot's device is at least its
-    threshold, see :mod:`fpgapool.core.affinity`. The hosts of jobs do not
+    threshold, see :mod:`fpgapool.strategies.placements.offers`. The hosts of jobs do not
     matter.
 
     :param options: those of its own host, and of leaving it, do not count.

@@ -11,11 +11,11 @@ import numpy
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import slot_table
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import slots
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes
 

@@ -7,16 +7,16 @@ import math
 import typing
 from collections import abc
 
-from fpgapool.core import affinity
-from fpgapool.core import applications
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
+from fpgapool.core.queues import applications
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import waiting
+from fpgapool.core.topology import slots
+from fpgapool.strategies.placements import offers as affinity
 
 # Up to this many hosts with idle slots, a loop over them is faster.
 _FEW = 4
@@ -222,7 +222,7 @@ class AffineOffers(Offers):
 
     Jobs of the slot's own host, in strategies that know hosts, take it in any
     case. Others take it if their fitness for its device is at least their
-    threshold, see :mod:`fpgapool.core.affinity`.
+    threshold, see :mod:`fpgapool.strategies.placements.offers`.
 
     When a job has taken a slot, idle slots of the same device that were
     declined before are offered again at the end: jobs may fit better now.

@@ -10,10 +10,10 @@ from collections import abc
 import numpy
 
 from fpgapool.core import model
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.topology import slots
 from fpgapool.strategies import base
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import offers
@@ -37,7 +37,7 @@ class RaOptions:
         programmed.
     :param offer_order: order in which idle slots are offered.
     :param affinity: whether jobs of other hosts decline slots of devices that
-        run other accelerators, see :mod:`fpgapool.core.affinity`.
+        run other accelerators, see :mod:`fpgapool.strategies.placements.offers`.
     :param affinity_wait_s: the time after which they take any.
     :raises ValueError: if an option is out of its range.
     """

@@ -19,8 +19,8 @@ import yaml
 from fpgapool import objects
 from fpgapool.agent import service
 from fpgapool.agent import settings as agent_settings
-from fpgapool.common import channel
 from fpgapool.common import exception
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from tests.harness import waiting
 

@@ -16,7 +16,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.agent import service
-from fpgapool.agent import sources
+from fpgapool.agent.bitstreams import sources
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from tests.functional.agent import harness
@@ -276,7 +276,9 @@ def test_what_the_driver_finds_damaged_is_fetched_again_once(
     harness.release(agent, 1)
     ended(host, 1)
     damage(cached(host, bitstream))
-    monkeypatch.setattr("fpgapool.agent.cache._looks", lambda path: (0,))
+    monkeypatch.setattr(
+        "fpgapool.agent.bitstreams.cache._looks", lambda path: (0,)
+    )
     agent._cache._entries[bitstream.checksum_sha256].proved = (0,)
     assign(agent, 2, bitstream)
     slot = ready(host, 2)

@@ -22,8 +22,8 @@ from oslo_config import cfg
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
-from fpgapool.agent import cache
-from fpgapool.agent import sources
+from fpgapool.agent.bitstreams import cache
+from fpgapool.agent.bitstreams import sources
 from fpgapool.bitstreams import files
 
 

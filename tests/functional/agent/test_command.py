@@ -19,7 +19,7 @@ from fpgapool.agent import service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.cmd import agent as command
 from fpgapool.common import config
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from tests.functional.agent import harness

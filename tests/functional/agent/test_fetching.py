@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import cache
-from fpgapool.agent import fetching
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
+from fpgapool.agent.bitstreams import cache
+from fpgapool.agent.bitstreams import fetching
 
 TIMEOUT_S = 30.0
 #: Of fetches that are to fail before a thread has them …

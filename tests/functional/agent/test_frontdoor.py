@@ -19,9 +19,9 @@ import time
 import pytest
 
 from fpgapool import client as fpgapool_client
-from fpgapool.agent import doorway
-from fpgapool.agent import frontdoor
-from fpgapool.agent import opens
+from fpgapool.agent.door import doorway
+from fpgapool.agent.door import frontdoor
+from fpgapool.agent.door import opens
 from fpgapool.common import exception
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages

@@ -20,12 +20,12 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import desks
 from fpgapool.agent import service
+from fpgapool.agent.supervision import desks
 from fpgapool.client import errors
-from fpgapool.client import group
-from fpgapool.client import groupdoor
-from fpgapool.common import descriptors
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import group
+from fpgapool.common.channels import descriptors
 from fpgapool.protocol import groups
 from tests.functional.agent import harness
 from tests.harness import supervised

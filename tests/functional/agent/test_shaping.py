@@ -27,8 +27,8 @@ import pytest
 from oslo_config import cfg
 from pyroute2 import netns
 
-from fpgapool.agent import monitor
-from fpgapool.agent import shaping
+from fpgapool.agent.host import monitor
+from fpgapool.agent.host import shaping
 from fpgapool.privsep import cap
 from fpgapool.privsep import link
 from fpgapool.privsep import tc

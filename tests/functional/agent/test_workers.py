@@ -17,14 +17,14 @@ import sys
 import pytest
 import yaml
 
-from fpgapool.agent import children
-from fpgapool.agent import processes
 from fpgapool.agent import reports
 from fpgapool.agent import service
-from fpgapool.agent import unread
-from fpgapool.agent import workers
-from fpgapool.common import channel
-from fpgapool.common import descriptors
+from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import processes
+from fpgapool.agent.supervision import unread
+from fpgapool.agent.supervision import workers
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import descriptors
 from fpgapool.protocol import frames
 from fpgapool.rpcapi import agent as agent_rpcapi
 from fpgapool.vocabulary import codes

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from fpgapool import client
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 
 LIMIT_S = 60
 

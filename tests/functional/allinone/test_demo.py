@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool.demo.acts import comparison
-from fpgapool.demo.acts import sharing
+from demo.acts import comparison
+from demo.acts import sharing
 from tests.functional.allinone import harness
 from tests.harness import cases
 from tests.harness import waiting

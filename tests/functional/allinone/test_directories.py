@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool.agent import desks
+from fpgapool.agent.supervision import desks
 from fpgapool.allinone import directories
-from fpgapool.common import channel
 from fpgapool.common import exception
+from fpgapool.common.channels import channel
 from tests.functional.allinone import harness
 
 pytestmark = pytest.mark.security
@@ -115,7 +115,7 @@ def test_one_process_at_a_time(root: pathlib.Path) -> None:
 def test_default_is_where_clients_look(
     root: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fpgapool.client import frontdoor
+    from fpgapool.client.doors import frontdoor
 
     for runtime_dir in (str(root), str(root / "missing"), ""):
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime_dir)

@@ -20,7 +20,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import base
-from fpgapool.client import grouplink
+from fpgapool.client.groups import grouplink
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness

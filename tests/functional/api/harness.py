@@ -19,7 +19,7 @@ from keystoneauth1 import token_endpoint
 from fpgapool import client
 from fpgapool.api import app
 from fpgapool.api import call as calls
-from fpgapool.api import microversion
+from fpgapool.api.http import microversion
 from tests.functional.worker import harness as wire
 from tests.harness import cloud as clouds
 from tests.harness import processes

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from tests.harness import cloud as clouds
 from tests.harness import pocl
 from tests.harness import processes

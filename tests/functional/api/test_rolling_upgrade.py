@@ -18,7 +18,7 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.agent import workers
+from fpgapool.agent.supervision import workers
 from tests.functional.api import harness
 from tests.harness import cloud as clouds
 from tests.harness import programs

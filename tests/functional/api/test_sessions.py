@@ -12,8 +12,8 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import cancel
-from fpgapool.client import connection
-from fpgapool.client import view as views
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection
 from tests.functional.api import harness
 from tests.harness import cloud as clouds
 from tests.harness import processes

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import rpc as manager
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api

@@ -4,7 +4,7 @@
 
 import pytest
 
-from fpgapool.client import opening
+from fpgapool.client.sessions import opening
 from tests.functional.client import fakepool
 from tests.harness import cases
 from tests.harness import slots

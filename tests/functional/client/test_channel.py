@@ -9,9 +9,9 @@ import socket
 
 import pytest
 
-from fpgapool.agent.worker import certificate
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.agent.child import certificate
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 
 TIMEOUT_S = 60

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from fpgapool import client
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool

@@ -10,8 +10,8 @@ import weakref
 import pytest
 
 from fpgapool import client
-from fpgapool.client import connection
-from fpgapool.client import flow
+from fpgapool.client.links import connection
+from fpgapool.client.sessions import flow
 from tests.functional.client import fakepool
 from tests.harness import waiting
 

@@ -16,7 +16,7 @@ import pytest
 from fpgapool import client
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
-from fpgapool.client import opening
+from fpgapool.client.sessions import opening
 from fpgapool.cmd import run
 from tests.harness import listener as listeners
 from tests.harness import programs

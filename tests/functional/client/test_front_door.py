@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.client import door as doors
-from fpgapool.client import frontdoor
-from fpgapool.client import view as views
-from fpgapool.client import waiting
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import waiting
 from tests.functional.agent import harness
 
 

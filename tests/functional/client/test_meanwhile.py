@@ -10,8 +10,8 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import cancel
-from fpgapool.client import meanwhile
-from fpgapool.client import software
+from fpgapool.client.sessions import meanwhile
+from fpgapool.client.sessions import software
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
 from tests.harness import waiting

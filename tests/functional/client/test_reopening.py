@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.client import waiting
+from fpgapool.client.links import waiting
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
 from tests.harness import cases

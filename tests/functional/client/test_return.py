@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from fpgapool import client
-from fpgapool.client import opening
-from fpgapool.common import channel
+from fpgapool.client.sessions import opening
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 60
 DATA = bytes(range(256))

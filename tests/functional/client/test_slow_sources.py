@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.client import feeding
+from fpgapool.client.transfers import feeding
 from tests.functional.client import fakepool
 
 CHUNK = fakepool.CHUNK_BYTES

@@ -15,12 +15,12 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import aes
-from fpgapool.client import feeding
-from fpgapool.client import flow
-from fpgapool.client import frontdoor
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.sessions import flow
+from fpgapool.client.transfers import feeding
 from fpgapool.cmd import run
-from fpgapool.common import channel
 from fpgapool.common import interrupts
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
 from tests.harness import cases
@@ -603,7 +603,7 @@ _SLOW_COMMAND = """
 import signal
 import sys
 import threading
-from fpgapool.client import transfer
+from fpgapool.client.transfers import transfer
 from fpgapool.cmd import run
 receive_all = transfer._receive_all
 def say():

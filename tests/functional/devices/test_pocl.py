@@ -11,7 +11,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.cmd import manage
 from fpgapool.drivers import loader
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import formats
 from tests.harness import pocl
 

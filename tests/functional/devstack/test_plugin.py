@@ -14,13 +14,13 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_config import generator
 
-from fpgapool.agent import processes
+from fpgapool.agent.supervision import processes
 from fpgapool.api import app
 from fpgapool.clients import glance
 from fpgapool.clients import nova
 from fpgapool.clients import placement
 from fpgapool.cmd import manage
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.conf import nova as nova_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.drivers.emulator import boards

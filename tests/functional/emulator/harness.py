@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from fpgapool.core import fairness
+from fpgapool.drivers.emulator import fairness
 from fpgapool.protocol import frames
 from tests.functional.worker import harness
 

@@ -17,10 +17,10 @@ import time
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.accelerators import copy
-from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import tasks
-from fpgapool.common import channel as channels
-from fpgapool.common import rings
+from fpgapool.agent.worker.data import blocks
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
 from fpgapool.drivers import base
 from fpgapool.protocol import frames
 from fpgapool.protocol import records

@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 
-from fpgapool.client import group
-from fpgapool.client import groupdoor
-from fpgapool.common import channel as channels
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import group
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from tests.harness import waiting

@@ -13,11 +13,11 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import errors
-from fpgapool.client import group
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.client.groups import group
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records

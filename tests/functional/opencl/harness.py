@@ -11,7 +11,7 @@ import pathlib
 
 import yaml
 
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from tests.functional.worker import harness
 from tests.harness import pocl
 from tests.harness import waiting

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool.cmd import manage
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from tests.harness import pocl
 from tests.unit.drivers.opencl import packages
 

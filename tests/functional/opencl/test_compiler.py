@@ -21,8 +21,8 @@ import pytest
 
 import fpgapool
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import compiler
-from fpgapool.drivers.opencl import manifest
+from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import manifest
 from tests.harness import pocl
 from tests.harness import waiting
 from tests.unit.drivers.opencl import packages
@@ -201,7 +201,7 @@ def test_errors_in_headers_are_shown() -> None:
 #: Shows the rights that are left, as JSON.
 PROBE = """
 import json, os, resource, socket, sys
-from fpgapool.drivers.opencl import confinement
+from fpgapool.drivers.opencl.compiling import confinement
 
 parent, port, own, other = sys.argv[1:]
 confinement.die_with_parent()
@@ -275,7 +275,7 @@ def test_the_rights_that_are_left(
 #: Says what a process can still do without a namespace.
 CALLS = """
 import ctypes, os, socket
-from fpgapool.drivers.opencl import confinement
+from fpgapool.drivers.opencl.compiling import confinement
 
 print(confinement.refuse_calls())
 libc = ctypes.CDLL(None, use_errno=True)

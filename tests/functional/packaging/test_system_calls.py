@@ -15,7 +15,7 @@ from tests.unit import test_system_files as system_files
 
 #: As an agent asks for the device of the data plane.
 ASK_KERNEL = """
-from fpgapool.agent import monitor
+from fpgapool.agent.host import monitor
 kernel = monitor.NetlinkKernel()
 assert kernel.find_device("127.0.0.1") == "lo"
 kernel.counters("lo")

@@ -9,7 +9,7 @@ import pytest
 
 from fpgapool.cmd import sim
 from fpgapool.sim import errors
-from fpgapool.sim import sweeps
+from fpgapool.sim.experiments import sweeps
 
 # In the gate: tests/unit/sim/test_sweeps.py and test_command.py.
 pytestmark = pytest.mark.long

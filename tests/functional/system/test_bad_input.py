@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from tests.functional.worker import harness as wire
 from tests.harness import cases

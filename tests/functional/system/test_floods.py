@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.agent import doorway
+from fpgapool.agent.door import doorway
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting

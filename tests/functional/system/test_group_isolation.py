@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.client import grouplink
+from fpgapool.client.groups import grouplink
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 from tests.harness import group_client

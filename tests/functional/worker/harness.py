@@ -17,8 +17,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from fpgapool.common import channel as channels
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 

@@ -10,9 +10,9 @@ import pathlib
 import select
 import typing
 
-from fpgapool.agent.worker import port
-from fpgapool.common import channel as channels
-from fpgapool.common import rings
+from fpgapool.agent.child import port
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
 from fpgapool.protocol import records
 from tests.functional.worker import harness
 

@@ -4,7 +4,7 @@
 
 import sys
 
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from fpgapool.accelerators import aes
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness

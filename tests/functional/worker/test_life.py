@@ -15,7 +15,7 @@ import sys
 
 import pytest
 
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from tests.functional.worker import harness
 
 

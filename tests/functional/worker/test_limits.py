@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from fpgapool.agent.worker import port
+from fpgapool.agent.child import port
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 
 TIMEOUT_S = 60
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool.client import frontdoor
-from fpgapool.client import instance
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import instance
 from tests.harness import cloud as clouds
 from tests.integration.nova import harness
 from tests.services import keystone as keystone_service

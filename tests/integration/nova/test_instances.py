@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fpgapool import client
-from fpgapool.client import instance
+from fpgapool.client.doors import instance
 from tests.harness import cloud as clouds
 from tests.harness import waiting
 from tests.integration.nova import harness

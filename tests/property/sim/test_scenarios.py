@@ -9,9 +9,9 @@ import hypothesis
 import hypothesis.strategies as st
 import msgspec
 
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
-from fpgapool.sim import schedules
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.outcomes import schedules
 
 positive = st.floats(1e-3, 1e12)
 not_negative = st.one_of(st.just(0.0), positive)

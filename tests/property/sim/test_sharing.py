@@ -9,7 +9,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from fpgapool.core import fairness
+from fpgapool.drivers.emulator import fairness
 from fpgapool.sim.engines import sharing
 
 FLOWS = 8

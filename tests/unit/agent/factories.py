@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from fpgapool import objects
-from fpgapool.agent import slot as slots
-from fpgapool.agent import table
+from fpgapool.agent.slots import slot as slots
+from fpgapool.agent.slots import table
 from fpgapool.drivers import base as drivers
 
 HOST = "7f000000-0000-4000-8000-000000000001"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.agent import boards
+from fpgapool.agent.host import boards
 from fpgapool.drivers import base
 from fpgapool.drivers import noop
 

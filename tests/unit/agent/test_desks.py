@@ -11,9 +11,9 @@ from unittest import mock
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import desks
 from fpgapool.agent import settings as agent_settings
-from fpgapool.agent import table
+from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import desks
 from tests.unit.agent import factories
 
 KEYS = [("board0", 0), ("board0", 1)]

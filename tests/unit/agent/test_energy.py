@@ -4,7 +4,7 @@
 
 import pytest
 
-from fpgapool.agent import energy
+from fpgapool.agent.host import energy
 
 KEYS = [("b0", 0), ("b0", 1), ("b1", 0)]
 FIRST, SECOND, OTHER = KEYS

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import cache
-from fpgapool.agent import fetching
+from fpgapool.agent.bitstreams import cache
+from fpgapool.agent.bitstreams import fetching
 
 TIMEOUT_S = 40.0
 

@@ -3,10 +3,10 @@
 """What an agent counts of what its workers say."""
 
 from fpgapool import objects
-from fpgapool.agent import desks
 from fpgapool.agent import metrics
-from fpgapool.agent import slot as slots
-from fpgapool.common import metrics as common_metrics
+from fpgapool.agent.slots import slot as slots
+from fpgapool.agent.supervision import desks
+from fpgapool.common.monitoring import metrics as common_metrics
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 

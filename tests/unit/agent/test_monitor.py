@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.agent import monitor
+from fpgapool.agent.host import monitor
 
 
 class Kernel:

@@ -13,9 +13,9 @@ from oslo_log import log as logging
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import privsep
-from fpgapool.agent import monitor
 from fpgapool.agent import settings as agent_settings
-from fpgapool.agent import shaping
+from fpgapool.agent.host import monitor
+from fpgapool.agent.host import shaping
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from tests.harness import waiting

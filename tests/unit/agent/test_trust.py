@@ -12,9 +12,9 @@ from oslo_log import log as logging
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
-from fpgapool.agent import orders
 from fpgapool.agent import settings
-from fpgapool.agent import trust
+from fpgapool.agent.bitstreams import trust
+from fpgapool.agent.slots import orders
 from fpgapool.bitstreams import signatures
 from tests.unit.agent import factories
 from tests.unit.bitstreams import samples

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from fpgapool.agent import unread
+from fpgapool.agent.supervision import unread
 from tests.harness import mapping
 
 pytestmark = pytest.mark.security

@@ -8,10 +8,10 @@ import socket
 
 import pytest
 
-from fpgapool.agent import children
 from fpgapool.agent import settings
-from fpgapool.agent import unread
-from fpgapool.agent import workers
+from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import unread
+from fpgapool.agent.supervision import workers
 from fpgapool.protocol import messages
 from tests.harness import mapping
 

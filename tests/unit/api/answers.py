@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonschema
 
-from fpgapool.api import errors
-from fpgapool.api import microversion
 from fpgapool.api import routes
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
 

@@ -18,15 +18,15 @@ from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.api import app
 from fpgapool.api import call as calls
-from fpgapool.api import microversion
 from fpgapool.api import policy
 from fpgapool.api import routes
-from fpgapool.api import waiters
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
-from fpgapool.conductor.decisions import group_book
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import group as group_objects

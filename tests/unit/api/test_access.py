@@ -11,7 +11,7 @@ from keystonemiddleware import auth_token
 from keystonemiddleware.auth_token import _identity
 from oslo_context import context
 
-LOGGER = "fpgapool.api.access"
+LOGGER = "fpgapool.api.http.access_log"
 GLOBAL_ID = "req-12345678-1234-1234-1234-1234567890ab"
 
 

@@ -13,9 +13,9 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool.api import app
-from fpgapool.api import errors
-from fpgapool.api import microversion
 from fpgapool.api import routes
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes

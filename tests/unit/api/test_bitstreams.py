@@ -8,15 +8,15 @@ import json
 import pytest
 
 from fpgapool.api import call as calls
-from fpgapool.api import crowd
-from fpgapool.api import errors
-from fpgapool.api import validation
+from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.api.http import validation
 from fpgapool.bitstreams import base
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import exception
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from tests.unit.api import fakes

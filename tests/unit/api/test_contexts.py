@@ -10,8 +10,8 @@ import pytest
 from oslo_context import context as oslo_context
 from oslo_middleware import request_id
 
-from fpgapool.api import middleware
-from fpgapool.common import context
+from fpgapool.api.http import middleware
+from fpgapool.common.messaging import context
 
 #: As the middleware before sets them, in oslo.context's documentation.
 HEADERS = (

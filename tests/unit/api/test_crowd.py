@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from fpgapool.api import crowd
+from fpgapool.api.http import crowd
 
 
 def test_a_project_has_no_more_places_than_its_share() -> None:

@@ -13,9 +13,9 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import instances
+from fpgapool.api.http import instances
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes

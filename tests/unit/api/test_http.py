@@ -12,9 +12,9 @@ import falcon.testing
 import pytest
 
 from fpgapool.api import app
-from fpgapool.api import errors
 from fpgapool.api import routes
 from fpgapool.api import schemas
+from fpgapool.api.http import errors
 from fpgapool.api.schemas import common
 from fpgapool.common import exception
 from fpgapool.objects import identity

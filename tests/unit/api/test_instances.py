@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpgapool.api import instances
 from fpgapool.api import routes
-from fpgapool.common import context
-from fpgapool.common import ratelimit
+from fpgapool.api.http import instances
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes

@@ -12,8 +12,8 @@ from prometheus_client import parser
 from prometheus_client import registry
 
 from fpgapool.api import metrics
-from fpgapool.common import audit
-from fpgapool.common import metrics as common_metrics
+from fpgapool.common.monitoring import audit
+from fpgapool.common.monitoring import metrics as common_metrics
 from tests.unit.api import fakes
 
 REQUESTS = "fpgapool_api_requests_total"

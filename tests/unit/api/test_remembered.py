@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fpgapool.api import remembered
+from fpgapool.api.backends import caches as remembered
 from tests.harness import waiting
 
 

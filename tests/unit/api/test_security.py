@@ -26,8 +26,8 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import instances
 from fpgapool.api import routes
+from fpgapool.api.http import instances
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores

@@ -10,7 +10,7 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import errors
+from fpgapool.api.http import errors
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.policies import sessions as policies

@@ -12,10 +12,10 @@ import openapi_spec_validator
 import pytest
 
 from fpgapool import policies
-from fpgapool.api import microversion
 from fpgapool.api import openapi
-from fpgapool.api import reasons
 from fpgapool.api import routes
+from fpgapool.api.answers import reasons
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
 

@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from fpgapool import conf as fpgapool_conf
-from fpgapool.api import threads
+from fpgapool.api.http import threads
 
 
 @pytest.fixture

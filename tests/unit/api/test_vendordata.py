@@ -10,8 +10,8 @@ from oslo_config import cfg
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
-from fpgapool.api import instances
-from fpgapool.api import vendordata
+from fpgapool.api.backends import vendordata
+from fpgapool.api.http import instances
 from fpgapool.clients import nova
 from fpgapool.common import exception
 from fpgapool.db import api as db_api

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from fpgapool.api import waiters
+from fpgapool.api.backends import waiters
 from tests.harness import threads
 from tests.unit.api import fakes
 

@@ -11,7 +11,7 @@ import pytest
 from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import library
 from fpgapool.common import exception
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from tests.unit.bitstreams import samples
 from tests.unit.drivers.opencl import packages
 from tests.unit.drivers.opencl import xclbins

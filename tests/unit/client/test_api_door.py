@@ -14,12 +14,12 @@ import typing
 import pytest
 from keystoneauth1 import exceptions
 
-from fpgapool.client import apidoor
 from fpgapool.client import cancel
 from fpgapool.client import errors
-from fpgapool.client import instance
-from fpgapool.client import view
-from fpgapool.common import channel
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import instance
+from fpgapool.client.doors import view
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 TIMEOUT_S = 30.0

@@ -12,13 +12,13 @@ import pytest
 from fpgapool import client
 from fpgapool.client import apigroups
 from fpgapool.client import cancel
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import group as groups
-from fpgapool.client import groupdoor
-from fpgapool.client import instance
-from fpgapool.common import channel
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.doors import instance
+from fpgapool.client.groups import group as groups
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from tests.harness import group_api
 

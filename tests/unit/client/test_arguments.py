@@ -18,7 +18,7 @@ from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options
-from fpgapool.client import view
+from fpgapool.client.doors import view
 from fpgapool.protocol import frames
 
 SCHEMA = {

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from fpgapool import client
 from fpgapool.client import arrays
-from fpgapool.client import asking
-from fpgapool.client import transfer
+from fpgapool.client.doors import asking
+from fpgapool.client.transfers import transfer
 
 FRAMES = np.random.default_rng(7).normal(size=(6, 4, 16)).astype("c8")
 CPU: dict[str, typing.Any] = {

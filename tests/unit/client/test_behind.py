@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from fpgapool.client import behind
-from fpgapool.common import channel
+from fpgapool.client.sessions import behind
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 30
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpgapool.client import checksum
 from fpgapool.client import errors
-from fpgapool.client import pieces
+from fpgapool.client.sessions import checksum
+from fpgapool.client.sessions import pieces
 from fpgapool.protocol import frames
 
 

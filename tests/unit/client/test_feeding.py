@@ -11,8 +11,8 @@ import types
 
 import pytest
 
-from fpgapool.client import feeding
-from fpgapool.client import pieces
+from fpgapool.client.sessions import pieces
+from fpgapool.client.transfers import feeding
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 64 * 1024

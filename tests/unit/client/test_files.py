@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.client import files
+from fpgapool.client.transfers import files
 
 _HUGE_BYTES = (4 << 30) + 10
 

@@ -11,15 +11,15 @@ from concurrent import futures
 
 import pytest
 
-from fpgapool.agent.worker import memory
+from fpgapool.agent.worker.data import memory
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
-from fpgapool.client import pieces
-from fpgapool.client import waiting
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import pieces
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

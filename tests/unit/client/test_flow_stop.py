@@ -11,10 +11,10 @@ from concurrent import futures
 import pytest
 
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
-from fpgapool.client import flow as flows
-from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 4096

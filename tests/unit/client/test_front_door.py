@@ -14,12 +14,12 @@ from concurrent import futures
 import pytest
 
 from fpgapool.client import cancel
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import view as views
-from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import waiting
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.harness import listener as listeners

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
+from fpgapool.client.doors import frontdoor
 
 NAME = "front-door.sock"
 

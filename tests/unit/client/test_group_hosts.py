@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 
 from fpgapool.client import errors
-from fpgapool.client import groupdoor
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes

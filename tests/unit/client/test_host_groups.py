@@ -9,10 +9,10 @@ import socket
 import pytest
 
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import groupdoor
 from fpgapool.client import hostgroups
-from fpgapool.common import channel
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 

@@ -11,13 +11,13 @@ import time
 import pytest
 
 from fpgapool import client
-from fpgapool.client import apidoor
 from fpgapool.client import cancel
 from fpgapool.client import discovery
-from fpgapool.client import door
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import instance
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import door
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import instance
 from fpgapool.vocabulary import codes
 
 FOUND = {

@@ -8,8 +8,8 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import opening
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.sessions import opening
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import view as views
-from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 # Not the one that lets everybody in.

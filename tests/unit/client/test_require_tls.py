@@ -7,16 +7,16 @@ from __future__ import annotations
 import pytest
 
 from fpgapool import client
-from fpgapool.client import apidoor
 from fpgapool.client import cancel
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import instance
-from fpgapool.client import view as views
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import instance
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
 from fpgapool.cmd import run
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 

@@ -9,12 +9,12 @@ import socket
 import pytest
 
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
-from fpgapool.client import view as views
-from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

@@ -15,15 +15,15 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.client import groupdoor
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
-from fpgapool.client import view as views
-from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.doors import view as views
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

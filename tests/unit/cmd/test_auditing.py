@@ -12,9 +12,9 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool.bitstreams import base as stores
-from fpgapool.cmd import auditing
 from fpgapool.cmd import manage
-from fpgapool.conductor.decisions import audit
+from fpgapool.cmd.managing import auditing
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 

@@ -8,9 +8,9 @@ import pytest
 
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
-from fpgapool.cmd import building
+from fpgapool.cmd.managing import building
 from fpgapool.common import exception
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 from tests.unit.bitstreams import samples

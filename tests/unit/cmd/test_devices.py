@@ -11,7 +11,7 @@ import yaml
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service
-from fpgapool.agent import workers
+from fpgapool.agent.supervision import workers
 from fpgapool.cmd import manage
 from fpgapool.drivers import loader
 

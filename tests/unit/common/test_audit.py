@@ -6,7 +6,7 @@ import datetime
 import json
 import logging
 
-from fpgapool.common import audit
+from fpgapool.common.monitoring import audit
 
 
 def _line(caplog, **members):

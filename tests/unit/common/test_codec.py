@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpgapool.common import codec
+from fpgapool.common.messaging import codec
 from fpgapool.protocol import frames
 
 _VALUES = st.recursive(

@@ -8,7 +8,7 @@ import resource
 
 import pytest
 
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 
 BEYOND_SELECT = 1024
 

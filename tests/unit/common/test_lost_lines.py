@@ -14,9 +14,9 @@ from unittest import mock
 import pytest
 from oslo_config import cfg
 
-from fpgapool.agent.worker import process
+from fpgapool.agent.child import process
 from fpgapool.common import config
-from fpgapool.common import lost_lines
+from fpgapool.common.monitoring import lost_lines
 
 _FULL = "/dev/full"
 _MANY = 1000

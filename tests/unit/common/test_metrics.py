@@ -18,9 +18,9 @@ from prometheus_client import registry
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool.common import exception
-from fpgapool.common import metrics
-from fpgapool.common import scraping
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import scraping
+from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import codes
 from tests.harness import cases
 from tests.harness import threads

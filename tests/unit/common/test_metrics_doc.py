@@ -10,7 +10,7 @@ import yaml
 
 from fpgapool.agent import metrics as agent
 from fpgapool.api import metrics as api
-from fpgapool.common import metrics
+from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import metrics as conductor
 
 ROOT = pathlib.Path(__file__).parents[3]

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 
 pytestmark = pytest.mark.security
 
@@ -80,7 +80,7 @@ def test_memory_is_bounded():
             )
         ],
         ("fpgapool.api.app", "_OFTEN"),
-        ("fpgapool.api.vendordata", "_OFTEN"),
+        ("fpgapool.api.backends.vendordata", "_OFTEN"),
     ],
 )
 def test_lines_that_strangers_cause_are_limited(module, name) -> None:

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 
 # Places of the writer's position and of the data, as bytes.
 WRITTEN, DATA = 64, 4096

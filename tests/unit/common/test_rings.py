@@ -10,8 +10,8 @@ import struct
 
 import pytest
 
-from fpgapool.common import doorbells
-from fpgapool.common import rings
+from fpgapool.common.channels import doorbells
+from fpgapool.common.channels import rings
 
 # Places of the words in the first page, as bytes.
 WRITTEN, WRITER_WAITS, READ, READER_SLEEPS = 64, 72, 128, 136

@@ -17,11 +17,11 @@ from oslo_messaging._drivers import common as drivers_common
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
-from fpgapool.common import codec
-from fpgapool.common import context
 from fpgapool.common import exception
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import codec
+from fpgapool.common.messaging import context
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api

@@ -12,9 +12,9 @@ from oslo_config import cfg
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.conductor.decisions import inputs
 from fpgapool.rpcapi import agent as agent_api

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from fpgapool.common import strangers
+from fpgapool.common.channels import pending as strangers
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fpgapool.api import inventory
+from fpgapool.api.backends import inventory
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory as db_inventory

@@ -8,9 +8,9 @@ import dataclasses
 import pytest
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import audit
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states

@@ -10,10 +10,10 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes

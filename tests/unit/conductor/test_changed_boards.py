@@ -9,7 +9,7 @@ import dataclasses
 import pytest
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

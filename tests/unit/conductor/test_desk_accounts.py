@@ -8,7 +8,7 @@ import dataclasses
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import desk_accounts
+from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.db import api as db_api
 
 _HOST = 3

@@ -13,7 +13,7 @@ from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.common import exception
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.runtime import dry_runs
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

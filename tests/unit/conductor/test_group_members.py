@@ -15,13 +15,13 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import journal
-from fpgapool.conductor.decisions import summary
-from fpgapool.core import elasticity
-from fpgapool.core import goals
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.views import journal
+from fpgapool.conductor.decisions.views import summary
 from fpgapool.core import model
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 from fpgapool.db import api as db_api
 from fpgapool.strategies import elasticity as policies
 from fpgapool.vocabulary import codes

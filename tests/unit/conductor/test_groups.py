@@ -16,11 +16,11 @@ import pytest
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.views import journal
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes

@@ -15,7 +15,7 @@ from fpgapool.clients import nova
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.decisions.requests import instances
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance

@@ -12,15 +12,15 @@ from prometheus_client import registry
 from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.common import exception
-from fpgapool.common import metrics
+from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import counts
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import summary
+from fpgapool.conductor.decisions.views import summary
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import strategy_loading
-from fpgapool.core import sharing
+from fpgapool.core.queues import sharing
 from fpgapool.db import api as db_api
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes

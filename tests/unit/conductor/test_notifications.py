@@ -13,7 +13,7 @@ import types
 import pytest
 
 from fpgapool.conductor import counts
-from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.decisions.views import journal
 from fpgapool.conductor.outside import notifications
 from fpgapool.db import api as db_api
 from fpgapool.objects import base

@@ -4,7 +4,7 @@
 
 import pytest
 
-from fpgapool.conductor.decisions import expected_waits
+from fpgapool.conductor.decisions.requests import expected_waits
 
 
 def paced(*given: tuple[float, float]) -> expected_waits.Pace:

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from fpgapool.clients import placement as placement_client
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.outside import placement_plan
 from fpgapool.core import model
 from tests.unit.conductor import world

@@ -9,9 +9,9 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import audit
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api

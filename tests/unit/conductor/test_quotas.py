@@ -6,9 +6,9 @@ import pytest
 
 from fpgapool.clients import keystone
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import quotas
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states

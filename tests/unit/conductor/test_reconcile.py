@@ -7,7 +7,7 @@ import types
 import pytest
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import reconcile
+from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -7,10 +7,10 @@ import uuid
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import inventory
+from fpgapool.api.backends import inventory
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import reservations
+from fpgapool.conductor.decisions.hardware import reservations
 from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

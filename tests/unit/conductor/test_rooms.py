@@ -10,7 +10,7 @@ import pytest
 
 import fpgapool
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model

@@ -15,12 +15,12 @@ from oslo_config import cfg
 from fpgapool import objects
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import audit
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import codes

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from fpgapool import strategies
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world

@@ -11,7 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from fpgapool import conf as fpgapool_conf
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import counts
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions import inputs

@@ -7,11 +7,11 @@ import datetime
 
 import pytest
 
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
-from fpgapool.core import sharing
+from fpgapool.core.queues import sharing
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -4,7 +4,7 @@
 
 import pytest
 
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import steps

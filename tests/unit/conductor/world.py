@@ -18,18 +18,18 @@ from typing import Any
 from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.conductor import counts
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import questions
-from fpgapool.conductor.decisions import sessions
-from fpgapool.core import elasticity
-from fpgapool.core import groups
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.core import health
-from fpgapool.core import sharing
 from fpgapool.core import state as core_state
+from fpgapool.core.queues import sharing
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import groups
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.db import records

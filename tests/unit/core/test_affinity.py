@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fpgapool.core import affinity
+from fpgapool.strategies.placements import offers as affinity
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from fpgapool.core import apportion
+from fpgapool.core.sizing import apportion
 
 ONE = (1, 1, 1)
 ALL = (8, 8, 8)

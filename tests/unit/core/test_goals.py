@@ -9,7 +9,7 @@ import typing
 
 import pytest
 
-from fpgapool.core import goals
+from fpgapool.core.sizing import goals
 
 
 def make_state(

@@ -9,10 +9,10 @@ import typing
 
 import pytest
 
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as core_groups
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as core_groups
 from fpgapool.strategies import elasticity as policies
 from fpgapool.vocabulary import states
 

@@ -8,13 +8,13 @@ import typing
 import pytest
 
 from fpgapool import strategies
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as group_sizes
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import sharing
+from fpgapool.core.queues import sharing
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -10,9 +10,9 @@ import pytest
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import power
 from fpgapool.core import state
 from fpgapool.core import what_if
+from fpgapool.core.topology import power
 from fpgapool.vocabulary import codes
 from tests.harness import pool_invariants
 from tests.property import test_what_if

@@ -6,8 +6,8 @@ import pytest
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import sharing
 from fpgapool.core import view
+from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.core import runtimes
+from fpgapool.core.sizing import runtimes
 
 # Tasks of two clients in three periods, 1 ms and 4 ms, on two busy slots.
 COUNTS = [(8000, 3000), (4000, 4000), (12000, 2000)]

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 
 
 def by_the_book(k: int, q: float, k1: int, k2: int) -> float:

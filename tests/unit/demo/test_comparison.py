@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 import rich.console
 
+from demo import errors
+from demo import execution
+from demo import pool as pools
+from demo.acts import comparison
 from fpgapool import client
-from fpgapool.demo import errors
-from fpgapool.demo import execution
-from fpgapool.demo import pool as pools
-from fpgapool.demo.acts import comparison
 
 POOL = pools.Pool({"node1": "/door"}, {"node1": 1}, slots_per_board=2)
 

@@ -7,9 +7,9 @@ import typing
 
 import pytest
 
-from fpgapool.demo import energy
-from fpgapool.demo import errors
-from fpgapool.demo import rest
+from demo import energy
+from demo import errors
+from demo import rest
 
 
 def answer(

@@ -10,10 +10,10 @@ import typing
 
 import pytest
 
+from demo import errors
+from demo import execution
+from demo import workload
 from fpgapool import client
-from fpgapool.demo import errors
-from fpgapool.demo import execution
-from fpgapool.demo import workload
 from tests.harness import threads
 from tests.harness import waiting
 

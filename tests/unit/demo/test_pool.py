@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from fpgapool.demo import errors
-from fpgapool.demo import pool
+from demo import errors
+from demo import pool
 
 
 def test_a_directory_without_room_for_sockets_is_named(

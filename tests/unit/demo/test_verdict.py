@@ -7,11 +7,11 @@ import types
 
 import pytest
 
-from fpgapool.demo import programs
-from fpgapool.demo.acts import comparison
-from fpgapool.demo.acts import sharing
-from fpgapool.sim import group_results
-from fpgapool.sim import metrics
+from demo import programs
+from demo.acts import comparison
+from demo.acts import sharing
+from fpgapool.sim.outcomes import group_results
+from fpgapool.sim.outcomes import metrics
 
 FIFO = metrics.Metrics(
     jobs=10,

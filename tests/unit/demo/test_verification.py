@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fpgapool.demo import errors
-from fpgapool.demo import mixture
-from fpgapool.demo import verification
-from fpgapool.demo import workload
-from fpgapool.demo.verification import decryption
-from fpgapool.demo.verification import distances
-from fpgapool.demo.verification import erasures
+from demo import errors
+from demo import mixture
+from demo import verification
+from demo import workload
+from demo.verification import decryption
+from demo.verification import distances
+from demo.verification import erasures
 from tests.unit.accelerators import runs
 
 KINDS = {kind.accelerator: kind for kind in mixture.KINDS}

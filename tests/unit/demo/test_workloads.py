@@ -8,8 +8,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from fpgapool.demo import mixture
-from fpgapool.demo import workload
+from demo import mixture
+from demo import workload
 
 HOSTS = ["a", "b", "c", "d", "e"]
 

@@ -11,9 +11,9 @@ import threading
 
 import pytest
 
-from fpgapool.core import fairness
 from fpgapool.drivers import base
 from fpgapool.drivers.emulator import boards
+from fpgapool.drivers.emulator import fairness
 from fpgapool.drivers.emulator import ports
 from fpgapool.drivers.emulator import shares
 

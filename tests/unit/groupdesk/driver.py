@@ -11,9 +11,9 @@ import collections
 import heapq
 import typing
 
-from fpgapool.agent.groupdesk import holding
-from fpgapool.agent.groupdesk import model
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.vocabulary import codes
 
 

@@ -8,10 +8,10 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
-from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.agent.worker.data import session as sessions
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from fpgapool.agent.groupdesk import holding
-from fpgapool.agent.groupdesk import model
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
 from tests.unit.groupdesk import driver
 
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.vocabulary import codes
 from tests.unit.groupdesk import driver
 

@@ -14,13 +14,13 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups

@@ -7,11 +7,11 @@ from oslo_policy import policy as oslo_policy
 
 from fpgapool import policies
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import microversion
 from fpgapool.api import policy
 from fpgapool.api import routes
-from fpgapool.common import context
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
+from fpgapool.common.messaging import context
 from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from tests.harness import listener as listeners
 

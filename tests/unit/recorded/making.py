@@ -11,11 +11,11 @@ from typing import Self
 from unittest import mock
 
 from fpgapool import objects
-from fpgapool.agent import slot
+from fpgapool.agent.slots import slot
 from fpgapool.api import routes
-from fpgapool.common import rpc
-from fpgapool.common import signing
-from fpgapool.conductor.decisions import quotas
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
+from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.db import migration
 from fpgapool.objects import base
 from fpgapool.protocol import frames

@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 
 from fpgapool.agent import manager as agent_manager
-from fpgapool.agent import slot
-from fpgapool.agent.worker import control
+from fpgapool.agent.child import control
+from fpgapool.agent.slots import slot
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
-from fpgapool.client import connection
+from fpgapool.client.links import connection
 from fpgapool.common import exception
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.db import api as db_api
 from fpgapool.db import migration

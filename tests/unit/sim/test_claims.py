@@ -9,9 +9,9 @@ import typing
 import pytest
 
 from fpgapool.cmd import sim
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 from tests.unit.sim import commands
 
 

@@ -11,13 +11,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
 from tests.harness import waiting
 from tests.unit.sim import commands
 

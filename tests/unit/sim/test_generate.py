@@ -7,8 +7,8 @@ import pathlib
 import pytest
 
 from fpgapool.cmd import sim
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
 from tests.unit.sim import commands
 
 TRACE = (

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool.cmd import sim
-from fpgapool.sim import arrivals
 from fpgapool.sim import elastic
 from fpgapool.sim import errors
-from fpgapool.sim import group_results
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
+from fpgapool.sim.inputs import arrivals
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.outcomes import group_results
 from tests.unit.sim import commands
 
 

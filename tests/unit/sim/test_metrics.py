@@ -9,7 +9,7 @@ import typing
 
 import pytest
 
-from fpgapool.sim import metrics
+from fpgapool.sim.outcomes import metrics
 
 CASES = sorted((pathlib.Path(__file__).parents[2] / "cases").glob("*.json"))
 

@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from fpgapool.sim import observation
-from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.plots import observation
 from tests.unit.sim import commands
 
 

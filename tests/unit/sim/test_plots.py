@@ -10,8 +10,8 @@ import typing
 import pytest
 from matplotlib import figure as mpl_figure
 
-from fpgapool.sim import metrics
 from fpgapool.sim import plots
+from fpgapool.sim.outcomes import metrics
 
 JOB = metrics.JobResult(
     job_id="7",

@@ -9,8 +9,8 @@ import typing
 import pytest
 
 from fpgapool.sim import errors
-from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import scenario_files
 from tests.unit.sim import commands
 
 

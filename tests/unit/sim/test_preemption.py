@@ -12,15 +12,15 @@ from oslo_config import cfg
 
 from fpgapool.cmd import sim
 from fpgapool.conf import scheduler
-from fpgapool.sim import metrics
-from fpgapool.sim import observation
-from fpgapool.sim import pictures
 from fpgapool.sim import plots
-from fpgapool.sim import results
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim import simulation
-from fpgapool.sim import usage
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
+from fpgapool.sim.outcomes import results
+from fpgapool.sim.outcomes import schedules
+from fpgapool.sim.outcomes import usage
+from fpgapool.sim.plots import observation
+from fpgapool.sim.plots import pictures
 from tests.unit.sim import commands
 
 RATE = 1_000_000_000

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from fpgapool.sim import errors
-from fpgapool.sim import sweeps
+from fpgapool.sim.experiments import sweeps
 from tests.unit.sim import commands
 
 SPECIFICATION = """

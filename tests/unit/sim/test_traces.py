@@ -7,9 +7,9 @@ import pathlib
 import pytest
 
 from fpgapool.sim import errors
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import sizes
-from fpgapool.sim import traces
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import sizes
+from fpgapool.sim.inputs import traces
 
 HEADER = "arrival_s,host,size_bytes,accelerator"
 

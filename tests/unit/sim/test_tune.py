@@ -15,10 +15,10 @@ from fpgapool import conf as fpgapool_conf
 from fpgapool import strategies
 from fpgapool.cmd import sim
 from fpgapool.conductor.runtime import strategy_loading
-from fpgapool.core import distributions
-from fpgapool.sim import metrics
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import tuning
+from fpgapool.sim.experiments import tuning
+from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
 from fpgapool.strategies import base
 from fpgapool.strategies.orderings import wa
 from tests.unit.sim import commands

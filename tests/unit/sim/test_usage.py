@@ -4,10 +4,10 @@
 
 import pytest
 
-from fpgapool.sim import results
-from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import simulation
-from fpgapool.sim import usage
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import results
+from fpgapool.sim.outcomes import usage
 
 
 def make_scenario(

@@ -8,9 +8,9 @@ import itertools
 import numpy as np
 import pytest
 
-from fpgapool.core import distributions
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import workloads
+from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import workloads
 
 MB = 1e6
 

@@ -13,7 +13,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool import spark
-from fpgapool.client import transfer
+from fpgapool.client.transfers import transfer
 from fpgapool.spark import accelerator as accelerators
 from fpgapool.spark import partitions
 from fpgapool.vocabulary import codes

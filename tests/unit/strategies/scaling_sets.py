@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing
 
-from fpgapool.core import elasticity
-from fpgapool.core import goals
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 
 
 def make_group(

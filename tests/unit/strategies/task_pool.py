@@ -13,10 +13,10 @@ import itertools
 import math
 from collections.abc import Callable
 
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as core_groups
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as core_groups
 
 
 class TaskPool:

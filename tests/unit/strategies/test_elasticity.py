@@ -12,8 +12,8 @@ import typing
 
 import pytest
 
-from fpgapool.core import elasticity
-from fpgapool.core import goals
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 from fpgapool.strategies import elasticity as policies
 from fpgapool.strategies.elasticity import ahead
 from fpgapool.strategies.elasticity import hybrid

@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from fpgapool.core import elasticity
+from fpgapool.core.sizing import elasticity
 from tests.unit.strategies import scaling_sets as sets
 
 PLUGINS = pathlib.Path(__file__).parents[3] / "doc" / "examples" / "plugins"

@@ -10,8 +10,8 @@ import pytest
 from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
-from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
+from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.strategies.joint import era
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools

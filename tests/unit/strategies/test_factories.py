@@ -8,7 +8,7 @@ import pytest
 
 from fpgapool import strategies
 from fpgapool.core import strategy
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies.orderings import wa
 from tests.unit.core import pools

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fpgapool.core import goals
+from fpgapool.core.sizing import goals
 from fpgapool.strategies import elasticity as policies
 from tests.unit.strategies import task_pool
 

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from fpgapool.agent.worker import crew as crews
+from fpgapool.agent.child import crew as crews
 from tests.harness import threads
 from tests.harness import waiting
 

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent.worker import desk as desks
-from fpgapool.agent.worker import session as sessions
-from fpgapool.common import channel
+from fpgapool.agent.worker.data import session as sessions
+from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import buffers
+from fpgapool.agent.worker.data import memory
+from fpgapool.common.channels import buffers
 from fpgapool.protocol import frames
 from tests.harness import mapping
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from fpgapool.agent.worker import port
+from fpgapool.agent.child import port
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.protocol import frames
 from tests.harness import waiting

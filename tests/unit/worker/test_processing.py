@@ -5,7 +5,7 @@
 import pytest
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.agent.worker import processing
+from fpgapool.agent.worker.data import processing
 
 
 class Core(accelerators.Core):

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
-from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import memory
-from fpgapool.agent.worker import processing
-from fpgapool.agent.worker import sending
-from fpgapool.agent.worker import session
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory
+from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import sending
+from fpgapool.agent.worker.data import session
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.worker import test_parts

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fpgapool.agent.worker import control
+from fpgapool.agent.child import control
 from fpgapool.agent.worker import state
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames

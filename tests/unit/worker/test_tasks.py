@@ -10,10 +10,10 @@ import zlib
 import pytest
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.agent.worker import blocks
-from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import tasks
-from fpgapool.common import rings
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import processing
+from fpgapool.common.channels import rings
 from fpgapool.drivers import base
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames

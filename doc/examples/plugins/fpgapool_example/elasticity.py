@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from fpgapool.core import elasticity
+from fpgapool.core.sizing import elasticity
 from fpgapool.strategies import options as opts
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest
+from fpgapool.drivers.opencl.contents import manifest
 from tests.harness import pocl
 
 

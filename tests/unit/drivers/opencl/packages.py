@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 
 SOURCE = b"""kernel void add(global const uchar *input, global uchar *output,
                 const uint amount, const ulong length)

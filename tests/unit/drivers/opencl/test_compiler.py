@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import fpgapool
-from fpgapool.drivers.opencl import compiler
+from fpgapool.drivers.opencl.compiling import compiler
 
 
 def test_it_reads_its_libraries_wherever_they_are(

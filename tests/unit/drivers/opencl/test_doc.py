@@ -10,9 +10,9 @@ import textwrap
 import numpy
 
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest
-from fpgapool.drivers.opencl import params
-from fpgapool.drivers.opencl import preparers
+from fpgapool.drivers.opencl.contents import manifest
+from fpgapool.drivers.opencl.contents import params
+from fpgapool.drivers.opencl.contents import preparers
 from tests.unit.accelerators import runs
 
 ROOT = pathlib.Path(__file__).parents[4]

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import driver as drivers
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import package
 from fpgapool.drivers.opencl import probing
+from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import package
 from tests.harness import pocl
 from tests.unit.accelerators import runs
 from tests.unit.drivers.opencl import sessions

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpgapool.drivers.opencl import expressions
+from fpgapool.drivers.opencl.contents import expressions
 
 VARIABLES = {"blocks": 7, "k": 4, "m": 0, "length_bytes": 65536}
 SUMS = st.recursive(

@@ -11,15 +11,15 @@ import threading
 import pytest
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import memory
-from fpgapool.agent.worker import outgoing
-from fpgapool.agent.worker import processing
-from fpgapool.agent.worker import session as data_sessions
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory
+from fpgapool.agent.worker.data import outgoing
+from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import session as data_sessions
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.accelerators import runs

@@ -13,7 +13,7 @@ import pytest
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers.opencl import binding
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest
+from fpgapool.drivers.opencl.contents import manifest
 from fpgapool.vocabulary import exceptions
 
 STEP = {

@@ -11,7 +11,7 @@ import struct
 import pytest
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from tests.unit.drivers.opencl import xclbins

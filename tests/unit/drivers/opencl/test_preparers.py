@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from fpgapool.accelerators import base
-from fpgapool.drivers.opencl import preparers
+from fpgapool.drivers.opencl.contents import preparers
 
 SOUND = {
     "aes-encryption": {"key": bytes(16)},

@@ -9,8 +9,8 @@ import pytest
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest
-from fpgapool.drivers.opencl import profiles
+from fpgapool.drivers.opencl.contents import manifest
+from fpgapool.drivers.opencl.contents import profiles
 from fpgapool.objects import declaration
 from tests.unit.drivers.opencl import packages
 from tests.unit.drivers.opencl import sessions

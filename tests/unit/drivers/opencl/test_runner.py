@@ -10,7 +10,7 @@ import pytest
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest
+from fpgapool.drivers.opencl.contents import manifest
 from tests.unit.accelerators import runs
 from tests.unit.drivers.opencl import sessions
 

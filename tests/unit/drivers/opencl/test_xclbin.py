@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from fpgapool.drivers.opencl import xclbin
+from fpgapool.drivers.opencl.contents import xclbin
 from tests.unit.drivers.opencl import xclbins
 
 SOUND = xclbins.write()

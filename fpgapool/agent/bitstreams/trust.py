@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Decides which bitstreams an agent lets into the slots of its host."""
+
+from __future__ import annotations
+
+from fpgapool.agent.slots import orders
+from fpgapool.bitstreams import signatures
+from fpgapool.common import exception
+from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import names
+
+
+class Trust:
+    """Verifies the bitstreams that slots are to be programmed with.
+
+    It does not trust the conductor, whose messages come over the message bus.
+    The signature covers the checksum. Cache and driver compare the checksum
+    with the file.
+
+    :param keys: the trusted keys; they are read at each check. None: this
+        host trusts none.
+    :param required: see :func:`signatures.is_needed`.
+    """
+
+    def __init__(
+        self, keys: signatures.TrustedKeys | None, required: bool
+    ) -> None:
+        self._keys = keys
+        self._required = required
+
+    def objection(self, order: orders.ToWorker) -> str | None:
+        """Return why a slot must not be programmed as ordered.
+
+        Blocks while the keys are read.
+
+        :param order: the assignment.
+        :returns: the reason, for people; None if there is none.
+        """
+        reference = order.members["bitstream_ref"]
+        has_file = isinstance(reference, dict)
+        # The driver compares the format with the file.
+        file_format = reference["format"] if has_file else ""
+        if not signatures.is_needed(file_format, self._required):
+            return None
+        if not has_file:
+            # Without a file a driver might keep the slot's present contents.
+            if str(order.members["bitstream"]).startswith(
+                names.BUILTIN_PREFIX
+            ):
+                return None
+            return "it comes without its checksum and signature"
+        if not reference["signature"]:
+            if file_format in formats.NATIVE_CODE:
+                return f"it has no signature, and {file_format} needs one"
+            return "it has no signature (see [bitstreams] signature_required)"
+        if self._keys is None:
+            return "this host trusts no key"
+        try:
+            self._keys.verify(
+                reference["signature"], reference["checksum_sha256"]
+            )
+        except (exception.FpgapoolException, ValueError) as error:
+            return f"{error} (see [bitstreams] trusted_keys_dir)"
+        return None

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The data port: accepts and limits the connections of clients."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import os
+import selectors
+import socket
+import typing
+
+from fpgapool.agent.child import certificate as certificates
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import goodbye
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker.data import session as sessions
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import pending as strangers
+from fpgapool.common.channels import tls_channel
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+
+#: Limit of connections that have not identified themselves; beyond it one is
+#: cut.
+MAX_STRANGERS = 32
+
+_BACKLOG = 64
+
+
+class PortUnavailable(Exception):
+    """No data port can be opened."""
+
+
+def listen_unix(path: str) -> socket.socket:
+    """Listen on a Unix socket that only this user can reach.
+
+    A file that an earlier process left is replaced; the caller holds the
+    slot's lock, so no process listens there.
+
+    :param path: of the socket.
+    :returns: the listening socket.
+    :raises OSError: if that is impossible; it names the path.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(_BACKLOG)
+    except OSError as exc:
+        listener.close()
+        # For a socket, the system's error does not name the path.
+        raise OSError(exc.errno, exc.strerror or str(exc), path) from exc
+    return listener
+
+
+def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
+    """Listen on the first free port of a range.
+
+    :param address: numeric address of this host.
+    :param ports: first and last; 0 for any.
+    :returns: the listening socket.
+    :raises PortUnavailable: if all of them are taken, or the address is not
+        this host's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    problem: OSError | None = None
+    for port in range(ports[0], ports[1] + 1):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            # Two sockets can be bound to one port until one of them listens.
+            listener.listen(_BACKLOG)
+        except OSError as exc:
+            listener.close()
+            problem = exc
+        else:
+            return listener
+    raise PortUnavailable(
+        f"no data port on {address}, ports {ports[0]}-{ports[1]}: {problem}"
+    )
+
+
+class Settings(typing.Protocol):
+    """What the port needs to know.
+
+    :ivar data_socket: path where clients of this host connect.
+    :ivar data_address: address where other clients connect; None for none.
+    :ivar data_ports: first and last port to try there; 0 for any.
+    :ivar hello_timeout_s: how long a connection may take to identify itself.
+    """
+
+    @property
+    def data_socket(self) -> str: ...
+    @property
+    def data_address(self) -> str | None: ...
+    @property
+    def data_ports(self) -> tuple[int, int]: ...
+    @property
+    def hello_timeout_s(self) -> float: ...
+
+
+class Desk(typing.Protocol):
+    """What serves clients that have sent a HELLO."""
+
+    def serve(
+        self, hello: typing.Any, channel: channels.Channel, local: bool
+    ) -> None:
+        """Serve a client's connection to its end, then close it.
+
+        :param hello: of the client, as the port's parser returned it.
+        :param channel: the client's channel.
+        :param local: whether it can pass descriptors.
+        :raises sessions.Refused: if the client is turned away; the channel is
+            left open.
+        :raises ConnectionError: if the connection is lost meanwhile.
+        """
+
+
+class DataPort:
+    """Accepts clients, on a Unix socket and perhaps on TCP.
+
+    :param settings: of the worker.
+    :param desk: serves those that identify themselves.
+    :param certificate: for TLS, None without it.
+    :param parse: checks a HELLO.
+    :param expect: waits a moment if a client comes early; gets its HELLO.
+    :raises OSError: if the Unix socket cannot be made.
+    :raises PortUnavailable: if there is no TCP port.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        desk: Desk,
+        certificate: certificates.Certificate | None,
+        parse: collections.abc.Callable[
+            [dict[str, typing.Any]], typing.Any
+        ] = hellos.parse,
+        expect: collections.abc.Callable[[typing.Any], None] | None = None,
+    ) -> None:
+        self._expect = expect
+        self._settings = settings
+        self._desk = desk
+        self._certificate = certificate
+        self._parse = parse
+        self._log = ratelimit.RateLimitedLog(__name__)
+        self._strangers = strangers.Strangers(MAX_STRANGERS)
+        self._local = listen_unix(settings.data_socket)
+        self._tcp = None
+        if settings.data_address is not None:
+            try:
+                self._tcp = listen_tcp(
+                    settings.data_address, settings.data_ports
+                )
+            except PortUnavailable:
+                self._local.close()
+                raise
+
+    @property
+    def tcp_port(self) -> int | None:
+        """Number of the TCP port, None if there is none."""
+        if self._tcp is None:
+            return None
+        port: int = self._tcp.getsockname()[1]
+        return port
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """Let a selector call :meth:`accept`.
+
+        :param selector: whose data are callables that take the socket.
+        """
+        for listener in (self._local, self._tcp):
+            if listener is not None:
+                listener.setblocking(False)
+                selector.register(listener, selectors.EVENT_READ, self.accept)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept a connection and serve it in a thread of its own.
+
+        :param listener: the listening socket.
+        """
+        try:
+            sock, address = listener.accept()
+        except OSError as exc:
+            self._log.warning("accepting a client failed: %s", exc)
+            return
+        local = listener is self._local
+        place = "" if local else address[0]
+        # Not in the thread: this bounds the number of such threads.
+        self._strangers.enter(sock, place)
+        crew.CREW.start("client", self._serve, sock, place, local)
+
+    def close(self) -> None:
+        """Stop listening and remove the Unix socket."""
+        for listener in (self._local, self._tcp):
+            if listener is not None:
+                listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._settings.data_socket)
+
+    def _serve(self, sock: socket.socket, place: str, local: bool) -> None:
+        channel = None
+        try:
+            try:
+                channel = self._identify(sock, local)
+                hello = self._recv_hello(channel)
+                if self._expect is not None:
+                    self._expect(hello)
+            finally:
+                self._strangers.leave(sock)
+            self._desk.serve(hello, channel, local)
+        except (frames.ProtocolError, sessions.Refused) as exc:
+            self._log.warning("client refused: %s: %s", exc.code, exc.message)
+            if channel is not None:
+                self._turn_away(channel, place, exc.code, exc.message)
+        except channels.DeadlineExceeded:
+            self._log.warning("client dropped: no HELLO in time")
+            if channel is not None:
+                self._turn_away(
+                    channel, place, codes.HELLO_TIMEOUT, "no HELLO in time"
+                )
+        except OSError as exc:
+            self._log.info("client lost: %s", exc)
+            if channel is not None:
+                channel.close()
+        except Exception as exc:
+            # Without the exception's text: it may quote the client's bytes.
+            self._log.error("client dropped: internal %s", type(exc).__name__)
+            if channel is not None:
+                self._turn_away(
+                    channel, place, codes.INTERNAL_ERROR, "internal error"
+                )
+
+    def _turn_away(
+        self, channel: channels.Channel, place: str, code: str, message: str
+    ) -> None:
+        """Send the reason, and give the client a moment to read it."""
+        with self._strangers.one(channel.sock, place):
+            goodbye.say(channel, code, message)
+            goodbye.drop_rest(channel)
+        channel.close()
+
+    def _identify(self, sock: socket.socket, local: bool) -> channels.Channel:
+        try:
+            channels.tune(sock)
+            if local or self._certificate is None:
+                return channels.PlainChannel(sock)
+            return tls_channel.TlsChannel.accept(
+                sock, self._certificate.context(), self._deadline_s()
+            )
+        except BaseException:
+            sock.close()
+            raise
+
+    def _recv_hello(self, channel: channels.Channel) -> typing.Any:
+        deadline_s = self._deadline_s()
+        header = channels.recv_header(
+            channel,
+            bytearray(frames.HEADER_BYTES),
+            max_data_bytes=frames.MAX_JSON_BYTES,
+            deadline_s=deadline_s,
+        )
+        if header.type != frames.HELLO:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the first frame is not HELLO"
+            )
+        if header.stream_id:
+            raise frames.ProtocolError(
+                codes.STREAM_LIMIT, "there is one stream, number 0"
+            )
+        payload = channels.recv_payload(channel, header, deadline_s)
+        return self._parse(frames.decode_json(payload))
+
+    def _deadline_s(self) -> float | None:
+        return channels.deadline_after(self._settings.hello_timeout_s)

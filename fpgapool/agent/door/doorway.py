@@ -1,0 +1,614 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Unix sockets by which programs of this host reach the pool.
+
+Each project has one socket. A program that may open it acts for the project.
+The agent's loop serves all clients, so a client costs a descriptor and no
+thread. Clients take turns there, after the agent's own work.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import itertools
+import json
+import os
+import socket
+import stat
+import struct
+import termios
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool.agent import loop as agent_loop
+from fpgapool.common.channels import channel
+from fpgapool.common.messaging import codec
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+
+LOG = logging.getLogger(__name__)
+
+BACKLOG = 512
+RECEIVE_BYTES = 65536
+# Of a reply with a list.
+_OTHER_MEMBERS_BYTES = 1024
+
+#: Limits of one socket in a turn of the loop; then all others get their turns.
+ACCEPTS_PER_TURN = 16
+MESSAGES_PER_TURN = 16
+
+#: A client with that many unread bytes is not listening.
+MAX_UNREAD_BYTES = 1 << 20
+
+#: For all clients of a project; the one with the most unread bytes goes.
+MAX_PROJECT_UNREAD_BYTES = 16 << 20
+
+#: Connections to workers that a client has not received yet. Until they are
+#: read they use up descriptors: those of this process, or all that its user
+#: may have in flight.
+MAX_UNREAD_DESCRIPTORS = 16
+MAX_PROJECT_UNREAD_DESCRIPTORS = 256
+
+#: This share of the client limit is first come, first served.
+SCARCE_SHARE = 0.75
+
+#: How often a front door checks that its sockets are still in place.
+CHECK_INTERVAL_S = 1.0
+
+#: When the process has no free descriptor, new clients wait that long.
+ACCEPT_PAUSE_S = 1.0
+
+#: Added to the path of a socket while it is being made.
+NEW_SUFFIX = ".new"
+
+_CREDENTIALS = struct.Struct("3i")
+_INT = struct.Struct("i")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FrontDoorSettings:
+    """Settings of a front door.
+
+    :param sockets: path of the socket of each project.
+    :param socket_mode: permissions of the sockets.
+    :param max_connections: over all sockets.
+    :param max_project_connections: of one socket; 0 means an equal share of
+        all.
+    :param max_project_sessions: that clients of one socket wait for or use.
+    :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
+    :param session_poll_interval_s: a session is polled after this much
+        silence.
+    :param chunk_bytes: the longest piece that the workers take.
+    """
+
+    host_uuid: str
+    host_name: str
+    sockets: Mapping[str, str]
+    socket_mode: int = 0o660
+    max_connections: int = 1000
+    max_project_connections: int = 0
+    max_project_sessions: int = 20000
+    open_timeout_s: float = 10.0
+    session_poll_interval_s: float = 5.0
+    chunk_bytes: int = 4 * 1024 * 1024
+
+    @property
+    def connections_per_project(self) -> int:
+        """How many clients a project can always have connected."""
+        share = self.max_connections // max(len(self.sockets), 1)
+        return self.max_project_connections or max(share, 1)
+
+    def may_exceed(self, connections: int) -> bool:
+        """Whether a project may have more, as others do not use their share.
+
+        :param connections: of all projects, now.
+        """
+        is_scarce = connections >= self.max_connections * SCARCE_SHARE
+        return not (self.max_project_connections or is_scarce)
+
+
+class FrontDoorError(Exception):
+    """A socket of a front door cannot be made."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Client:
+    """One connection."""
+
+    number: int
+    sock: socket.socket
+    project_id: str
+    user_id: str
+    decoder: messages.MessageDecoder
+    #: Bytes, and the descriptors that go with the first of them.
+    unsent: collections.deque[tuple[bytearray, list[int]]]
+    unsent_bytes: int = 0
+    questions: int = 0
+    #: The client waits for its turn.
+    in_line: bool = False
+    #: The decoder may hold messages that have not been served yet.
+    behind: bool = False
+    #: It takes connections to workers with the news of its sessions.
+    takes_connections: bool = False
+    closed: bool = False
+
+
+class Doorway:
+    """The sockets of one host, and the clients that are connected.
+
+    Everything but the constructor runs in the loop's thread.
+
+    :param settings: sockets and limits.
+    :param loop: serves the connections.
+    :param on_message: receives each message of a client.
+    :param on_gone: called when a client's connection has ended.
+    """
+
+    def __init__(
+        self,
+        settings: FrontDoorSettings,
+        loop: agent_loop.Loop,
+        on_message: Callable[[Client, messages.Message], None],
+        on_gone: Callable[[Client], None],
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._on_message = on_message
+        self._on_gone = on_gone
+        #: For log lines that clients cause.
+        self._log = ratelimit.RateLimitedLog(__name__)
+        self._listeners: dict[str, socket.socket] = {}
+        self._inodes: dict[str, int] = {}
+        self._clients: dict[int, Client] = {}
+        self._by_project: collections.Counter[str] = collections.Counter()
+        self._unsent_bytes: collections.Counter[str] = collections.Counter()
+        self._unread_descriptors: dict[str, collections.Counter[Client]] = (
+            collections.defaultdict(collections.Counter)
+        )
+        self._numbers = itertools.count(1)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients are served."""
+        return bool(self._listeners)
+
+    def client(self, number: int) -> Client | None:
+        """Return a client that is connected.
+
+        :param number: of its connection.
+        """
+        return self._clients.get(number)
+
+    # Life of the sockets.
+
+    def start(self) -> None:
+        """Make the sockets and serve them.
+
+        :raises: FrontDoorError.
+        """
+        try:
+            for project_id, path in self._settings.sockets.items():
+                self._listen(project_id, path)
+        except BaseException:
+            self.stop()
+            raise
+        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+
+    def stop(self) -> None:
+        """Close everything; clients find the next agent and go on there.
+
+        No session is cancelled: the agent leaves, not its clients.
+        """
+        for path, listener in self._listeners.items():
+            self._loop.unwatch(listener)
+            listener.close()
+            self._unlink(path)
+        self._listeners.clear()
+        for client in list(self._clients.values()):
+            self._close(client)
+
+    def _listen(self, project_id: str, path: str) -> None:
+        _check_socket_path(path)
+        fresh_path = f"{path}{NEW_SUFFIX}"
+        try:
+            _remove_stale(path)
+            _remove_stale(fresh_path)
+            with contextlib.ExitStack() as unless_it_listens:
+                listener = unless_it_listens.enter_context(
+                    socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                )
+                # No client can connect before listen(). The name appears once
+                # the permissions are right.
+                listener.bind(fresh_path)
+                os.chmod(fresh_path, self._settings.socket_mode)
+                listener.listen(BACKLOG)
+                os.rename(fresh_path, path)
+                self._inodes[path] = os.stat(path).st_ino
+                unless_it_listens.pop_all()
+        except OSError as error:
+            raise FrontDoorError(f"front door {path}: {error}") from error
+        listener.setblocking(False)
+        self._listeners[path] = listener
+        self._watch_listener(listener, project_id)
+        LOG.info("Front door of project %s at %s", project_id, path)
+
+    def _watch_listener(
+        self, listener: socket.socket, project_id: str
+    ) -> None:
+        def ready(_events: int) -> None:
+            self._loop.unwatch(listener)
+            self._loop.call_in_turn(lambda: self._accept(listener, project_id))
+
+        if listener in self._listeners.values():
+            self._loop.watch(listener, agent_loop.READ, ready)
+
+    def _check_sockets(self) -> None:
+        """Recreate sockets that were removed, for example by a cleanup job."""
+        if not self._listeners:
+            return
+        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+        for project_id, path in self._settings.sockets.items():
+            if self._is_in_place(path):
+                continue
+            lost = self._listeners[path]
+            self._log.warning("Front door %s is gone; recreating it", path)
+            try:
+                self._listen(project_id, path)
+            except FrontDoorError as error:
+                self._log.error("Front door cannot be recreated: %s", error)
+                continue
+            self._loop.unwatch(lost)
+            lost.close()
+
+    def _is_in_place(self, path: str) -> bool:
+        try:
+            return os.stat(path).st_ino == self._inodes.get(path)
+        except OSError:
+            return False
+
+    def _unlink(self, path: str) -> None:
+        try:
+            if self._is_in_place(path):
+                os.unlink(path)
+        except OSError as error:
+            LOG.warning("Front door %s was not removed: %s", path, error)
+
+    def _accept(self, listener: socket.socket, project_id: str) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                break
+            except OSError as error:
+                if listener not in self._listeners.values():
+                    return
+                self._log.error("Front door cannot accept clients: %s", error)
+                self._loop.call_later(
+                    ACCEPT_PAUSE_S,
+                    lambda: self._watch_listener(listener, project_id),
+                )
+                return
+            self._greet(sock, project_id)
+        self._watch_listener(listener, project_id)
+
+    def _greet(self, sock: socket.socket, project_id: str) -> None:
+        sock.setblocking(False)
+        client = Client(
+            number=next(self._numbers),
+            sock=sock,
+            project_id=project_id,
+            user_id=_peer_uid(sock),
+            decoder=messages.MessageDecoder(codec.decode_json),
+            unsent=collections.deque(),
+        )
+        refusal = self._refusal(project_id)
+        self._clients[client.number] = client
+        self._by_project[project_id] += 1
+        if refusal is not None:
+            self.fail(client, None, codes.TOO_MANY_CONNECTIONS, refusal)
+            self._drop(client, "too many connections")
+            return
+        self._watch(client)
+
+    def _refusal(self, project_id: str) -> str | None:
+        """Return why there is no room for one more client, if so."""
+        settings, count = self._settings, len(self._clients)
+        own = self._by_project[project_id]
+        if own >= settings.connections_per_project and not (
+            settings.may_exceed(count)
+        ):
+            # Other projects have room of their own.
+            return "the front door serves too many clients of this project"
+        if count >= settings.max_connections:
+            return "the front door serves too many clients already"
+        return None
+
+    # Bytes.
+
+    def _watch(self, client: Client) -> None:
+        if client.in_line:
+            return
+        events = agent_loop.READ
+        if client.unsent:
+            events |= agent_loop.WRITE
+        self._loop.watch(
+            client.sock, events, functools.partial(self._ready, client)
+        )
+
+    def _ready(self, client: Client, _events: int) -> None:
+        if client.in_line:
+            # Until its turn comes, the loop would report it again and again.
+            self._loop.unwatch(client.sock)
+        else:
+            self._line_up(client)
+
+    def _line_up(self, client: Client) -> None:
+        client.in_line = True
+        self._loop.call_in_turn(functools.partial(self._take_turn, client))
+
+    def _take_turn(self, client: Client) -> None:
+        if not client.closed:
+            self._flush(client)
+            self._receive(client)
+        if client.closed:
+            return
+        if client.behind:
+            self._line_up(client)
+        else:
+            client.in_line = False
+            self._watch(client)
+
+    def _receive(self, client: Client) -> None:
+        data = b""
+        if not client.behind:
+            try:
+                data = client.sock.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._gone(client, str(error))
+                return
+            if not data:
+                self._gone(client, "closed by the client")
+                return
+        try:
+            received = client.decoder.feed(data, MESSAGES_PER_TURN)
+        except frames.ProtocolError as error:
+            self._log.warning(
+                "Front door of project %s: connection of uid %s closed: %s",
+                client.project_id,
+                client.user_id,
+                error,
+            )
+            self._gone(client, "malformed message")
+            return
+        client.behind = len(received) == MESSAGES_PER_TURN
+        for message in received:
+            if client.closed:
+                return
+            self._on_message(client, message)
+
+    def send(
+        self,
+        client: Client,
+        message: Mapping[str, object],
+        fds: Iterable[int] = (),
+    ) -> None:
+        """Send a message, or keep it until the client reads.
+
+        :param fds: descriptors to pass; closed when they are sent.
+        """
+        owned = list(fds)
+        if client.closed:
+            _close_fds(owned)
+            return
+        try:
+            data = messages.encode(message)
+        except ValueError as error:
+            _close_fds(owned)
+            self._log.error("Front door: an answer cannot be sent: %s", error)
+            data = messages.encode(
+                messages.error_reply(
+                    message.get("id"),
+                    codes.FRAME_TOO_LARGE,
+                    f"the answer has more than {messages.MAX_MESSAGE_BYTES}"
+                    " bytes; ask the REST API",
+                )
+            )
+            owned = []
+        if owned or not client.unsent or client.unsent[-1][1]:
+            client.unsent.append((bytearray(data), owned))
+        else:
+            client.unsent[-1][0].extend(data)
+        self._count_unsent(client, len(data))
+        if owned:
+            self._unread_descriptors[client.project_id][client] += 1
+        self._flush(client)
+        if client.unsent_bytes > MAX_UNREAD_BYTES:
+            self._hang_up_on(client)
+        elif self._unsent_bytes[client.project_id] > MAX_PROJECT_UNREAD_BYTES:
+            own = [
+                one
+                for one in self._clients.values()
+                if one.project_id == client.project_id
+            ]
+            self._hang_up_on(max(own, key=lambda one: one.unsent_bytes))
+
+    def check_descriptors(self, client: Client) -> None:
+        """Check that a client may be sent one more descriptor.
+
+        :raises rules.RequestError: if it may not (RATE_LIMITED).
+        """
+        # Descriptors that the project's clients may not have received yet.
+        unread = self._unread_descriptors[client.project_id]
+        for one in list(unread):
+            if not one.unsent and not _unread_bytes(one.sock):
+                del unread[one]
+        for count, most, whose in (
+            (unread[client], MAX_UNREAD_DESCRIPTORS, "this connection"),
+            (unread.total(), MAX_PROJECT_UNREAD_DESCRIPTORS, "this project"),
+        ):
+            if count >= most:
+                raise rules.RequestError(
+                    codes.RATE_LIMITED,
+                    f"{whose} has not received {count} connections to workers "
+                    "yet; read the answers first",
+                )
+
+    def _count_unsent(self, client: Client, more_bytes: int) -> None:
+        client.unsent_bytes += more_bytes
+        self._unsent_bytes[client.project_id] += more_bytes
+
+    def _hang_up_on(self, client: Client) -> None:
+        self._log.warning(
+            "Front door of project %s: connection of uid %s closed: "
+            "%d bytes were not read",
+            client.project_id,
+            client.user_id,
+            client.unsent_bytes,
+        )
+        self._gone(client, "does not read")
+
+    def _flush(self, client: Client) -> None:
+        try:
+            while client.unsent:
+                data, fds = client.unsent[0]
+                sent_bytes = client.sock.sendmsg([data], _rights(fds))
+                _close_fds(fds)
+                self._count_unsent(client, -sent_bytes)
+                del data[:sent_bytes]
+                if not data:
+                    client.unsent.popleft()
+        except BlockingIOError:
+            self._watch(client)
+            return
+        except OSError as error:
+            # The reading side ends the connection at its next turn, so a
+            # caller in the middle of an operation still finds the client.
+            LOG.debug("Front door: sending failed: %s", error)
+            self._loop.call(lambda: self._gone(client, "sending failed"))
+            return
+        self._watch(client)
+
+    def _gone(self, client: Client, reason: str) -> None:
+        if not client.closed:
+            self._drop(client, reason)
+            self._on_gone(client)
+
+    def _drop(self, client: Client, reason: str) -> None:
+        LOG.debug("Front door: connection %d: %s", client.number, reason)
+        self._close(client)
+
+    def _close(self, client: Client) -> None:
+        client.closed = True
+        if self._clients.pop(client.number, None) is not None:
+            self._by_project[client.project_id] -= 1
+        self._unread_descriptors[client.project_id].pop(client, None)
+        self._count_unsent(client, -client.unsent_bytes)
+        self._loop.unwatch(client.sock)
+        client.sock.close()
+        for _data, fds in client.unsent:
+            _close_fds(fds)
+        client.unsent.clear()
+
+    def reply(self, client: Client, number: object, **members: object) -> None:
+        self.send(client, messages.reply(number, **members))
+
+    def fail(
+        self, client: Client, number: object, code: str, message: str
+    ) -> None:
+        self.send(client, messages.error_reply(number, code, message))
+
+
+def fitting(
+    documents: Iterable[Mapping[str, object]],
+) -> list[Mapping[str, object]]:
+    """Return the first documents of a list, as many as a reply has room for.
+
+    There is always one.
+    """
+    found: list[Mapping[str, object]] = []
+    left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
+    for document in documents:
+        left_bytes -= len(json.dumps(document)) + 1
+        if left_bytes < 0 and found:
+            break
+        found.append(document)
+    return found
+
+
+def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
+    if not fds:
+        return []
+    return [
+        (
+            socket.SOL_SOCKET,
+            socket.SCM_RIGHTS,
+            array.array("i", fds).tobytes(),
+        )
+    ]
+
+
+def _unread_bytes(sock: socket.socket) -> int:
+    """Return the number of sent bytes that the other end has not read.
+
+    The kernel counts its own overhead, too.
+    """
+    answer = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(_INT.size))
+    count: int = _INT.unpack(answer)[0]
+    return count
+
+
+def _close_fds(fds: list[int]) -> None:
+    while fds:
+        os.close(fds.pop())
+
+
+def _peer_uid(sock: socket.socket) -> str:
+    credentials = sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    return str(_CREDENTIALS.unpack(credentials)[1])
+
+
+def _check_socket_path(path: str) -> None:
+    if len(os.fsencode(path)) + len(NEW_SUFFIX) > channel.MAX_UNIX_PATH_BYTES:
+        raise FrontDoorError(
+            f"front door {path}: the path is longer than "
+            f"{channel.MAX_UNIX_PATH_BYTES - len(NEW_SUFFIX)} bytes"
+        )
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket that has no listener.
+
+    :raises: FrontDoorError if it is in use or is no socket.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FrontDoorError(f"front door {path}: a file is in the way")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:
+            # Its backlog is full, so some process listens.
+            LOG.debug("Front door %s is busy", path)
+    raise FrontDoorError(f"front door {path}: another process serves it")

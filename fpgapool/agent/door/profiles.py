@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The library's accelerators as the conductor last reported them."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import sender
+from fpgapool.agent.door import doorway
+from fpgapool.vocabulary import capacity
+from fpgapool.vocabulary import names
+
+LOG = logging.getLogger(__name__)
+
+#: A project's new version of its own accelerator may take other parameters.
+REFRESH_AFTER_S = 10.0
+
+#: Neither unknown names nor an unresponsive conductor may cause a stream of
+#: calls to the conductor.
+MISS_REFRESH_AFTER_S = 1.0
+
+Profiles: typing.TypeAlias = Mapping[str, objects.AcceleratorProfile]
+OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
+
+
+def find(
+    known: Profiles, project_id: str, name: str
+) -> objects.AcceleratorProfile | None:
+    """Return the profile that a name means to a project, None without one.
+
+    :param known: all profiles, by key.
+    :param project_id: the asking project.
+    :param name: of an accelerator, or a key.
+    """
+    key = names.resolve(
+        name,
+        project_id,
+        lambda key: key in known and known[key].is_for(project_id),
+    )
+    return None if key is None else known[key]
+
+
+def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
+    """Return the public part of an accelerator's profile."""
+    members = dict(vars(profile))
+    # The client need not know which other projects may use it.
+    del members["projects"]
+    return members
+
+
+def page(
+    known: Profiles, hosts: Iterable[Mapping[str, object]]
+) -> dict[str, object]:
+    """Return the reply with accelerators, and the numbers of their slots.
+
+    :param known: the profiles, in order.
+    :param hosts: of the pool's summary.
+    :returns: ``accelerators``, as many as one message holds; if there are
+        others, ``next``, after which these begin.
+    """
+    counted = capacity.Capacity(hosts)
+    shown = doorway.fitting(
+        {**one, **counted.of(one)} for one in map(public, known.values())
+    )
+    if len(shown) == len(known):
+        return {"accelerators": shown}
+    return {"accelerators": shown, "next": list(known)[len(shown) - 1]}
+
+
+class ProfileCache:
+    """Profiles by name, fetched when one is missing or they grow old.
+
+    :param loop: the thread that uses the cache.
+    :param caller: makes the calls.
+    :param fetch: returns all profiles; may block and raise.
+    :param limit_s: how long a caller waits. The question may have gone to a
+        conductor that has died, so it is repeated within that time.
+    """
+
+    def __init__(
+        self,
+        loop: agent_loop.Loop,
+        caller: sender.Caller,
+        fetch: Callable[[], list[objects.AcceleratorProfile]],
+        *,
+        limit_s: float,
+    ) -> None:
+        self._loop = loop
+        self._caller = caller
+        self._fetch = fetch
+        self._limit_s = limit_s
+        self._profiles: dict[str, objects.AcceleratorProfile] | None = None
+        self._fetched_at_s = 0.0
+        self._fetching = False
+        self._refresh_due = False
+        # Waiting callbacks, by the timer that reports a missing answer.
+        self._waiting: dict[agent_loop.Timer, OnDone] = {}
+
+    def ask(
+        self,
+        project_id: str,
+        name: str | None,
+        on_done: OnDone,
+    ) -> None:
+        """Get the profiles, at once or when the conductor has answered.
+
+        :param project_id: the asking project.
+        :param name: the profile that is needed, None for all of them.
+        :param on_done: gets the profiles, which may lack that one; None if it
+            is not among the known ones and the conductor does not answer.
+        """
+        age_s = self._loop.now() - self._fetched_at_s
+        known = self._profiles
+        if known is not None and (
+            name is None or find(known, project_id, name) is not None
+        ):
+            if age_s > REFRESH_AFTER_S:
+                self._refresh()
+            on_done(known)
+            return
+        timer = self._loop.call_later(
+            self._limit_s, lambda: self._give_up(timer)
+        )
+        self._waiting[timer] = on_done
+        if self._refresh_due:
+            return
+        if known is None or age_s >= MISS_REFRESH_AFTER_S:
+            self._refresh()
+        else:
+            # The accelerator may have been approved just now, so old profiles
+            # are no reason to answer that it does not exist.
+            self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
+
+    def _refresh_in(self, delay_s: float) -> None:
+        self._refresh_due = True
+        self._loop.call_later(delay_s, self._refresh)
+
+    def _refresh(self) -> None:
+        self._refresh_due = False
+        if self._fetching:
+            return
+        self._fetching = True
+        self._caller.submit(
+            self._fetch, self._fetched, self._failed, limit_s=self._limit_s
+        )
+
+    def _fetched(self, profiles: list[objects.AcceleratorProfile]) -> None:
+        self._profiles = {profile.name: profile for profile in profiles}
+        self._fetched_at_s = self._loop.now()
+        self._fetching = False
+        waiting, self._waiting = self._waiting, {}
+        for timer, on_done in waiting.items():
+            timer.cancel()
+            on_done(self._profiles)
+
+    def _failed(self, error: Exception) -> None:
+        LOG.warning("Cannot fetch the accelerators: %s", error)
+        self._fetching = False
+        if self._waiting:
+            self._refresh_in(MISS_REFRESH_AFTER_S)
+
+    def _give_up(self, timer: agent_loop.Timer) -> None:
+        # The old profiles lack this one, but it may exist by now.
+        self._waiting.pop(timer)(None)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The energy that the holders of slots draw from their boards.
+
+Pure: readings and holders come in with the time as an argument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from fpgapool.agent.slots import orders
+
+# A reading says nothing about a board's power after this time.
+_OUTDATED_S = 10.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Board:
+    power_w: float | None = None
+    read_s: float = 0.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Share:
+    generation: int
+    energy_j: float | None = None
+
+
+class Meter:
+    """Integrates the power of boards and divides it among holders.
+
+    A board draws the power of its last reading. All of it, idle power
+    included, is divided equally among the held slots. While no slot is held,
+    it belongs to none.
+
+    :param keys: all slots.
+    """
+
+    def __init__(self, keys: list[orders.Key]) -> None:
+        self._boards = {device: _Board() for device, _ in keys}
+        self._slots: dict[str, list[orders.Key]] = {}
+        for key in keys:
+            self._slots.setdefault(key[0], []).append(key)
+        self._held: dict[orders.Key, int] = {}
+        self._shares: dict[orders.Key, _Share] = {}
+        self._now_s: float | None = None
+
+    def set_power(
+        self, device: str, power_w: float | None, now: float
+    ) -> None:
+        """Take a reading.
+
+        :param device: its device.
+        :param power_w: None if the board does not measure it.
+        :param now: monotonic clock, seconds.
+        """
+        self._advance(now)
+        self._boards[device] = _Board(power_w, now)
+
+    def set_holders(
+        self, generations: Mapping[orders.Key, int], now: float
+    ) -> None:
+        """Record the holder of each held slot from now on.
+
+        :param generations: of the slots that are held.
+        :param now: monotonic clock, seconds.
+        """
+        if generations == self._held:
+            return
+        self._advance(now)
+        for key, generation in generations.items():
+            if self._held.get(key) != generation:
+                self._shares[key] = _Share(generation)
+        self._held = dict(generations)
+
+    def energy_j(self, key: orders.Key, now: float) -> float | None:
+        """Return the energy drawn by a slot's holder, or by its last one.
+
+        :param key: the slot.
+        :param now: monotonic clock, seconds.
+        :returns: joules; None if the board was not measured.
+        """
+        self._advance(now)
+        share = self._shares.get(key)
+        return None if share is None else share.energy_j
+
+    def _advance(self, now: float) -> None:
+        before_s = self._now_s
+        if before_s is not None and now <= before_s:
+            return
+        self._now_s = now
+        if before_s is None:
+            return
+        for device, board in self._boards.items():
+            held = [key for key in self._slots[device] if key in self._held]
+            if board.power_w is None or not held:
+                continue
+            # The power is unknown once the last reading is outdated.
+            known_s = min(now, board.read_s + _OUTDATED_S) - before_s
+            energy_j = board.power_w * max(known_s, 0.0) / len(held)
+            for key in held:
+                share = self._shares[key]
+                share.energy_j = (share.energy_j or 0.0) + energy_j

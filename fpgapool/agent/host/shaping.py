@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Link protection: the data plane takes no more of a link than its share.
+
+The operator gives the desired state, and the kernel has the actual one. A
+separate thread reconciles the two repeatedly, because links go and come back.
+If that fails, the agent goes on without a cap and reports it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import threading
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import privsep
+from fpgapool.agent.host import monitor
+from fpgapool.common import exception
+from fpgapool.vocabulary import exceptions
+
+LOG = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 10.0
+
+#: Each start of the privileged process adds a line to the host's security log.
+FAILURE_INTERVAL_S = 300.0
+
+# Reasons for a missing cap, besides those of fpgapool.privsep.cap.
+ADDRESS_MISSING = "ADDRESS_MISSING"
+LOOPBACK = "LOOPBACK"
+RATE_UNKNOWN = "RATE_UNKNOWN"
+RATE_TOO_LOW = "RATE_TOO_LOW"
+PRIVSEP_FAILED = "PRIVSEP_FAILED"
+
+DIRECTIONS = ("outgoing", "incoming")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """The share that the operator gives the data plane, in each direction.
+
+    :ivar ports: the ports on which workers listen.
+    :ivar percent: of the link's rate; 0 where a rate is given.
+    :ivar bytes_per_s: rate; 0 where a percentage is given.
+    """
+
+    ports: range
+    percent: float = 0.0
+    bytes_per_s: float = 0.0
+
+
+def share(
+    *,
+    percent: float,
+    bytes_per_s: float,
+    data_address: str | None,
+    data_ports: str,
+) -> Share | None:
+    """Check the share that the operator configured.
+
+    :param percent: ``data_share_percent``.
+    :param bytes_per_s: ``data_rate_bytes_per_s``.
+    :param data_address: the address on which workers listen.
+    :param data_ports: the ports on which they listen.
+    :returns: the share, None for no cap.
+    :raises: ConfigurationError that names the option.
+    """
+    if not percent and not bytes_per_s:
+        return None
+    if percent and bytes_per_s:
+        raise _invalid(
+            "data_share_percent and data_rate_bytes_per_s exclude each other"
+        )
+    lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
+    if bytes_per_s and not lowest <= bytes_per_s <= highest:
+        raise _invalid(
+            f"data_rate_bytes_per_s must be 0 or from {lowest} to {highest}"
+        )
+    if data_address is None:
+        raise _invalid("a cap on the data plane needs data_address")
+    return Share(_ports(data_ports), percent, bytes_per_s)
+
+
+def _ports(text: str) -> range:
+    first, _, last = text.partition("-")
+    ports = range(int(first), int(last or first) + 1)
+    if not ports or ports.start == 0 or ports.stop > 2**16:
+        raise _invalid(
+            "a cap on the data plane needs data_ports to be a port or a range"
+            f" of ports, by which its packets are known; it is {text!r}"
+        )
+    return ports
+
+
+def _invalid(reason: str) -> exception.ConfigurationError:
+    return exception.ConfigurationError(reason=f"[agent] {reason}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a direction has no cap.
+
+    :ivar direction: ``outgoing`` or ``incoming``.
+    :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
+    :ivar message: for a person.
+    """
+
+    direction: str
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.direction}: {self.message} ({self.code})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinkState:
+    """The state of the cap.
+
+    :ivar device: the network device, None if it is not known.
+    :ivar bytes_per_s: the cap of each direction without a problem, 0 for
+        none.
+    :ivar problems: why a direction lacks a cap that it should have.
+    """
+
+    device: str | None = None
+    bytes_per_s: int = 0
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def message(self) -> str | None:
+        """The problems as text for a person, None if there are none."""
+        return "; ".join(map(str, self.problems)) or None
+
+
+class Kernel(typing.Protocol):
+    """Finds and changes links; any method may raise anything."""
+
+    def find_network(self, address: str) -> tuple[str, str] | None:
+        """Return the device that has an address, and the prefix there."""
+
+    def cap(
+        self, device: str, bytes_per_s: int, network: str, ports: range
+    ) -> Mapping[str, typing.Any]:
+        """See :func:`fpgapool.privsep.link.put_cap`."""
+
+    def uncap(self) -> None:
+        """See :func:`fpgapool.privsep.link.remove_cap`."""
+
+    def is_capped(self, device: str) -> bool:
+        """See :meth:`fpgapool.privsep.cap.Cap.is_on`."""
+
+
+class PrivilegedKernel:
+    """Reads directly; the privileged process makes the changes."""
+
+    def find_network(self, address: str) -> tuple[str, str] | None:
+        """Return the device that has an address, and the prefix there.
+
+        :param address: of this host.
+        """
+        import pyroute2
+
+        plain = ipaddress.ip_address(address)
+        with pyroute2.IPRoute() as route:
+            for entry in route.get_addr(address=str(plain)):
+                (link,) = route.get_links(entry["index"])
+                network = ipaddress.ip_network(
+                    f"{plain}/{entry['prefixlen']}", strict=False
+                )
+                return link.get_attr("IFLA_IFNAME"), str(network)
+        return None
+
+    def cap(
+        self, device: str, bytes_per_s: int, network: str, ports: range
+    ) -> Mapping[str, typing.Any]:
+        """See :func:`fpgapool.privsep.link.put_cap`."""
+        from fpgapool.privsep import link
+
+        outcome: Mapping[str, typing.Any] = link.put_cap(
+            device, bytes_per_s, network, ports.start, ports.stop - 1
+        )
+        return outcome
+
+    def uncap(self) -> None:
+        """See :func:`fpgapool.privsep.link.remove_cap`."""
+        from fpgapool.privsep import link
+
+        link.remove_cap()
+
+    def is_capped(self, device: str) -> bool:
+        """See :meth:`fpgapool.privsep.cap.Cap.is_on`."""
+        from fpgapool.privsep import cap
+        from fpgapool.privsep import tc
+
+        with tc.TrafficControl() as control:
+            return cap.Cap(control).is_on(device)
+
+
+class _NoCap(exceptions.PicklableError):
+    """No direction can get a cap now."""
+
+    def __init__(self, device: str | None, code: str, message: str) -> None:
+        super().__init__(message)
+        self.device = device
+        self.code = code
+
+
+class LinkProtection:
+    """Keeps the cap in line with the operator's settings.
+
+    :param wish: the share, None for no cap; then a cap left by an earlier
+        agent is removed.
+    :param data_address: the address on which workers listen.
+    :param device: given by the operator, None for that of the address.
+    :param reading: returns the latest reading of the link.
+    :param remove_at_stop: whether the cap is removed when the agent stops.
+    :param kernel: reads and makes the changes.
+    """
+
+    def __init__(
+        self,
+        wish: Share | None,
+        *,
+        data_address: str | None,
+        device: str | None,
+        reading: Callable[[], monitor.NicReading],
+        remove_at_stop: bool = False,
+        kernel: Kernel | None = None,
+    ) -> None:
+        self._wish = wish
+        self._data_address = data_address
+        self._given_device = device
+        self._reading = reading
+        self._remove_at_stop = remove_at_stop
+        self._kernel = kernel or PrivilegedKernel()
+        self._state = LinkState()
+        self._known_rate: tuple[str | None, float] = (None, 0.0)
+        self._stopping = threading.Event()
+        self._first = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="link-protection", daemon=True
+        )
+
+    @property
+    def state(self) -> LinkState:
+        """The state of the cap."""
+        return self._state
+
+    def start(self, timeout_s: float = 5.0) -> None:
+        """Set the cap and keep it.
+
+        :param timeout_s: how long to wait for the cap, so that it is set
+            before data flow.
+        """
+        self._thread.start()
+        if self._wish is not None:
+            self._first.wait(timeout_s)
+
+    def stop(self, timeout_s: float) -> None:
+        """Leave the cap, or remove it if the settings say so.
+
+        :param timeout_s: how long to wait.
+        """
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        if self._wish is None:
+            self.remove_left_over()
+            return
+        stopping = False
+        while not stopping:
+            delay_s = self.check()
+            self._first.set()
+            stopping = self._stopping.wait(delay_s)
+        if self._remove_at_stop:
+            self.remove()
+
+    def check(self) -> float:
+        """Reconcile the kernel's state with the settings.
+
+        :returns: seconds until the next check.
+        """
+        if self._wish is None:
+            return CHECK_INTERVAL_S
+        try:
+            self._put(self._wish)
+        except _NoCap as error:
+            self._set_state(_failed(error.device, error.code, str(error)))
+        except Exception as error:
+            # A missing right, a missing program or a kernel without traffic
+            # control must not stop the agent.
+            device = self._given_device or self._state.device
+            self._set_state(_failed(device, PRIVSEP_FAILED, repr(error)))
+            return FAILURE_INTERVAL_S
+        return CHECK_INTERVAL_S
+
+    def _put(self, wish: Share) -> None:
+        device, network = self._link()
+        bytes_per_s = self._rate_bytes_per_s(wish, device)
+        if bytes_per_s < privsep.MIN_CAP_BYTES_PER_S:
+            raise _NoCap(
+                device,
+                RATE_TOO_LOW,
+                f"{bytes_per_s} bytes/s are less than"
+                f" {privsep.MIN_CAP_BYTES_PER_S}",
+            )
+        outcome = self._kernel.cap(device, bytes_per_s, network, wish.ports)
+        state = LinkState(device, bytes_per_s, _problems(outcome))
+        self._set_state(state, made=outcome["made"])
+
+    def _link(self) -> tuple[str, str]:
+        """Return the network device and the data plane's network on it."""
+        address = str(self._data_address)
+        found = self._kernel.find_network(address)
+        if found is None:
+            raise _NoCap(
+                self._given_device,
+                ADDRESS_MISSING,
+                f"no network device has the address {address}",
+            )
+        device, network = self._given_device or found[0], found[1]
+        if device == monitor.LOOPBACK_DEVICE:
+            raise _NoCap(device, LOOPBACK, "the loopback device is no link")
+        return device, network
+
+    def _rate_bytes_per_s(self, wish: Share, device: str) -> int:
+        if wish.bytes_per_s:
+            return int(wish.bytes_per_s)
+        reading = self._reading()
+        if reading.rate_known:
+            self._known_rate = (device, reading.bytes_per_s)
+        # A link that is down has no rate. It will come back with the old one.
+        known_device, link_bytes_per_s = self._known_rate
+        if known_device != device:
+            raise _NoCap(
+                device,
+                RATE_UNKNOWN,
+                f"the rate of {device} is not known; [agent] nic_bytes_per_s"
+                " can tell it",
+            )
+        return int(link_bytes_per_s * wish.percent / 100)
+
+    def _set_state(self, state: LinkState, made: bool = False) -> None:
+        before, self._state = self._state, state
+        if state == before and not made:
+            return
+        if state.problems:
+            LOG.warning(
+                "Data plane on %s not capped, %s",
+                state.device or "this host",
+                state.message,
+            )
+        if len(state.problems) < len(DIRECTIONS):
+            LOG.info(
+                "Data plane on %s capped at %d bytes/s",
+                state.device,
+                state.bytes_per_s,
+            )
+
+    def remove_left_over(self) -> None:
+        """Remove the cap that an agent with other settings left.
+
+        No privileges are requested if there is no such cap.
+        """
+        try:
+            device = self._given_device
+            if device is None and self._data_address is not None:
+                found = self._kernel.find_network(self._data_address)
+                device = found and found[0]
+            if device in (None, monitor.LOOPBACK_DEVICE):
+                return
+            if self._kernel.is_capped(device):
+                self._kernel.uncap()
+                LOG.info("Cap on the data plane of %s removed", device)
+        except Exception as error:
+            LOG.warning("An old cap may still be on the link: %r", error)
+
+    def remove(self) -> None:
+        """Remove the cap."""
+        try:
+            self._kernel.uncap()
+        except Exception as error:
+            LOG.warning("The cap on the data plane stays: %r", error)
+        else:
+            self._state = LinkState()
+            LOG.info("Cap on the data plane removed")
+
+
+def _failed(device: str | None, code: str, message: str) -> LinkState:
+    problems = (Problem(one, code, message) for one in DIRECTIONS)
+    return LinkState(device, 0, tuple(problems))
+
+
+def _problems(outcome: Mapping[str, typing.Any]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(
+            direction,
+            outcome[direction]["code"],
+            outcome[direction]["message"],
+        )
+        for direction in DIRECTIONS
+        if outcome[direction] is not None
+    )

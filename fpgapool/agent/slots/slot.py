@@ -1,0 +1,544 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One slot as its agent knows it: its assignment and its worker's status.
+
+Pure. The slot's state is the one its worker reports, which follows
+``states.SLOT_MOVES``; nothing here sets it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.agent.slots import orders
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
+from fpgapool.vocabulary import states
+
+#: A holder's energy grows all the time; it is read at such intervals.
+ENERGY_S = 1.0
+
+#: Returns the energy of a slot's holder in J; None if it is not measured.
+Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
+
+#: Returns the endpoints of a worker, given its data port.
+Address: typing.TypeAlias = Callable[
+    [int | None], tuple[objects.Endpoint, ...]
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """The status that a worker reports; ``state`` is a slot's state.
+
+    :ivar is_member: the holder is a group, and ``session_id`` its id.
+    :ivar blocks: figures of the blocks that the worker keeps.
+    :ivar is_stale: it is replaced before it gets an assignment; its agent
+        knows that.
+    """
+
+    state: str
+    session_id: str | None
+    generation: int | None
+    seen_generation: int
+    project_id: str | None
+    programmed: str | None
+    input_bytes: int
+    output_bytes: int
+    last_result: objects.SessionResult | None
+    data_port: int | None
+    beyond_claim: bool = False
+    quanta: int = 0
+    bitstream_id: str | None = None
+    is_member: bool = False
+    blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    last_project_id: str | None = None
+    certificate_sha256: str | None = None
+    is_stale: bool = False
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
+        """Read a status message.
+
+        :param members: of its ``status``.
+        :raises: KeyError, TypeError or ValueError if it is not a status.
+        """
+        if members["state"] not in states.SLOT_MOVES:
+            raise ValueError(f"unknown state {members['state']!r:.40}")
+        known = {name: members[name] for name in _STATUS if name in members}
+        result = known["last_result"]
+        if result is not None:
+            known["last_result"] = objects.SessionResult(
+                **{name: result[name] for name in _RESULT}
+            )
+        return cls(**known)
+
+    def ended(self, generation: int) -> str | None:
+        """Return the code with which an assignment ended, None if unknown."""
+        result = self.last_result
+        if result is None or result.generation != generation:
+            return None
+        return result.code
+
+
+def _members(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+_STATUS = _members(WorkerStatus)
+_RESULT = _members(objects.SessionResult)
+_BYTES = ("input_bytes", "output_bytes", "blocks")
+_all_but_bytes = operator.attrgetter(
+    *(name for name in _STATUS if name not in _BYTES)
+)
+
+
+#: The holder of a slot: its assignment, or what its worker says of it.
+Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
+
+
+@dataclasses.dataclass(slots=True)
+class Slot:
+    """One slot.
+
+    :ivar connected: there is a control connection to its worker.
+    :ivar fault: why its worker cannot be started.
+    :ivar status: the worker's last status, None without one.
+    :ivar pending: accepted, and not yet confirmed by a status of the worker;
+        ``pending_sent`` says whether the worker was told.
+    :ivar request: the last assignment of the slot.
+    :ivar bitstream_path: where the file of its bitstream is, once it is here;
+        ``refetched`` if it was damaged and had to be fetched a second time.
+    :ivar released: the slot was taken back from its last assignment.
+    :ivar leaving: the worker is about to end, to make room for a fresh one.
+    :ivar prepared: the message to the conductor about the holder's slot.
+    :ivar offer: what the last report said of where its client can come.
+    :ivar leave_asked_s: when its group's desk began to be asked to let it
+        leave; the worker is not told until ``leave_deadline_s``.
+    """
+
+    key: orders.Key
+    shape: str
+    programming_time_s: float = 0.0
+    connected: bool = False
+    fault: str | None = None
+    status: WorkerStatus | None = None
+    pending: objects.AssignRequest | None = None
+    pending_sent: bool = False
+    request: objects.AssignRequest | None = None
+    bitstream_path: str | None = None
+    refetched: bool = False
+    released: bool = False
+    resources: Mapping[str, int] | None = None
+    leaving: bool = False
+    seen_generation: int = 0
+    last_result: objects.SessionResult | None = None
+    previous_result: objects.SessionResult | None = None
+    prepared: objects.Prepared | None = None
+    offer: objects.Offer | None = None
+    release_reason: str | None = None
+    release_deadline_s: float | None = None
+    leave_asked_s: float = 0.0
+    leave_deadline_s: float | None = None
+    # The last report, what it showed, and when its energy was read.
+    _reported: objects.SlotReport | None = None
+    _shown: tuple[object, ...] = ()
+    _read_s: float = 0.0
+
+    def holder(self) -> Holder | None:
+        """Return the holder of the slot, None if it is idle."""
+        of = self.pending or self.status
+        return None if of is None or of.session_id is None else of
+
+    @property
+    def state(self) -> str:
+        """The slot's state, of ``states.SLOT_MOVES``."""
+        if self.pending is not None:
+            return states.SLOT_PREPARING
+        return (
+            states.SLOT_STARTING if self.status is None else self.status.state
+        )
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether its worker has not said who holds it."""
+        return self.status is None and self.pending is None
+
+    @property
+    def has_member(self) -> bool:
+        """Whether the holder is a group, and ``session_id`` its id."""
+        if self.pending is not None:
+            return bool(self.pending.group_id)
+        return self.status is not None and self.status.is_member
+
+    def waits_for_client(self, generation: int) -> bool:
+        """Whether an assignment holds the slot, and its client may come."""
+        holder = self.holder()
+        return (
+            holder is not None
+            and holder.generation == generation
+            and self.state == states.SLOT_READY
+            and not self.has_member
+        )
+
+    def is_at_desk(self) -> bool:
+        """Whether the slot serves a group: its desk may let it leave."""
+        return (
+            self.holder() is not None
+            and self.has_member
+            and self.state == states.SLOT_ACTIVE
+        )
+
+    def visible(self) -> tuple[object, ...]:
+        """Return the parts that are reported at once; bytes can wait."""
+        shown = None if self.status is None else _all_but_bytes(self.status)
+        return shown, self.last_result, self.pending
+
+    # Assignments.
+
+    def accept(self, request: objects.AssignRequest) -> list[orders.Effect]:
+        """Take an assignment."""
+        self.pending = self.request = request
+        self.bitstream_path = None
+        self.refetched = self.released = False
+        if request.bitstream_ref is None:
+            return self.send_pending()
+        return [
+            orders.Fetch(self.key, request.generation, request.bitstream_ref)
+        ]
+
+    def objection(self, request: objects.AssignRequest) -> str | None:
+        """Return why the slot cannot be assigned, None if it can."""
+        if self.fault is not None or request.self_test or self.status is None:
+            return self.fault
+        if self.status.state == states.SLOT_FAULTY:
+            return "the slot cannot be cleaned"
+        return None
+
+    def forget_holder(self) -> None:
+        """Forget the holder of the slot."""
+        self.pending = None
+        self.pending_sent = False
+        self.prepared = None
+        self._forget_release()
+
+    def _forget_release(self) -> None:
+        self.release_reason = None
+        self.release_deadline_s = None
+        self.leave_deadline_s = None
+
+    def end_pending(
+        self, state: str, code: str, message: str, now: float
+    ) -> list[orders.Effect]:
+        """End an assignment before the worker has confirmed it."""
+        assert self.pending is not None
+        self.last_result = result(self.pending, state, code, message, now)
+        self.forget_holder()
+        return [orders.Changed()]
+
+    def fail_pending(
+        self, code: str, message: str, now: float
+    ) -> list[orders.Effect]:
+        """Like :meth:`end_pending`: the slot could not be prepared."""
+        return self.end_pending(states.PREPARE_FAILED, code, message, now)
+
+    def send_pending(self) -> list[orders.Effect]:
+        """Send the assignment to the worker, once it and the file are here."""
+        request, status = self.pending, self.status
+        if (
+            request is None
+            or self.pending_sent
+            or not self.connected
+            or self.leaving
+            or status is None
+            or (
+                request.bitstream_ref is not None
+                and self.bitstream_path is None
+            )
+        ):
+            return []
+        if status.state != states.SLOT_IDLE and not (
+            status.state == states.SLOT_FAULTY and request.self_test
+        ):
+            return []
+        self.pending_sent = True
+        reference = request.bitstream_ref
+        members = {
+            **vars(request),
+            # As JSON will have it.
+            "bitstream_ref": reference and dataclasses.asdict(reference),
+        }
+        # What the client was told is nothing to the worker.
+        del members["offer"]
+        members["bitstream_path"] = self.bitstream_path
+        if request.bitstream_ref is not None:
+            # A driver need not program a bitstream that the slot already has.
+            # The driver goes by the name, so the name is that of the signed
+            # checksum, whatever the conductor says.
+            checksum = request.bitstream_ref.checksum_sha256
+            members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
+        return [self._order("assign", request.generation, members)]
+
+    def send_release(self) -> list[orders.Effect]:
+        """Tell the worker to let go of its holder, if a release is due."""
+        holder = self.holder()
+        if (
+            holder is None
+            or not self.connected
+            or self.release_reason is None
+            or self.leave_deadline_s is not None
+        ):
+            return []
+        reason = {"reason": self.release_reason}
+        return [self._order("release", holder.generation, reason)]
+
+    def ask_secret(self, generation: int) -> list[orders.Effect]:
+        """Have the worker mint another secret."""
+        if not self.connected:
+            return []
+        return [self._order("reissue_secret", generation, {})]
+
+    def _order(
+        self, operation: str, generation: int, members: Mapping[str, object]
+    ) -> orders.ToWorker:
+        return orders.ToWorker(
+            self.key,
+            operation,
+            generation,
+            {**members, "generation": generation},
+        )
+
+    # Events of its worker.
+
+    def take(self, status: WorkerStatus, now: float) -> list[orders.Effect]:
+        """Take a status from the worker."""
+        before = self.visible()
+        is_first = self.status is None
+        self.status = status
+        self.seen_generation = max(
+            self.seen_generation, status.seen_generation
+        )
+        self._confirm_pending(status, now)
+        effects = self._fetch_again(status)
+        if self.pending is None:
+            # Otherwise it is the result of the previous holder.
+            self._take_result(status.last_result)
+        if status.state != states.SLOT_READY:
+            self.prepared = None
+        if self.holder() is None:
+            self._forget_release()
+        effects += self.send_pending()
+        if is_first:
+            effects += self.send_release()
+        if before != self.visible():
+            effects.append(orders.Changed())
+        return effects
+
+    def _take_result(self, told: objects.SessionResult | None) -> None:
+        known = self.last_result
+        if told is not None and (
+            known is None or told.generation >= known.generation
+        ):
+            self.last_result = told
+
+    def _confirm_pending(self, status: WorkerStatus, now: float) -> None:
+        pending = self.pending
+        if pending is None:
+            return
+        # Until it is given the assignment again, the worker still shows how
+        # the first try ended.
+        is_taken = status.seen_generation >= pending.generation and not (
+            self.refetched
+            and status.ended(pending.generation) == codes.BITSTREAM_DAMAGED
+        )
+        if is_taken or status.session_id is not None:
+            self.pending = None
+            self.pending_sent = False
+        if not is_taken and status.session_id is not None:
+            # A new agent found the worker running. The slot only seemed to be
+            # free, because the worker had not reported yet.
+            self.last_result = result(
+                pending,
+                states.PREPARE_FAILED,
+                codes.PREPARE_FAILED,
+                "the slot has another holder",
+                now,
+            )
+
+    def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
+        """Fetch a damaged file again, once, without asking the conductor."""
+        request, told = self.request, self.last_result
+        if (
+            request is None
+            or request.bitstream_ref is None
+            or self.pending is not None
+            or self.refetched
+            or self.released
+            # A slot that could not be cleaned cannot retry.
+            or status.state != states.SLOT_IDLE
+            or status.session_id is not None
+            # The conductor knows how it ended, and may have moved on.
+            or (told is not None and told.generation == request.generation)
+            or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
+        ):
+            return []
+        self.pending = request
+        self.pending_sent = False
+        self.bitstream_path = None
+        self.refetched = True
+        return [
+            orders.Fetch(
+                self.key, request.generation, request.bitstream_ref, again=True
+            )
+        ]
+
+    def die(self, now: float) -> None:
+        """Record the death of the worker and the loss of its session."""
+        self.connected = False
+        self.leaving = False
+        unsent = self.pending is not None and not self.pending_sent
+        holder = self.holder()
+        if not unsent:
+            if holder is not None:
+                self.last_result = self._death_of(holder, now)
+            self.forget_holder()
+        self.status = None
+
+    def _death_of(self, holder: Holder, now: float) -> objects.SessionResult:
+        """Return the result of the holder of a worker that died.
+
+        A requested release is done by that. A session whose client has not
+        come yet has lost nothing and can go to another slot.
+        """
+        state, code = states.FAILED, codes.WORKER_DIED
+        if self.release_reason is not None:
+            state, code = states.CANCELLED, self.release_reason
+        elif self.state in (states.SLOT_PREPARING, states.SLOT_READY):
+            state = states.PREPARE_FAILED
+        message = "the slot's worker process ended"
+        died = result(holder, state, code, message, now)
+        if self.status is None or self.pending is not None:
+            return died
+        return dataclasses.replace(
+            died,
+            input_bytes=self.status.input_bytes,
+            output_bytes=self.status.output_bytes,
+        )
+
+    # Reports.
+
+    def report(
+        self, energy_j: Energy, now: float, address: Address
+    ) -> objects.SlotReport:
+        """Return the slot's part of a report.
+
+        It is the same object as long as nothing but the energy changes.
+
+        :param address: returns where a worker with a data port listens.
+        """
+        if self.holder() is None:
+            self.offer = self._offer(address)
+        shown = (
+            self.status,
+            self.pending,
+            self.fault,
+            self.last_result,
+            self.previous_result,
+            self.seen_generation,
+            self.connected,
+            self.leaving,
+        )
+        reported = self._reported
+        if (
+            reported is None
+            or shown != self._shown
+            or now >= self._read_s + ENERGY_S
+        ):
+            self._shown, self._read_s = shown, now
+            reported = self._reported = self.line(energy_j(self.key))
+        return reported
+
+    def line(self, energy_j: float | None = None) -> objects.SlotReport:
+        """Return how the slot stands.
+
+        :param energy_j: of its holder, None if it is not measured.
+        """
+        holder, status = self.holder(), self.status
+        running = holder is not None and self.pending is None and status
+        faulty = self.fault is not None
+        return objects.SlotReport(
+            device=self.key[0],
+            slot=self.key[1],
+            shape=self.shape,
+            programmed=None if status is None else status.programmed,
+            bitstream_id=None if status is None else status.bitstream_id,
+            resources=None if self.resources is None else {**self.resources},
+            programming_time_s=self.programming_time_s,
+            state=states.SLOT_FAULTY if faulty else self.state,
+            session_id=None if holder is None else holder.session_id,
+            generation=None if holder is None else holder.generation,
+            seen_generation=self.seen_generation,
+            input_bytes=running.input_bytes if running else 0,
+            output_bytes=running.output_bytes if running else 0,
+            last_result=self.last_result,
+            energy_j=energy_j,
+            previous_result=self.previous_result,
+            offer=self.offer if holder is None else None,
+        )
+
+    def _offer(self, address: Address) -> objects.Offer | None:
+        """Return where the next client can come at once, None if it cannot."""
+        status = self.status
+        if (
+            status is None
+            or status.state != states.SLOT_IDLE
+            or status.is_stale
+            or self.fault is not None
+            or self.leaving
+            or not self.connected
+        ):
+            return None
+        return objects.Offer(
+            endpoints=address(status.data_port),
+            certificate_sha256=status.certificate_sha256,
+            project_id=status.last_project_id,
+        )
+
+    def is_expected(self, prepared: objects.Prepared) -> bool:
+        """Whether the client of the slot knows already where to come."""
+        request = self.request
+        return (
+            request is not None
+            and request.generation == prepared.generation
+            and not prepared.secret
+            and request.offer is not None
+            and request.offer.endpoints == prepared.endpoints
+            and request.offer.certificate_sha256 == prepared.certificate_sha256
+        )
+
+
+def result(
+    of: Holder,
+    state: str,
+    code: str,
+    message: str,
+    now: float,
+) -> objects.SessionResult:
+    """Return the result of an assignment for which no worker has one.
+
+    :param of: the assignment.
+    :param now: wall clock, seconds.
+    """
+    return objects.SessionResult(
+        session_id=of.session_id,
+        generation=of.generation,
+        state=state,
+        code=code,
+        message=message,
+        finished_at=now,
+    )

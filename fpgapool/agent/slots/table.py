@@ -1,0 +1,551 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The slot table of an agent: events of a slot and their effects.
+
+Pure: events come in as method calls with the time as an argument, effects
+come out as values. The agent executes them. Every command of the conductor is
+checked against the highest leader epoch and the slot's newest generation, so
+that lost, duplicated and reordered messages change nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from fpgapool import objects
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot as slots
+from fpgapool.drivers import base as drivers
+from fpgapool.rpcapi import agent as agent_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+#: A member whose desk says that it still has a task leaves by then.
+MAX_LEAVE_S = 600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """A slot of a group.
+
+    :ivar generation: of its assignment.
+    :ivar leaves: it was released.
+    """
+
+    generation: int
+    leaves: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostFacts:
+    """The facts about its host that the table needs.
+
+    :ivar data_address: address on which workers listen for remote clients;
+        None when all clients are local.
+    """
+
+    host_uuid: str
+    data_network: str
+    data_address: str | None
+
+
+class SlotTable:
+    """All slots of one host.
+
+    In all methods ``key`` is a slot, ``generation`` that of an assignment,
+    ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
+    seconds. Methods return effects, to be carried out in order.
+
+    :param host: identity and data address.
+    :param devices: the boards.
+    :param release_timeout_s: how long a worker may take to let go of a
+        released holder before the worker is ended.
+    :ivar leader_epoch: the highest seen.
+    :ivar refusals: refused commands by reason: "epoch", "generation", "slot",
+        "busy".
+    """
+
+    def __init__(
+        self,
+        host: HostFacts,
+        devices: Iterable[drivers.DeviceInfo],
+        *,
+        release_timeout_s: float = 10.0,
+    ) -> None:
+        self._host = host
+        self._release_timeout_s = release_timeout_s
+        self._devices = {device.name: device for device in devices}
+        # As JSON has them.
+        self._builtins = {
+            device.name: device.builtins
+            and {
+                name: {param: [*values] for param, values in params.items()}
+                for name, params in device.builtins.items()
+            }
+            for device in self._devices.values()
+        }
+        self._device_faults: dict[str, str] = {}
+        self._slots = {
+            (device.name, slot.number): slots.Slot(
+                (device.name, slot.number),
+                slot.shape,
+                device.programming_time_s,
+                resources=slot.resources,
+            )
+            for device in self._devices.values()
+            for slot in device.slots
+        }
+        self.leader_epoch = 0
+        self.refusals: collections.Counter[str] = collections.Counter()
+
+    def slot_keys(self) -> list[orders.Key]:
+        """Return the slots in order."""
+        return list(self._slots)
+
+    def holders(self) -> dict[orders.Key, slots.Holder]:
+        """Return the holder of each held slot."""
+        return {
+            key: holder
+            for key, slot in self._slots.items()
+            if (holder := slot.holder()) is not None
+        }
+
+    def state(self, key: orders.Key) -> str:
+        """Return the state of a slot."""
+        return self._slots[key].state
+
+    def find_session(
+        self, session_id: str
+    ) -> tuple[orders.Key, slots.Holder] | None:
+        """Return a session's slot and holder, None if it has none here."""
+        for key, holder in self.holders().items():
+            if holder.session_id == session_id:
+                return key, holder
+        return None
+
+    def standing(self, key: orders.Key) -> tuple[object, ...]:
+        """Return a slot's part in holders, members and untold slots."""
+        slot = self._slots[key]
+        holder = slot.holder()
+        return (
+            None if holder is None else (holder.session_id, holder.generation),
+            slot.has_member,
+            slot.release_reason is None,
+            slot.is_untold,
+        )
+
+    def members(self) -> dict[str, dict[orders.Key, Member]]:
+        """Return the slots that groups have here, by the group's id."""
+        found: dict[str, dict[orders.Key, Member]] = {}
+        for key, slot in self._slots.items():
+            holder = slot.holder()
+            if holder is not None and slot.has_member:
+                found.setdefault(holder.session_id, {})[key] = Member(
+                    holder.generation, slot.release_reason is not None
+                )
+        return found
+
+    def untold(self) -> frozenset[orders.Key]:
+        """Return the slots whose workers have not said who holds them."""
+        return frozenset(
+            key for key, slot in self._slots.items() if slot.is_untold
+        )
+
+    def last_result(self, key: orders.Key) -> objects.SessionResult | None:
+        """Return the result of a slot's last holder, None if unknown."""
+        return self._slots[key].last_result
+
+    # Commands of the conductor.
+
+    def accept_epoch(self, leader_epoch: int) -> bool:
+        """Check a message's epoch against the highest seen.
+
+        :returns: False for a deposed leader, whose message is refused.
+        """
+        if leader_epoch < self.leader_epoch:
+            self.refusals["epoch"] += 1
+            return False
+        self.leader_epoch = leader_epoch
+        return True
+
+    def _refuse(self, why: str) -> list[orders.Effect]:
+        self.refusals[why] += 1
+        return [orders.Changed()]
+
+    def assign(
+        self, leader_epoch: int, request: objects.AssignRequest, now: float
+    ) -> list[orders.Effect]:
+        """Give a slot to a session."""
+        if not self.accept_epoch(leader_epoch):
+            return []
+        slot = self._slots.get((request.device, request.slot))
+        if slot is None or request.host_uuid != self._host.host_uuid:
+            return self._refuse("slot")
+        if request.generation < slot.seen_generation:
+            return self._refuse("generation")
+        if request.generation == slot.seen_generation:
+            return self._repeat(slot, request.generation)
+        if slot.holder() is not None:
+            # The conductor repeats this until it sees the slot released.
+            return self._refuse("busy")
+        slot.seen_generation = request.generation
+        slot.previous_result = slot.last_result
+        slot.last_result = None
+        objection, code = slot.objection(request), codes.SLOT_FAULTY
+        if objection is None:
+            objection = self._device_faults.get(request.device)
+            code = codes.DEVICE_FAILED
+        if objection is None:
+            return [orders.Changed(), *slot.accept(request)]
+        slot.last_result = slots.result(
+            request, states.PREPARE_FAILED, code, objection, now
+        )
+        return [orders.Changed()]
+
+    @staticmethod
+    def _repeat(slot: slots.Slot, generation: int) -> list[orders.Effect]:
+        if not slot.waits_for_client(generation):
+            return [orders.Changed()]
+        if slot.prepared is not None:
+            return [slot.prepared, orders.Changed()]
+        # An earlier agent received the secret, which was lost with it.
+        return [*slot.ask_secret(generation), orders.Changed()]
+
+    def release(
+        self,
+        leader_epoch: int,
+        key: orders.Key,
+        session_id: str,
+        generation: int,
+        reason: str,
+        now: float,
+    ) -> list[orders.Effect]:
+        """Take a slot from a session.
+
+        :param session_id: the holder.
+        :param reason: code that the session's result will carry.
+        """
+        if not self.accept_epoch(leader_epoch):
+            return []
+        slot = self._slots.get(key)
+        if slot is None:
+            return self._refuse("slot")
+        holder = slot.holder()
+        if holder is not None and holder.generation == generation:
+            return self._release_holder(slot, reason, now)
+        if generation < slot.seen_generation or not agent_api.can_be_of(
+            generation, leader_epoch
+        ):
+            # Assignments of a leader that never existed were taken back above.
+            # No other such generation may keep out those of real leaders.
+            return self._refuse("generation")
+        if generation > slot.seen_generation:
+            # Its assign is lost or still under way. If it arrives later, it
+            # must not be executed.
+            slot.seen_generation = generation
+            if holder is None:
+                slot.last_result = objects.SessionResult(
+                    session_id=session_id,
+                    generation=generation,
+                    state=states.CANCELLED,
+                    code=reason,
+                    finished_at=now,
+                )
+        return [orders.Changed()]
+
+    def _release_holder(
+        self, slot: slots.Slot, reason: str, now: float
+    ) -> list[orders.Effect]:
+        slot.released = True
+        if slot.pending is not None and not slot.pending_sent:
+            return slot.end_pending(states.CANCELLED, reason, "", now)
+        slot.release_reason = reason
+        if slot.release_deadline_s is not None:
+            return [*slot.send_release(), orders.Changed()]
+        if not slot.is_at_desk():
+            return self._release_worker(slot, now)
+        if slot.leave_deadline_s is None:
+            # Its desk lets the task end, and then the member leave.
+            slot.leave_asked_s = now
+            slot.leave_deadline_s = now + self._release_timeout_s
+        return [orders.Changed()]
+
+    def _release_worker(
+        self, slot: slots.Slot, now: float
+    ) -> list[orders.Effect]:
+        slot.leave_deadline_s = None
+        slot.release_deadline_s = now + self._release_timeout_s
+        return [*slot.send_release(), orders.Changed()]
+
+    def keep_group(
+        self, leader_epoch: int, order: objects.GroupOrder
+    ) -> list[orders.Effect]:
+        """Have the desk of a group follow an order."""
+        if not self.accept_epoch(leader_epoch):
+            return []
+        return [orders.KeepGroup(leader_epoch, order)]
+
+    def reissue_secret(
+        self, leader_epoch: int, key: orders.Key, generation: int
+    ) -> list[orders.Effect]:
+        """Make the worker of an unconnected session mint a new secret."""
+        if not self.accept_epoch(leader_epoch):
+            return []
+        slot = self._slots.get(key)
+        if slot is None:
+            return self._refuse("slot")
+        if not slot.waits_for_client(generation):
+            return self._refuse("generation")
+        slot.prepared = None
+        return slot.ask_secret(generation)
+
+    def report_now(self, leader_epoch: int) -> list[orders.Effect]:
+        """Report the table."""
+        return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
+
+    # Events of files.
+
+    def bitstream_ready(
+        self, key: orders.Key, generation: int, path: str
+    ) -> list[orders.Effect]:
+        """The file of an assignment's bitstream is on this host."""
+        slot = self._pending(key, generation)
+        if slot is None:
+            return []
+        slot.bitstream_path = path
+        return slot.send_pending()
+
+    def bitstream_failed(
+        self,
+        key: orders.Key,
+        generation: int,
+        message: str,
+        now: float,
+        code: str = codes.BITSTREAM_UNAVAILABLE,
+    ) -> list[orders.Effect]:
+        """An assignment's bitstream is unavailable or must not be used.
+
+        The worker has not been given the assignment, so the slot is not
+        affected.
+
+        :param message: why, for people.
+        :param code: why, for programs.
+        """
+        slot = self._pending(key, generation)
+        return [] if slot is None else slot.fail_pending(code, message, now)
+
+    def bitstreams_in_use(self) -> frozenset[str]:
+        """Return the checksums of the files that slots were given for."""
+        return frozenset(
+            slot.request.bitstream_ref.checksum_sha256
+            for slot in self._slots.values()
+            if slot.request is not None
+            and slot.request.bitstream_ref is not None
+            and slot.holder() is not None
+        )
+
+    def _pending(self, key: orders.Key, generation: int) -> slots.Slot | None:
+        """Return a slot if its assignment is not confirmed yet."""
+        slot = self._slots[key]
+        if slot.pending is None or slot.pending.generation != generation:
+            return None
+        return slot
+
+    # Events of workers.
+
+    def worker_connected(self, key: orders.Key) -> list[orders.Effect]:
+        """A control connection is established; the first status follows."""
+        slot = self._slots[key]
+        slot.connected = True
+        slot.leaving = False
+        slot.fault = None
+        slot.pending_sent = False
+        return []
+
+    def worker_status(
+        self, key: orders.Key, status: slots.WorkerStatus, now: float
+    ) -> list[orders.Effect]:
+        """A worker reports its status."""
+        slot = self._slots[key]
+        effects = slot.take(status, now)
+        if slot.leave_deadline_s is not None and not slot.is_at_desk():
+            # Its desk is gone.
+            effects += self._release_worker(slot, now)
+        return effects
+
+    def member_leaves(
+        self, key: orders.Key, generation: int, now: float
+    ) -> list[orders.Effect]:
+        """A desk says that a member will leave after its present task."""
+        slot = self._slots.get(key)
+        if slot is None or slot.leave_deadline_s is None:
+            return []
+        holder = slot.holder()
+        if holder is not None and holder.generation == generation:
+            slot.leave_deadline_s = min(
+                now + self._release_timeout_s,
+                slot.leave_asked_s + MAX_LEAVE_S,
+            )
+        return []
+
+    def worker_prepared(
+        self,
+        key: orders.Key,
+        generation: int,
+        secret: str,
+        certificate_sha256: str | None,
+    ) -> list[orders.Effect]:
+        """A worker is ready for its holder's client.
+
+        :param secret: one-time secret, hexadecimal; empty: the client has its
+            own.
+        :param certificate_sha256: pinned by the client; None without TLS.
+        """
+        slot = self._slots[key]
+        holder = slot.holder()
+        if holder is None or holder.generation != generation:
+            return []
+        slot.prepared = objects.Prepared(
+            host_uuid=self._host.host_uuid,
+            device=key[0],
+            slot=key[1],
+            session_id=holder.session_id,
+            generation=generation,
+            secret=secret,
+            endpoints=self._address(
+                None if slot.status is None else slot.status.data_port
+            ),
+            certificate_sha256=certificate_sha256,
+        )
+        return [] if slot.is_expected(slot.prepared) else [slot.prepared]
+
+    def worker_refused(
+        self,
+        key: orders.Key,
+        generation: int,
+        code: str,
+        message: str,
+        now: float,
+    ) -> list[orders.Effect]:
+        """A worker refused an assignment.
+
+        :param code: why; codes.RECYCLE keeps the assignment for the worker's
+            successor.
+        :param message: the same for people.
+        """
+        slot = self._pending(key, generation)
+        if slot is None:
+            return []
+        if code != codes.RECYCLE:
+            return slot.fail_pending(code, message, now)
+        slot.pending_sent = False
+        slot.leaving = True
+        return []
+
+    def worker_disconnected(self, key: orders.Key) -> list[orders.Effect]:
+        """The control connection ended; the worker may still be alive."""
+        self._slots[key].connected = False
+        return []
+
+    def worker_died(self, key: orders.Key, now: float) -> list[orders.Effect]:
+        """A worker's process ended; its session is lost."""
+        self._slots[key].die(now)
+        return [orders.Changed()]
+
+    def worker_unstartable(
+        self, key: orders.Key, message: str, now: float
+    ) -> list[orders.Effect]:
+        """The start of a slot's worker failed several times in a row.
+
+        :param message: the last error.
+        """
+        slot = self._slots[key]
+        known, slot.fault = slot.fault, message
+        if slot.pending is not None:
+            return slot.fail_pending(codes.SLOT_FAULTY, message, now)
+        return [] if known == message else [orders.Changed()]
+
+    def _address(self, port: int | None) -> tuple[objects.Endpoint, ...]:
+        return endpoints(self._host, port)
+
+    # Time and devices.
+
+    def tick(self, now: float) -> list[orders.Effect]:
+        """End workers that do not let go of a released holder."""
+        effects: list[orders.Effect] = []
+        for slot in self._slots.values():
+            leave_s = slot.leave_deadline_s
+            if leave_s is not None and leave_s <= now:
+                effects += self._release_worker(slot, now)
+            deadline_s = slot.release_deadline_s
+            if deadline_s is not None and deadline_s <= now:
+                slot.release_deadline_s = now + self._release_timeout_s
+                effects.append(orders.EndWorker(slot.key, "does not release"))
+        return effects
+
+    def device_health(
+        self, device: str, fault: str | None
+    ) -> list[orders.Effect]:
+        """Record a driver's assessment of a device.
+
+        :param device: its name.
+        :param fault: the fault, None for a healthy device.
+        """
+        if self._device_faults.get(device) == fault:
+            return []
+        if fault is None:
+            del self._device_faults[device]
+        else:
+            self._device_faults[device] = fault
+        return [orders.Changed()]
+
+    def device_reports(
+        self, energy_j: slots.Energy | None = None, now: float = 0.0
+    ) -> tuple[objects.DeviceReport, ...]:
+        """Return the whole table for a report.
+
+        :param energy_j: returns the energy drawn by the holder of a slot;
+            None: it is not told.
+        :param now: monotonic clock, seconds.
+        """
+        return tuple(
+            objects.DeviceReport(
+                name=device.name,
+                model=device.model,
+                dma_bytes_per_s=device.dma_bytes_per_s,
+                healthy=device.name not in self._device_faults,
+                message=self._device_faults.get(device.name, ""),
+                slots=tuple(
+                    slot.report(energy_j, now, self._address)
+                    if energy_j
+                    else slot.line()
+                    for facts in device.slots
+                    for slot in (self._slots[device.name, facts.number],)
+                ),
+                builtins=self._builtins[device.name],
+            )
+            for device in self._devices.values()
+        )
+
+
+def endpoints(
+    host: HostFacts, port: int | None
+) -> tuple[objects.Endpoint, ...]:
+    """Return where a process of a host listens for clients.
+
+    :param port: of its data port, None without one.
+    """
+    local = objects.Endpoint(network="local", address="", port=0)
+    if host.data_address is None or not port:
+        return (local,)
+    return local, objects.Endpoint(
+        network=host.data_network, address=host.data_address, port=port
+    )
+
+
+#: Makes a change to the table at a wall-clock time in seconds.
+Change: typing.TypeAlias = Callable[[SlotTable, float], list[orders.Effect]]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Processes of an agent: their start, their recognition and their end.
+
+They are waited for by descriptor (pidfd): a number may have been reused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+
+import fpgapool
+from fpgapool.common.channels import descriptors
+
+WORKER_MODULE = "fpgapool.agent.worker"
+DESK_MODULE = "fpgapool.agent.groupdesk"
+
+#: Exit status of a process that finds another one in its place.
+EXIT_TAKEN = 3
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+def start(module: str, document: Mapping[str, object]) -> int:
+    """Start a process in its own session, so that it may outlive the agent.
+
+    :param module: what it runs.
+    :param document: its settings.
+    :returns: its number.
+    :raises OSError: if it cannot be started.
+    """
+    environment = dict(os.environ)
+    # The process must be the agent's own version, wherever it runs, and
+    # take nothing from the working directory (-P).
+    root = str(pathlib.Path(fpgapool.__file__).parent.parent)
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = (
+        root if not inherited else os.pathsep.join((root, inherited))
+    )
+    return os.posix_spawn(
+        sys.executable,
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            module,
+            json.dumps(document),
+        ],
+        environment,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+        setsid=True,
+        setsigmask=[],
+    )
+
+
+def dial(path: str) -> socket.socket | None:
+    """Return a connection to a process's socket that does not block.
+
+    :returns: None if the process accepts none.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        sock.connect(path)
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def peer_pid(sock: socket.socket) -> int:
+    """Return the number of the process that made the socket's other end."""
+    credentials = sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    pid: int = _CREDENTIALS.unpack(credentials)[0]
+    return pid
+
+
+def ended(pidfd: int, timeout_s: float) -> bool:
+    """Wait for the end of a process."""
+    return descriptors.is_readable(pidfd, max(0.0, timeout_s))
+
+
+def exit_status(pidfd: int) -> int | None:
+    """Reap an ended process.
+
+    :returns: its status, or the negative number of the signal that ended it;
+        None for one that another process started.
+    """
+    try:
+        result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if result is None:
+        return None
+    has_exited = result.si_code == os.CLD_EXITED
+    return result.si_status if has_exited else -result.si_status
+
+
+def how(exit_status: int | None) -> str:
+    """Describe how a process ended; see :func:`exit_status`."""
+    if exit_status is None or exit_status >= 0:
+        return f"status {exit_status}"
+    return signal.Signals(-exit_status).name
+
+
+def runs(pid: int, module: str) -> bool:
+    """Whether a process runs a module, by its command line."""
+    try:
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return module.encode() in command.split(b"\0")

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The worker processes of a host: one per slot, started ahead of its use.
+
+Workers may outlive their agent, as :mod:`fpgapool.agent.supervision.children` says.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import socket
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import version
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import metrics
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot
+from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import processes
+from fpgapool.agent.supervision import unread
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
+from fpgapool.drivers import base as drivers
+from fpgapool.drivers import documents
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+
+#: Settings that workers take from their agent unchanged.
+_SAME = (
+    "data_address data_ports tls chunk_bytes window_chunks block_cache_bytes"
+    " hello_timeout_s log_level"
+).split()
+
+#: How long an idle worker may take to answer, and to end.
+IDLE_TIMEOUT_S = 10.0
+
+#: Passes an event of a slot to the slot table.
+Tell: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
+
+
+def control_path(state_dir: str, key: orders.Key) -> str:
+    """Return the path of a worker's control socket."""
+    return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.sock"
+
+
+def data_path(state_dir: str, key: orders.Key) -> str:
+    """Return the path of the socket of a worker's local clients."""
+    return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.data.sock"
+
+
+def _workers_dir(state_dir: str) -> str:
+    return os.path.join(state_dir, "workers")
+
+
+class Busy(Exception):
+    """A worker has a session, or does not answer."""
+
+
+def end_idle(state_dir: str, device: str | None) -> None:
+    """End the idle workers that the host's former agent has left.
+
+    The caller keeps agents away.
+
+    :param device: only those of its slots; None: all.
+    :raises Busy: if there is another one.
+    """
+    for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
+        name, _, number = path.stem.rpartition(".")
+        # The sockets of their clients have other names.
+        if number.isdecimal() and device in (None, name):
+            try:
+                _end_idle(path)
+            except (OSError, frames.ProtocolError) as error:
+                raise Busy(f"a worker serves {path.name}: {error}") from error
+
+
+def _end_idle(path: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(IDLE_TIMEOUT_S)
+        try:
+            sock.connect(str(path))
+        except OSError:
+            # It has ended and left its socket.
+            return
+        pidfd = os.pidfd_open(processes.peer_pid(sock))
+        try:
+            sock.sendall(messages.encode(messages.request(1, "status")))
+            if _status(sock)["session_id"] is not None:
+                raise Busy(f"the worker of {path.stem} has a session")
+            sock.sendall(messages.encode(messages.request(2, "exit")))
+            if not processes.ended(pidfd, IDLE_TIMEOUT_S):
+                raise Busy(f"the worker of {path.stem} does not end")
+        finally:
+            os.close(pidfd)
+
+
+def _status(sock: socket.socket) -> messages.Message:
+    """Return the first status that a worker sends.
+
+    :raises OSError: if there is none in time.
+    """
+    decoder = messages.MessageDecoder()
+    while data := sock.recv(children.RECEIVE_BYTES):
+        for message in decoder.feed(data):
+            status = message.get("status")
+            if isinstance(status, dict):
+                return status
+    raise ConnectionError("it hangs up")
+
+
+@dataclasses.dataclass(slots=True, eq=False, kw_only=True)
+class _Worker(children.Child):
+    """The process of one slot, or its absence.
+
+    :ivar made_for: what a worker is started for, see :func:`_made_for`.
+    :ivar stale: the present one was started for something else, or has served
+        a group.
+    :ivar told_idle: it has said so, unasked, since the last question.
+    """
+
+    key: orders.Key
+    #: Descriptors whose message has not come yet.
+    fds: list[int] = dataclasses.field(default_factory=list)
+    made_for: str = ""
+    stale: bool = False
+    told_idle: bool = False
+
+
+class Supervisor(children.Keeper[_Worker]):
+    """Keeps one worker per slot alive and talks to it.
+
+    :param settings: of the agent.
+    :param loop: serves the control connections.
+    :param counts: receives the counts of events …
+    :param tell: … and this passes the events to the slot table.
+    :ivar started: number of started processes, by device.
+    :ivar ended: number of ended ones, by device and how: "left", "killed", or
+        "died".
+    """
+
+    KIND = "worker"
+
+    def __init__(
+        self,
+        settings: agent_settings.AgentSettings,
+        loop: agent_loop.Loop,
+        counts: metrics.Counts,
+        tell: Tell,
+    ) -> None:
+        super().__init__(settings, loop)
+        self._counts = counts
+        self._tell = tell
+        self._workers: dict[orders.Key, _Worker] = {}
+        # A part of a message may have come before.
+        self._most_fds = 2 * buffers.DESCRIPTORS
+        self._buffer = memoryview(bytearray(children.RECEIVE_BYTES))
+        self._unread = unread.Unread(
+            loop, 2 * settings.chunk_bytes * settings.window_chunks
+        )
+        self.started = collections.Counter[str]()
+        self.ended = collections.Counter[tuple[str, str]]()
+
+    def start(self, devices: Iterable[drivers.DeviceInfo]) -> None:
+        """Take over the living workers and start the missing ones.
+
+        :param devices: the boards.
+        """
+        directory = pathlib.Path(_workers_dir(self._state_dir))
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        for device in devices:
+            for facts in device.slots:
+                key = device.name, facts.number
+                name = f"{key[0]}.{key[1]}"
+                worker = self._workers[key] = _Worker(
+                    title=f"Worker of slot {name}",
+                    control_path=control_path(self._state_dir, key),
+                    log_file=children.log_file(
+                        self._settings, f"worker-{name}.log"
+                    ),
+                    key=key,
+                )
+                worker.made_for = _made_for(
+                    device, self._document(worker), self._settings
+                )
+                self._take_over(worker)
+
+    def send(self, request: orders.ToWorker) -> None:
+        """Send a request to a worker.
+
+        Without a connection it is dropped; the caller repeats it when there
+        is one.
+
+        :param request: slot and request.
+        """
+        worker = self._workers[request.key]
+        if request.operation == "assign" and worker.stale:
+            self._replace(worker, request)
+            return
+        self._ask(worker, request.operation, request.members, request)
+
+    def _replace(self, worker: _Worker, request: orders.ToWorker) -> None:
+        """Let a fresh worker have an assignment.
+
+        A worker is not replaced as soon as it is idle: it keeps the result of
+        its last session, of which the conductor may not have heard. The next
+        assignment shows that it has.
+        """
+        LOG.info(
+            "%s is replaced: it is from before a change, or was in a group",
+            worker.title,
+        )
+        key, generation = request.key, request.generation
+        self._ask(worker, "exit", {}, request)
+        self._tell(
+            key,
+            lambda slots, now: slots.worker_refused(
+                key, generation, codes.RECYCLE, "", now
+            ),
+        )
+
+    def end(self, key: orders.Key, reason: str) -> None:
+        """Kill a worker that does not obey.
+
+        :param key: the slot.
+        :param reason: for the log.
+        """
+        self._end(self._workers[key], reason)
+
+    def close(self, timeout_s: float) -> None:
+        super().close(timeout_s)
+        for worker in self._workers.values():
+            self._close_fds(worker)
+        self._workers.clear()
+        self._unread.close()
+
+    # Of the keeper.
+
+    def _children(self) -> Iterable[_Worker]:
+        return self._workers.values()
+
+    def _module(self) -> str:
+        return processes.WORKER_MODULE
+
+    def _document(self, child: _Worker) -> dict[str, object]:
+        settings, key = self._settings, child.key
+        return {
+            "worker_id": f"{key[0]}.{key[1]}",
+            "device": key[0],
+            "slot": key[1],
+            "state_dir": self._state_dir,
+            "control_socket": child.control_path,
+            "data_socket": data_path(self._state_dir, key),
+            "driver": settings.driver_path,
+            "driver_settings": agent_settings.driver_settings(settings),
+            **{name: getattr(settings, name) for name in _SAME},
+            "orphan_s": settings.worker_orphan_s,
+            "exit_with_agent": not settings.workers_outlive_agent,
+            "log_file": child.log_file,
+            "made_for": child.made_for,
+        }
+
+    def _started(self, child: _Worker) -> None:
+        self.started[child.key[0]] += 1
+
+    def _greet(self, child: _Worker) -> None:
+        key = child.key
+        child.told_idle = False
+        self._tell(key, lambda slots, _now: slots.worker_connected(key))
+        self._ask_status(child)
+
+    def _ask_status(self, child: _Worker) -> None:
+        if child.told_idle:
+            # It is alive, and counts nothing meanwhile.
+            child.told_idle = False
+            return
+        self.send(orders.ToWorker(child.key, "status", 0, {}))
+
+    def _read(self, child: _Worker, sock: socket.socket) -> memoryview:
+        room_bytes = socket.CMSG_SPACE(
+            buffers.DESCRIPTORS * array.array("i").itemsize
+        )
+        count, ancillary, _flags, _ = sock.recvmsg_into(
+            [self._buffer], room_bytes, socket.MSG_CMSG_CLOEXEC
+        )
+        child.fds += channel.take_fds(ancillary)
+        if len(child.fds) > self._most_fds:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "descriptors without a message"
+            )
+        return self._buffer[:count]
+
+    @staticmethod
+    def _close_fds(child: _Worker) -> None:
+        fds, child.fds = child.fds, []
+        channel.close_fds(fds)
+
+    def _hung_up(self, child: _Worker) -> None:
+        self._close_fds(child)
+        key = child.key
+        self._tell(key, lambda slots, _now: slots.worker_disconnected(key))
+
+    def _died(self, child: _Worker, how: str | None) -> None:
+        key = child.key
+        if how is not None:
+            self.ended[key[0], how] += 1
+        self._tell(key, lambda slots, now: slots.worker_died(key, now))
+
+    def _unstartable(self, child: _Worker, message: str) -> None:
+        key = child.key
+        self._tell(
+            key,
+            lambda slots, now: slots.worker_unstartable(key, message, now),
+        )
+
+    def _handle(self, child: _Worker, message: messages.Message) -> None:
+        child.silent_s = 0.0
+        event = message.get("event")
+        if event == "prepared":
+            self._prepared(child.key, message)
+            return
+        if event == "unread":
+            count = buffers.DESCRIPTORS
+            fds, child.fds = child.fds[:count], child.fds[count:]
+            self._unread.keep(child.key, fds)
+            return
+        if event is None:
+            request = child.requests.pop(message["id"], None)
+            if request is not None and not message["ok"]:
+                error = message["error"]
+                self._refused(
+                    request, str(error["code"]), str(error["message"])
+                )
+        members = message.get("status")
+        if members is None:
+            return
+        child.heard = child.proved = True
+        child.stale = members.get("made_for") != child.made_for or bool(
+            members.get("was_member")
+        )
+        key = child.key
+        status = slot.WorkerStatus.from_members(
+            {**members, "is_stale": child.stale}
+        )
+        child.told_idle = event == "status" and (
+            status.state == states.SLOT_IDLE
+        )
+        self._counts.count_status(key, status)
+        self._tell(
+            key, lambda slots, now: slots.worker_status(key, status, now)
+        )
+
+    def _prepared(self, key: orders.Key, message: messages.Message) -> None:
+        generation = int(message["generation"])
+        secret = str(message["secret"])
+        certificate_sha256 = message.get("certificate_sha256")
+        self._counts.count_prepared(key, generation, self._loop.now())
+        self._tell(
+            key,
+            lambda slots, _now: slots.worker_prepared(
+                key, generation, secret, certificate_sha256
+            ),
+        )
+
+    def _refused(
+        self, request: orders.ToWorker, code: str, message: str
+    ) -> None:
+        key, generation = request.key, request.generation
+        LOG.warning(
+            "Worker of slot %s.%d refused %s: %s: %s",
+            *key,
+            request.operation,
+            code,
+            message,
+        )
+        if request.operation == "assign":
+            self._tell(
+                key,
+                lambda slots, now: slots.worker_refused(
+                    key, generation, code, message, now
+                ),
+            )
+
+
+def _made_for(
+    device: drivers.DeviceInfo,
+    document: Mapping[str, object],
+    settings: agent_settings.AgentSettings,
+) -> str:
+    """Return a text for all that decides what a worker does.
+
+    It changes with the release, the settings, the board, and the files that
+    the driver's settings name, such as one that describes the boards.
+    """
+    facts: list[object] = [version.version_string(), document, device.model]
+    facts += [(one.number, one.shape) for one in device.slots]
+    for value in settings.driver_settings.values():
+        if isinstance(value, str):
+            with contextlib.suppress(OSError, ValueError):
+                facts.append(documents.file_version(value))
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

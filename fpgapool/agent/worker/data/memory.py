@@ -1,0 +1,526 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The memory of a session's bytes: private memory, or shared buffers.
+
+Every session gets fresh memory of either kind, so that its pages are zero,
+and reuses it until it ends. Callers hold the session's lock.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import heapq
+import mmap
+import queue
+import time
+import typing
+import weakref
+
+from fpgapool.common.channels import buffers as session_buffers
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.protocol import frames
+from fpgapool.protocol import stream
+from fpgapool.vocabulary import codes
+
+LOG = ratelimit.RateLimitedLog(__name__)
+
+#: How long closing waits for threads that are about to let go of a piece.
+CLOSE_S = 1.0
+
+_NO_BYTES = memoryview(b"")
+# In place of a buffer's number.
+_UNPLACED = -1
+
+
+class Remains(enum.Enum):
+    """How to clean up shared buffers when their session has ended."""
+
+    #: The client needs to read nothing more.
+    EMPTIED = "emptied"
+    #: The client may be reading output, or continue with its input.
+    KEPT = "kept for a while"
+    #: The operators have taken the slot, or it has failed: the client
+    #: continues elsewhere with its input, at any later time.
+    LEFT = "left to the client"
+
+
+#: Ways to lose a slot that clients could choose again and again. After the
+#: other ways a client need not hurry.
+_CAUSED_BY_CLIENTS = frozenset(
+    {
+        codes.CONNECTION_LOST,
+        codes.PREEMPTED,
+        codes.RESUME_TIMEOUT,
+        codes.YIELDED,
+    }
+)
+
+
+def remains(code: str, unread: bool) -> Remains:
+    """Return how to clean up a session's shared buffers.
+
+    :param code: how it ended.
+    :param unread: whether there is unacknowledged output.
+    """
+    if code in _CAUSED_BY_CLIENTS:
+        return Remains.KEPT
+    if code in codes.SLOT_LOST:
+        return Remains.LEFT
+    return Remains.KEPT if unread else Remains.EMPTIED
+
+
+class Blocks:
+    """Hands out ranges of memory; the oldest comes back first.
+
+    The memory is divided into equal blocks. Ranges fill one block after the
+    other; the next block is the lowest free one. A session whose bytes are
+    soon gone again stays in few blocks, so in the cache, and in memory that
+    the system has given already, since new memory is expensive.
+
+    :param block_bytes: size of a block, the longest range.
+    :param out_bytes: a range is refused only if more than so many bytes would
+        be out with it.
+    """
+
+    def __init__(self, block_bytes: int, out_bytes: int) -> None:
+        self._block_bytes = block_bytes
+        # Two neighbours together exceed a block, else they would be one block.
+        # Part of the oldest may be back, and the newest is only just begun.
+        count = 2 * -(-out_bytes // block_bytes) + 2
+        self.capacity_bytes = count * block_bytes
+        self._free = list(range(count))
+        # Number of ranges. While there are any, the newest is in that block.
+        self._ends: collections.deque[int] = collections.deque()
+        self._out = [0] * count
+        self._newest = heapq.heappop(self._free)
+        self._filled_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def is_half_used(self) -> bool:
+        """Whether less than half of the blocks are free."""
+        return 2 * len(self._free) < len(self._out)
+
+    def reserve(self, length_bytes: int) -> int | None:
+        """Hand out a range.
+
+        :param length_bytes: its length, 1 at least.
+        :returns: where it starts, None if there is no room.
+        """
+        if self._filled_bytes + length_bytes > self._block_bytes:
+            if not self._free:
+                return None
+            self._newest = heapq.heappop(self._free)
+            self._filled_bytes = 0
+        start = self._newest * self._block_bytes + self._filled_bytes
+        self._filled_bytes += length_bytes
+        self._ends.append(start + length_bytes)
+        self._out[self._newest] += 1
+        return start
+
+    def shrink(self, start: int, length_bytes: int) -> None:
+        """Give back the end of the newest range.
+
+        :param start: where it starts.
+        :param length_bytes: the length to keep; 0 gives all of it back.
+        """
+        if length_bytes:
+            self._ends[-1] = start + length_bytes
+            self._filled_bytes = start % self._block_bytes + length_bytes
+        else:
+            self.drop()
+
+    def release(self) -> None:
+        """Take back the oldest range."""
+        block = self._block_of(self._ends.popleft())
+        self._out[block] -= 1
+        if self._out[block]:
+            return
+        if block == self._newest:
+            self._filled_bytes = 0
+        else:
+            heapq.heappush(self._free, block)
+
+    def drop(self) -> None:
+        """Take back the newest range, as if it had never been out."""
+        self._ends.pop()
+        self._out[self._newest] -= 1
+        if not self._ends:
+            self._filled_bytes = 0
+            return
+        end = self._ends[-1]
+        block = self._block_of(end)
+        if block != self._newest:
+            heapq.heappush(self._free, self._newest)
+            self._newest = block
+        self._filled_bytes = end - block * self._block_bytes
+
+    def _block_of(self, end: int) -> int:
+        return (end - 1) // self._block_bytes
+
+    def clear(self) -> None:
+        """Take back all ranges."""
+        while self._ends:
+            self.release()
+
+
+class Memory(typing.Protocol):
+    """The memory that a session needs.
+
+    :ivar fds: descriptors to hand to the client, if it is shared.
+    """
+
+    fds: list[int]
+
+    @property
+    def is_short_of_output(self) -> bool:
+        """Whether output has taken most of the room, also few bytes."""
+
+    def take_input(self, aux: int, length_bytes: int) -> memoryview:
+        """Return the place of the next piece of input."""
+
+    def return_input(self) -> None:
+        """Take back the oldest piece of input."""
+
+    def clear_input(self) -> None:
+        """Take back all input."""
+
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
+        """Return room for a call's output, None if there is none now.
+
+        The room is ``source`` itself, the oldest unprocessed input, if output
+        takes the place of input.
+        """
+
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
+        """Keep the front of the oldest room; the rest becomes free.
+
+        Only shared memory has more than one. The last piece has the flag
+        ``TASK_END``.
+        """
+
+    def place_output(self, piece: stream.Piece) -> bool:
+        """Put the oldest unsent piece where the client can read it.
+
+        :returns: whether it is there, also from an earlier call.
+        """
+
+    def release_output(self, piece: stream.Piece) -> None:
+        """Take back the oldest kept piece."""
+
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
+        """Release the bytes and the system's resources.
+
+        No thread may use the memory any more.
+
+        :param remains: how to clean up bytes that the client maps.
+        :returns: what is kept for the client, to be emptied later.
+        """
+
+
+class PrivateMemory:
+    """Memory of the worker, for clients that send and receive bytes.
+
+    :param chunk_bytes: longest piece.
+    :param window_bytes: bytes that may be out in each direction.
+    :param max_output_bytes: most that one call of the core may write.
+    """
+
+    def __init__(
+        self, chunk_bytes: int, window_bytes: int, max_output_bytes: int
+    ) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._input_blocks = Blocks(chunk_bytes, window_bytes)
+        self._output_blocks = Blocks(
+            max(chunk_bytes, max_output_bytes), window_bytes
+        )
+        self._input = session_buffers.blank(self._input_blocks.capacity_bytes)
+        self._output = session_buffers.blank(
+            self._output_blocks.capacity_bytes
+        )
+        self._output_start = 0
+        self.fds: list[int] = []
+
+    @property
+    def is_short_of_output(self) -> bool:
+        # Short output after a long room leaves most of a block unused.
+        return self._output_blocks.is_half_used
+
+    def take_input(self, aux: int, length_bytes: int) -> memoryview:
+        start = self._input_blocks.reserve(length_bytes)
+        assert start is not None, "credits bound what comes in"
+        return self._input[start : start + length_bytes]
+
+    def return_input(self) -> None:
+        self._input_blocks.release()
+
+    def clear_input(self) -> None:
+        self._input_blocks.clear()
+
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
+        start = self._output_blocks.reserve(max(1, length_bytes))
+        if start is None:
+            return None
+        self._output_start = start
+        return self._output[start : start + length_bytes]
+
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
+        self._output_blocks.shrink(self._output_start, length_bytes)
+        end = self._output_start + length_bytes
+        return [
+            stream.Piece(
+                self._output[start : min(start + self._chunk_bytes, end)],
+                0,
+                frames.TASK_END if start + self._chunk_bytes >= end else 0,
+            )
+            for start in range(self._output_start, end, self._chunk_bytes)
+        ]
+
+    def place_output(self, piece: stream.Piece) -> bool:
+        return True
+
+    def release_output(self, piece: stream.Piece) -> None:
+        if piece.flags & frames.TASK_END:
+            self._output_blocks.release()
+
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
+        self._input = self._output = _NO_BYTES
+        return None
+
+
+class InPlaceMemory:
+    """Memory of the worker in which output takes the place of the input.
+
+    It is for cores that work in place: the worker receives, processes and
+    sends a byte in one place, which is then more likely to be in the cache.
+
+    :param chunk_bytes: longest piece.
+    :param window_bytes: bytes that may be out in each direction.
+    """
+
+    def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
+        self._window_bytes = window_bytes
+        # Unprocessed pieces are newer than processed ones.
+        self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
+        self._memory = session_buffers.blank(self._blocks.capacity_bytes)
+        self._unprocessed = 0
+        self._processed: collections.deque[int] = collections.deque()
+        self._processed_bytes = 0
+        self._room = _NO_BYTES
+        self.fds: list[int] = []
+
+    @property
+    def is_short_of_output(self) -> bool:
+        return False
+
+    def take_input(self, aux: int, length_bytes: int) -> memoryview:
+        start = self._blocks.reserve(length_bytes)
+        assert start is not None, "credits bound what comes in"
+        self._unprocessed += 1
+        return self._memory[start : start + length_bytes]
+
+    def return_input(self) -> None:
+        # The output is there now.
+        return
+
+    def clear_input(self) -> None:
+        for _ in range(self._unprocessed):
+            self._blocks.drop()
+        self._unprocessed = 0
+
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
+        if self._processed_bytes + len(source) > self._window_bytes:
+            return None
+        self._room = source
+        return source
+
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
+        if not length_bytes:
+            return []
+        self._unprocessed -= 1
+        self._processed.append(length_bytes)
+        self._processed_bytes += length_bytes
+        return [stream.Piece(self._room, 0, frames.TASK_END)]
+
+    def place_output(self, piece: stream.Piece) -> bool:
+        return True
+
+    def release_output(self, piece: stream.Piece) -> None:
+        # The piece may be only the rest of it.
+        self._processed_bytes -= self._processed.popleft()
+        self._blocks.release()
+
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
+        self._memory = self._room = _NO_BYTES
+        return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unread:
+    """Buffers that the client of a session may still be reading.
+
+    :ivar fds: descriptors of the input and the output buffers.
+    """
+
+    fds: list[int]
+
+
+class SharedMemory:
+    """Two memfds of equal buffers, mapped by the worker and its client.
+
+    Their sizes are sealed, so a client cannot make the worker fault by
+    truncating them. They are emptied at the end: a client may keep its maps
+    for ever, and the pages would count as the worker's. The byte behind the
+    buffers is 1 until then.
+
+    :param buffer_bytes: size of a buffer, the longest piece.
+    :param buffers: number of buffers in each direction.
+    :param max_output_bytes: most that one call of the core may write.
+
+    :ivar fds: descriptors of the input and the output buffers.
+    """
+
+    def __init__(
+        self, buffer_bytes: int, buffers: int, max_output_bytes: int = 0
+    ) -> None:
+        self._buffer_bytes = buffer_bytes
+        # A client gives buffers back when it holds a quarter. So many suffice
+        # for output of any length, piece by piece.
+        self._most_taken = -(-buffers // 4)
+        # For output that is longer than a buffer.
+        self._scratch = session_buffers.blank(
+            max_output_bytes if max_output_bytes > buffer_bytes else 0
+        )
+        # Buffers of each room, the oldest first, and whether it is scratch.
+        self._taken: collections.deque[tuple[list[int], bool]] = (
+            collections.deque()
+        )
+        # Pieces in scratch that have no buffer yet.
+        self._unplaced = 0
+        self._free = list(range(buffers))
+        length_bytes = buffer_bytes * buffers + 1
+        opened: list[int] = []
+        try:
+            for name in ("fpgapool-input", "fpgapool-output"):
+                opened.append(session_buffers.make(name, length_bytes))
+            maps = [mmap.mmap(fd, length_bytes) for fd in opened]
+        except OSError:
+            channels.close_fds(opened)
+            raise
+        self.fds = opened
+        for mapped in maps:
+            mapped[-1] = 1
+        self._input, self._output = (memoryview(mapped) for mapped in maps)
+        self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
+
+    @property
+    def is_short_of_output(self) -> bool:
+        # A client gives buffers back by their number.
+        return False
+
+    def take_input(self, aux: int, length_bytes: int) -> memoryview:
+        start = aux * self._buffer_bytes
+        return self._input[start : start + length_bytes]
+
+    def return_input(self) -> None:
+        return
+
+    def clear_input(self) -> None:
+        return
+
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
+        needed = max(1, -(-length_bytes // self._buffer_bytes))
+        is_scratch = needed > 1
+        needed = min(needed, self._most_taken)
+        # There is one scratch memory, and its pieces come first.
+        if (
+            needed > len(self._free)
+            or self._unplaced
+            or (is_scratch and any(scratch for _, scratch in self._taken))
+        ):
+            return None
+        # The lowest ones: a few small pieces stay in the cache.
+        self._free.sort()
+        taken = self._free[:needed]
+        self._taken.append((taken, is_scratch))
+        del self._free[:needed]
+        if not is_scratch:
+            return self._buffer(taken[0], self._buffer_bytes)
+        return self._scratch[:length_bytes]
+
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
+        taken, is_scratch = self._taken.popleft()
+        if is_scratch:
+            self._free += taken
+            starts = range(0, length_bytes, self._buffer_bytes)
+            self._unplaced = len(starts)
+            memory = self._scratch[:length_bytes]
+            return [
+                stream.Piece(
+                    memory[start : start + self._buffer_bytes],
+                    _UNPLACED,
+                    frames.TASK_END if start == starts[-1] else 0,
+                )
+                for start in starts
+            ]
+        if not length_bytes:
+            self._free += taken
+            return []
+        view = self._buffer(taken[0], length_bytes)
+        return [stream.Piece(view, taken[0], frames.TASK_END)]
+
+    def place_output(self, piece: stream.Piece) -> bool:
+        if piece.number == _UNPLACED:
+            if not self._free:
+                return False
+            number = min(self._free)
+            self._free.remove(number)
+            view = self._buffer(number, len(piece.data))
+            view[:] = piece.data
+            piece.data, piece.number = view, number
+            self._unplaced -= 1
+        return True
+
+    def release_output(self, piece: stream.Piece) -> None:
+        self._free.append(piece.number)
+
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
+        """Unmap the buffers; waits until that is done."""
+        fds, self.fds = self.fds, []
+        unread = Unread(fds) if remains is Remains.KEPT and fds else None
+        self._input = self._output = self._scratch = _NO_BYTES
+        if remains is Remains.EMPTIED:
+            session_buffers.discard(fds)
+        elif unread is None:
+            channels.close_fds(fds)
+        # A map has a descriptor of its own and ends with its last piece. The
+        # thread that used that piece may not have returned yet.
+        deadline_s = time.monotonic() + CLOSE_S
+        for _ in self._maps:
+            try:
+                self._unmapped.get(
+                    timeout=max(0.0, deadline_s - time.monotonic())
+                )
+            except queue.Empty:
+                LOG.warning("shared buffers outlive their session")
+                break
+        self._maps = []
+        return unread
+
+    def _buffer(self, number: int, length_bytes: int) -> memoryview:
+        start = number * self._buffer_bytes
+        return self._output[start : start + length_bytes]

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A session's core, which processes pieces of input."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import contextlib
+import functools
+import traceback
+import typing
+
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.drivers import base as drivers
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+
+LOG = ratelimit.RateLimitedLog(__name__)
+
+
+class Task(typing.NamedTuple):
+    """A piece of input; ``view`` is empty for an END by itself."""
+
+    task_id: int
+    offset_bytes: int
+    view: memoryview
+    end: bool
+
+
+Collect = collections.abc.Callable[[], int]
+
+
+class Started(typing.NamedTuple):
+    """A piece of input that the core has.
+
+    :ivar collect: of the core.
+    """
+
+    task: Task
+    room: memoryview
+    collect: Collect
+
+
+class Failure(exceptions.CodedError):
+    """The session cannot continue."""
+
+
+def open_core(
+    driver: drivers.Driver,
+    device: str,
+    slot: int,
+    traffic: drivers.Traffic,
+    params: collections.abc.Mapping[str, typing.Any],
+) -> drivers.Core:
+    """Open a programmed slot.
+
+    :param driver: of the slot.
+    :param device: name of the device.
+    :param slot: number of the slot in it.
+    :param traffic: the path of the data.
+    :param params: of the session or task.
+    :returns: its core.
+    :raises Failure: ``INVALID_PARAMS``, ``CORE_FAILED``, or one of
+        :data:`codes.DEVICE_FAULTS`.
+    """
+    try:
+        driver.expect(device, slot, traffic)
+        return driver.open(device, slot, params)
+    except drivers.InvalidParams as exc:
+        raise Failure(exc.code, exc.message) from None
+    except Exception as exc:
+        # Without the exception's text: it may quote the parameters.
+        LOG.error("opening the slot failed: %s", type(exc).__name__)
+        raise Failure(_code(exc), "the slot cannot be opened") from None
+
+
+class Processor:
+    """Runs a session's core.
+
+    :param core: processes the data.
+    :param profile: of the accelerator.
+    :ivar multiple_bytes: the length of every piece of input but the last must
+        be a multiple of it; the core's own value takes precedence.
+    :ivar features: optional features that are switched on.
+    :ivar started: pieces that the core has, the oldest first.
+    :ivar is_computing: whether the output of one is awaited.
+    :ivar checksums: of all processed data, encoded; None without.
+    """
+
+    def __init__(self, core: drivers.Core, profile: drivers.Profile) -> None:
+        self.core = core
+        self.profile = profile
+        self.multiple_bytes = (
+            core.chunk_multiple_bytes or profile.chunk_multiple_bytes
+        )
+        self.features: frozenset[str] = frozenset()
+        self.checksums: bytes | None = None
+        self.started: collections.deque[Started] = collections.deque()
+        self.is_computing = False
+        self._checksummed: drivers.ChecksummedCore | None = None
+        self._cancelled = False
+
+    def agree(self, wanted: frozenset[str]) -> None:
+        """Switch on the features that the client wants and the slot has."""
+        agreed = {*wanted} & {frames.BLOCKS_FEATURE}
+        if frames.CHECKSUM_FEATURE in wanted and isinstance(
+            self.core, drivers.ChecksummedCore
+        ):
+            self.core.start_checksums()
+            self._checksummed = self.core
+            agreed.add(frames.CHECKSUM_FEATURE)
+        profile = self.profile
+        if frames.CHECKPOINT_FEATURE in wanted and (
+            profile.checkpoint
+            and not profile.stateless
+            and self.core.has_snapshots
+        ):
+            agreed.add(frames.CHECKPOINT_FEATURE)
+        self.features = frozenset(agreed)
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether the client keeps the core's state between two slots."""
+        return frames.CHECKPOINT_FEATURE in self.features
+
+    def checkpoint(self, offset_bytes: int) -> bytes:
+        """Return a frame with the core's state, between two pieces.
+
+        :param offset_bytes: position in the input.
+        :returns: nothing if the core fails: the session then cannot go on.
+        """
+        try:
+            return frames.checkpoint_frame(offset_bytes, self.core.snapshot())
+        except Exception as exc:
+            LOG.error("core has no snapshot: %s", type(exc).__name__)
+            return b""
+
+    def restore(self, payload: bytes, offset_bytes: int) -> None:
+        """Go on with the state in the payload of a frame.
+
+        :param offset_bytes: position in the input.
+        :raises Failure: if the client sent a wrong one.
+        """
+        try:
+            self.core.restore(frames.checkpoint_state(payload), offset_bytes)
+        except exceptions.CodedError as exc:
+            raise Failure(codes.INVALID_CHECKPOINT, exc.message) from None
+        except Exception as exc:
+            LOG.error("checkpoint refused: %s", type(exc).__name__)
+            raise Failure(
+                codes.INVALID_CHECKPOINT, "the core refuses the checkpoint"
+            ) from None
+
+    def set_argument(self, number: int, data: memoryview) -> None:
+        """Give the core an argument, before its first piece.
+
+        :param number: of the argument.
+        :param data: valid during the call only.
+        :raises Failure: if the core does not take it.
+        """
+        try:
+            self.core.set_argument(number, data)
+        except drivers.InvalidInput as exc:
+            raise Failure(exc.code, exc.message) from None
+        except Exception as exc:
+            # Without the exception's text: it may quote the data.
+            LOG.error("argument refused: %s", type(exc).__name__)
+            raise Failure(
+                _code(exc), f"{type(exc).__name__} at argument {number}"
+            ) from None
+
+    def needed_bytes(self, length_bytes: int, end: bool) -> int:
+        """Return the most output that a piece may give.
+
+        :param length_bytes: of the piece.
+        :param end: whether it is the last one.
+        """
+        most = self.core.max_output_bytes
+        needed_bytes = most(length_bytes) if length_bytes else 0
+        return needed_bytes + (most(0) if end else 0)
+
+    def process(self, task: Task, room: memoryview) -> int:
+        """Process a piece.
+
+        :param task: the piece.
+        :param room: for its output.
+        :returns: the length of its output.
+        :raises Failure: if the core fails.
+        """
+        self.start(task, room)
+        return self.collect()[1]
+
+    def may_start(self, most: int) -> bool:
+        """Whether another piece may be started.
+
+        :param most: how many the core may have.
+        """
+        started = self.started
+        return not started or (
+            len(started) < most and not started[-1].task.end
+        )
+
+    def start(self, task: Task, room: memoryview) -> None:
+        """Start to process a piece.
+
+        :param task: the piece.
+        :param room: for its output.
+        """
+        collect: Collect = _nothing
+        if task.view:
+            try:
+                collect = self.core.start(task.view, room, task.offset_bytes)
+            except Exception as exc:
+                # Those before it end first.
+                collect = functools.partial(_raise, exc)
+        self.started.append(Started(task, room, collect))
+
+    def collect(self) -> tuple[Task, int]:
+        """Wait for the output of the oldest started piece.
+
+        :returns: the piece, and the length of its output.
+        :raises Failure: if the core fails.
+        """
+        task, room, collect = self.started.popleft()
+        self.is_computing = True
+        try:
+            written_bytes = collect()
+            if task.end:
+                written_bytes += self.core.finish(room[written_bytes:])
+            if self._checksummed is not None:
+                self.checksums = _encoded(self._checksummed.checksums())
+        except Exception as exc:
+            raise self._failure(exc, task) from None
+        finally:
+            self.is_computing = False
+        if not 0 <= written_bytes <= len(room):
+            raise Failure(
+                codes.CORE_FAILED, "the core wrote more than it announced"
+            )
+        if room is task.view and written_bytes != len(room):
+            raise Failure(
+                codes.CORE_FAILED, "the core works in place and wrote less"
+            )
+        return task, written_bytes
+
+    def drop(self) -> None:
+        """Await the started pieces, which use the memory of the session."""
+        while self.started:
+            with contextlib.suppress(Failure):
+                self.collect()
+
+    def _failure(self, exc: Exception, task: Task) -> Failure:
+        if isinstance(exc, drivers.InvalidInput):
+            return Failure(exc.code, exc.message)
+        kind = type(exc).__name__
+        if not self._cancelled:
+            # Without the exception's text: it may quote keys or data.
+            LOG.error(
+                "core failed at input offset %d with %s\n%s",
+                task.offset_bytes,
+                kind,
+                "".join(traceback.format_tb(exc.__traceback__)),
+            )
+        return Failure(
+            _code(exc), f"{kind} at input offset {task.offset_bytes}"
+        )
+
+    def cancel(self) -> None:
+        """Make the core fail soon, from any thread."""
+        self._cancelled = True
+        self.core.cancel()
+
+
+def _nothing() -> int:
+    return 0
+
+
+def _raise(exc: Exception) -> int:
+    raise exc
+
+
+def _code(exc: Exception) -> str:
+    """Return the code of a failure of the slot."""
+    code = getattr(exc, "code", None)
+    return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
+
+
+def _encoded(sums: drivers.Checksums) -> bytes:
+    return frames.Checksums(
+        sums.input_bytes,
+        sums.output_bytes,
+        sums.input_crc32,
+        sums.output_crc32,
+    ).encode()

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pages of lists, as in other APIs of OpenStack."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api.http import errors
+from fpgapool.vocabulary import codes
+
+_ASCENDING = "asc"
+
+
+def limit(call: calls.Call) -> int:
+    """Return the maximum number of members in the answer."""
+    most = call.backends.limits.max_page_length
+    return min(call.query.get("limit", most), most)
+
+
+def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
+    """Return the project whose members are listed; None means all projects.
+
+    :param all_projects_rule: the policy for other projects' members.
+    :raises ApiError: if that is not allowed, or was not requested.
+    """
+    wanted: str | None = call.query.get("project_id")
+    if call.query.get("all_projects"):
+        call.require(all_projects_rule)
+        return wanted
+    if wanted not in (None, call.project_id):
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            "project_id of another project needs all_projects=true",
+        )
+    return call.project_id
+
+
+def order(
+    call: calls.Call, sort_key: str, *, ascending: bool = True
+) -> list[tuple[str, bool]]:
+    """Return the sort keys of a list, and whether each is ascending.
+
+    :param sort_key: the default.
+    :param ascending: the default direction.
+    :raises ApiError: if there are more directions than keys.
+    """
+    keys = call.query.get("sort_key", [sort_key])
+    given = [name == _ASCENDING for name in call.query.get("sort_dir", ())]
+    if len(given) > len(keys):
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            f"{len(given)} sort_dir for {len(keys)} sort_key: give at most one"
+            " for each key",
+        )
+    last = given[-1] if given else ascending
+    return list(itertools.zip_longest(keys, given, fillvalue=last))
+
+
+def bad_marker(marker: str) -> errors.ApiError:
+    """Return the error of an unknown marker."""
+    return errors.ApiError(
+        codes.INVALID_REQUEST, f"the marker {marker!r:.80} is not in the list"
+    )
+
+
+def document(
+    call: calls.Call,
+    name: str,
+    members: Sequence[Mapping[str, Any]],
+    *,
+    key: str = "id",
+    path: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a page of a list with the address of the next one.
+
+    :param name: of the list.
+    :param members: of this page.
+    :param key: the member that a marker names.
+    :param path: of the list; empty: its name.
+    """
+    found: dict[str, Any] = {name: list(members)}
+    if members and len(members) == limit(call):
+        query = {**call.query, "marker": members[-1][key]}
+        found[f"{name}_links"] = [
+            {
+                "rel": "next",
+                "href": call.url(*(path or [name]), **_plain(query)),
+            }
+        ]
+    return found
+
+
+def _plain(query: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+    }
+
+
+def listing(
+    call: calls.Call,
+    name: str,
+    members: Sequence[Mapping[str, Any]],
+    *,
+    sort_key: str,
+    key: str = "id",
+    path: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the requested page of a short list.
+
+    :param name: of the list.
+    :param members: of the whole list, filtered.
+    :param sort_key: the default sort key.
+    :param key: the member that a marker names; it is unique.
+    :param path: of the list; empty: its name.
+    :raises ApiError: if the marker is not in the list.
+    """
+    by = order(call, sort_key)
+    ordered = list(members)
+    for attribute, ascending in reversed([*by, (key, by[-1][1])]):
+        ordered.sort(key=operator.itemgetter(attribute), reverse=not ascending)
+    start = 0
+    marker = call.query.get("marker")
+    if marker is not None:
+        keys = [member[key] for member in ordered]
+        if marker not in keys:
+            raise bad_marker(marker)
+        start = keys.index(marker) + 1
+    page = ordered[start : start + limit(call)]
+    return document(call, name, page, key=key, path=path)
+
+
+def matching(
+    call: calls.Call,
+    members: Sequence[Mapping[str, Any]],
+    filters: Mapping[str, str],
+) -> list[Mapping[str, Any]]:
+    """Return the members that match the query.
+
+    :param filters: names in the query, and of the compared members.
+    """
+    wanted = {
+        member: call.query[name]
+        for name, member in filters.items()
+        if name in call.query
+    }
+    return [
+        one
+        for one in members
+        if all(one[member] == value for member, value in wanted.items())
+    ]

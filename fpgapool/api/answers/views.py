@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The members of an answer, as their description lists them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
+from fpgapool.api.http import times
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
+
+_LOCAL_NETWORK = "local"
+
+
+def members(
+    described: fields.Fields,
+    one: object,
+    version: microversion.Version,
+    *,
+    recorded: bool,
+    part: str = "",
+) -> dict[str, Any]:
+    """Return the members of a view, or of a row, that a version has.
+
+    :param recorded: whether it is a row, which has only what is kept.
+    :param part: of the object within the answer; empty: of the answer.
+    """
+    labels, values, are_times = _plan(described, part, version, recorded)
+    found = dict(zip(labels, values(one), strict=True))
+    for label in are_times:
+        found[label] = times.text(found[label])
+    return found
+
+
+@functools.cache
+def _plan(
+    described: fields.Fields,
+    part: str,
+    version: tuple[int, int],
+    recorded: bool,
+) -> tuple[list[str], Callable[[Any], tuple[Any, ...]], list[str]]:
+    """Return how a version calls fields, what gets them, and the times."""
+    found = {
+        str(field.shown): field
+        for field in described.part(part)
+        if field.since <= version and (field.kept or not recorded)
+    }
+    values = operator.attrgetter(*(field.name for field in found.values()))
+    are_times = [k for k, f in found.items() if f.kind is fields.TIME]
+    return list(found), values, are_times
+
+
+def endpoints(
+    found: Iterable[objects.Endpoint],
+) -> list[dict[str, Any]]:
+    """Return the endpoints of other hosts; a front door has the local ones."""
+    return [
+        dataclasses.asdict(one)
+        for one in found
+        if one.network != _LOCAL_NETWORK
+    ]
+
+
+def check_options(
+    described: fields.Fields,
+    wanted: Mapping[str, Any],
+    version: microversion.Version,
+    where: str,
+) -> None:
+    """Check that a version has the options of a request.
+
+    :param where: their object in the body.
+    :raises ApiError: for the first that is newer.
+    """
+    for option in described.options:
+        if option.name in wanted and version < option.since:
+            raise errors.ApiError(
+                codes.INVALID_REQUEST,
+                f"body.{where}.{option.name} needs version"
+                f" {microversion.Version(*option.since)}",
+            )

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts, devices and slots in the API's terms."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import json
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool.api.http import times
+from fpgapool.db import api as db_api
+from fpgapool.db import inventory
+from fpgapool.vocabulary import states
+
+
+def administration(
+    record: db_api.HostRecord | db_api.DeviceRecord,
+) -> dict[str, Any]:
+    """Return the members about the operators' setting of a device or host.
+
+    :param record: its row.
+    """
+    return {
+        "admin_state": record.admin_state,
+        "admin_reason": record.admin_reason,
+        "drain_deadline_at": times.text(record.drain_deadline_at),
+    }
+
+
+def probation(
+    fault: db_api.FaultRecord | None, sees_all: bool
+) -> dict[str, Any]:
+    """Return the members about a fault and its self-tests.
+
+    :param fault: None: it works, or only its driver reports a fault.
+    :param sees_all: whether the caller may see messages of hosts.
+    """
+    return {
+        "failures": fault.failures if fault else 0,
+        "self_tests": fault.tests if fault else 0,
+        "last_self_test": fault.last_test if fault and sees_all else "",
+        "next_self_test_at": times.text(fault.next_test_at if fault else None),
+    }
+
+
+def figures(
+    database: db_api.Database, pool: inventory.Inventory
+) -> dict[str, Any]:
+    """Return the figures about the pool that rows have.
+
+    They are for a leader that does not answer, see
+    :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`. Its strategy is
+    unknown, and network cards count as idle.
+    """
+    sessions: collections.Counter[str] = collections.Counter()
+    accelerators: collections.Counter[str] = collections.Counter()
+    origins: collections.Counter[int | None] = collections.Counter()
+    for one in database.count_sessions():
+        sessions[one.state] += one.sessions
+        if one.state == states.QUEUED:
+            accelerators[one.accelerator] += one.sessions
+            origins[one.host_id] += one.sessions
+    return {
+        "strategy": None,
+        "sessions": dict(sessions),
+        "queued": dict(accelerators),
+        "unusable_slots": [],
+        "hosts": {
+            host.uuid: {"queued": origins[host.id]} for host in pool.hosts
+        },
+    }
+
+
+def snapshot(
+    pool: inventory.Inventory,
+    shapes: Mapping[str, Collection[str]],
+    now: Mapping[str, Any],
+    generated_at: float,
+) -> dict[str, Any]:
+    """Return the snapshot for Nova.
+
+    A host omits accelerators for which it has no usable slot.
+
+    :param shapes: that fit each accelerator; none: all do.
+    :param now: see
+        :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`.
+    :param generated_at: wall clock.
+    """
+    unusable = frozenset(now["unusable_slots"])
+    totals: collections.Counter[int] = collections.Counter()
+    counts: dict[int, dict[str, list[int]]] = {}
+    for slot in pool.slots:
+        host_id = slot.device.host.id
+        totals[host_id] += 1
+        if slot.is_usable and slot.record.id not in unusable:
+            count = counts.setdefault(host_id, {}).setdefault(
+                slot.record.shape, [0, 0]
+            )
+            count[0] += 1
+            count[1] += not (slot.holder or slot.record.reserved_for)
+    # Most hosts of a cloud are equal.
+    known: dict[tuple[tuple[str, int, int], ...], dict[str, Any]] = {}
+    hosts = {}
+    for host in pool.hosts:
+        key = tuple(
+            (shape, usable, free)
+            for shape, (usable, free) in sorted(
+                counts.get(host.id, {}).items()
+            )
+        )
+        if key not in known:
+            known[key] = _accelerators(key, shapes)
+        figures = now["hosts"].get(host.uuid, {})
+        hosts[host.uuid] = {
+            "name": host.name,
+            "up": host.up,
+            "nic_bytes_per_s": host.nic_bytes_per_s,
+            "nic_load": figures.get("nic_load", 0.0),
+            "queued": figures.get("queued", 0),
+            "slots": {
+                "total": totals[host.id],
+                "usable": sum(usable for _, usable, _ in key),
+                "free": sum(free for _, _, free in key),
+            },
+            "accelerators": known[key],
+        }
+    content = {"hosts": hosts, "queued": now["queued"]}
+    text = json.dumps(content, sort_keys=True).encode()
+    return {
+        "generated_at": times.text(generated_at),
+        "generation": hashlib.sha256(text).hexdigest()[:32],
+        **content,
+    }
+
+
+def _accelerators(
+    counts: tuple[tuple[str, int, int], ...],
+    library: Mapping[str, Collection[str]],
+) -> dict[str, dict[str, int]]:
+    """:returns: the numbers of usable and of free slots for each."""
+    found = {}
+    for name, shapes in library.items():
+        fitting = [one for one in counts if not shapes or one[0] in shapes]
+        if fitting:
+            found[name] = {
+                "usable": sum(usable for _, usable, _ in fitting),
+                "free": sum(free for _, _, free in fitting),
+            }
+    return found
+
+
+def find(members: list[dict[str, Any]], key: str, value: str) -> Any:
+    """Return the member with a value, None if there is none.
+
+    :param members: of a list.
+    :param key: name of the member's key.
+    :param value: the value to find.
+    """
+    return next((one for one in members if one[key] == value), None)

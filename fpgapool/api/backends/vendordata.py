@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Vendordata: the data of an instance that Nova requests.
+
+A boot waits for the answer and must not fail because of an accelerator. So on
+any error the answer comes soon: the instance's earlier data, or nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import threading
+import uuid
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.api.http import instances
+from fpgapool.clients import nova
+from fpgapool.common import exception
+from fpgapool.common import flavors
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+# For lines that each request can cause.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
+
+#: Outcomes of Nova's requests, for the metrics.
+GIVEN = "given"
+NOT_WANTED = "not_wanted"
+REVOKED = "revoked"
+REMEMBERED = "remembered"
+UNKNOWN = "unknown_instance"
+NOT_CONFIGURED = "not_configured"
+BUSY = "busy"
+TIMEOUT = "timeout"
+FAILED = "failed"
+
+# Nova has not given the instance's flavor.
+_UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
+
+# Shorter keys can be guessed.
+_MIN_KEY_LENGTH = 32
+
+# A lookup that was too slow continues, so that the next one is quick. It must
+# not continue for ever.
+_REQUESTS_PER_LOOKUP_S = 5.0
+
+_MAX_NAME_LENGTH = 255
+
+
+class Servers(Protocol):
+    """Reads servers, as :class:`fpgapool.clients.nova.Nova` does."""
+
+    def server(self, instance_id: str) -> nova.Server | None:
+        """Return an instance, if it exists."""
+
+
+class Conductor(Protocol):
+    """The conductor's part."""
+
+    def admit_instance(
+        self, entry: objects.InstanceEntry, *, lost_hash: str = ""
+    ) -> objects.InstanceEntry:
+        """Give an instance a token."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The options of the same names in ``[vendordata]``.
+
+    :ivar ca_cert: contents of the option's file at the start; empty if there
+    is none.
+    :ivar ca_file: the option, None if there is none.
+    """
+
+    token_keys: Sequence[str] = dataclasses.field(default=(), repr=False)
+    api_url: str | None = None
+    ca_cert: str = ""
+    ca_file: str | None = None
+    all_instances: bool = False
+    lookup_timeout_s: float = 1.0
+    max_lookups: int = 8
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Settings:
+        """Return the group's settings.
+
+        :raises ConfigurationError: if they are invalid.
+        """
+        options = conf.vendordata
+        if any(len(key) < _MIN_KEY_LENGTH for key in options.token_keys):
+            raise exception.ConfigurationError(
+                reason="[vendordata] token_keys need at least"
+                f" {_MIN_KEY_LENGTH} characters"
+            )
+        return cls(
+            token_keys=tuple(options.token_keys),
+            api_url=options.api_url,
+            ca_cert=_read(options.ca_file) if options.ca_file else "",
+            ca_file=options.ca_file,
+            all_instances=options.all_instances,
+            lookup_timeout_s=options.lookup_timeout_s,
+            max_lookups=options.max_lookups,
+        )
+
+    def present_ca_cert(self) -> str:
+        """Return the file's current contents, or the last ones if
+        unreadable."""
+        if self.ca_file is None:
+            return self.ca_cert
+        try:
+            return _read(self.ca_file)
+        except exception.ConfigurationError as error:
+            LOG.warning(
+                "%s; instances get the certificates of the start", error
+            )
+            return self.ca_cert
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise exception.ConfigurationError(
+            reason=f"[vendordata] ca_file: {error}"
+        ) from error
+
+
+class Vendordata:
+    """Answers Nova; thread-safe.
+
+    :param settings: the options.
+    :param servers: Nova; None: Nova is not configured.
+    :param conductor: admits new instances.
+    :param known: the instances in the database.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        servers: Servers | None,
+        conductor: Conductor,
+        known: instances.Instances,
+    ) -> None:
+        self._settings = settings
+        self._servers = servers
+        self._conductor = conductor
+        self._known = known
+        # When all lookups wait for Nova, as many others can still read the
+        # database.
+        self._asking = threading.BoundedSemaphore(settings.max_lookups)
+        self._free = threading.BoundedSemaphore(2 * settings.max_lookups)
+        self._lock = threading.Lock()
+        self._outcomes = collections.Counter[str]()
+
+    @classmethod
+    def from_conf(
+        cls,
+        conf: cfg.ConfigOpts,
+        conductor: Conductor,
+        known: instances.Instances,
+    ) -> Vendordata:
+        """Return an object that answers by the configuration.
+
+        :raises ConfigurationError: if it is invalid.
+        """
+        servers = nova.Nova.from_conf(conf, timeout_s=_REQUESTS_PER_LOOKUP_S)
+        return cls(Settings.from_conf(conf), servers, conductor, known)
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """The number of each outcome."""
+        with self._lock:
+            return dict(self._outcomes)
+
+    def answer(self, body: Mapping[str, Any], base_url: str) -> dict[str, Any]:
+        """Return an instance's data; never raises, never takes long.
+
+        :param body: Nova's description of the instance.
+        :param base_url: by which Nova has reached this API.
+        """
+        instance_id = str(body["instance-id"])
+        known: list[db_api.InstanceRecord] = []
+        document, outcome = self._within_time(instance_id, known)
+        if outcome in _UNCLEAR and (token := self._remembered(known)):
+            LOG.info("Instance %s gets its existing token", instance_id)
+            document, outcome = {"instance_token": token}, REMEMBERED
+        with self._lock:
+            self._outcomes[outcome] += 1
+        if outcome not in (GIVEN, REMEMBERED):
+            return {}
+        answer = {"api_url": self._settings.api_url or base_url, **document}
+        if ca_cert := self._settings.present_ca_cert():
+            answer["ca_cert"] = ca_cert
+        return answer
+
+    def _remembered(
+        self, known: Sequence[db_api.InstanceRecord]
+    ) -> str | None:
+        """Return the token of an instance in the database, if it has one."""
+        for record in known:
+            if record.usable:
+                return self._made_again(record.instance_id, record)
+        return None
+
+    def _within_time(
+        self, instance_id: str, known: list[db_api.InstanceRecord]
+    ) -> tuple[dict[str, Any], str]:
+        """Look an instance up, within the time limit.
+
+        :param known: gets the instance's row, if there is one.
+        :returns: the instance's data, and the outcome.
+        """
+        if self._servers is None or not self._settings.token_keys:
+            return {}, NOT_CONFIGURED
+        if not self._free.acquire(blocking=False):
+            _OFTEN.warning(
+                "Instance %s is not looked up: too many", instance_id
+            )
+            return {}, BUSY
+        found: list[tuple[dict[str, Any], str]] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                found.append(self._safely(instance_id, known))
+            finally:
+                self._free.release()
+                done.set()
+
+        # It cannot be stopped, only abandoned.
+        thread = threading.Thread(target=work, name="vendordata", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._free.release()
+            _OFTEN.warning(
+                "Instance %s is not looked up: no thread", instance_id
+            )
+            return {}, BUSY
+        if done.wait(self._settings.lookup_timeout_s) and found:
+            return found[0]
+        _OFTEN.warning(
+            "Instance %s: its flavor was not found within %g s",
+            instance_id,
+            self._settings.lookup_timeout_s,
+        )
+        return {}, TIMEOUT
+
+    def _safely(
+        self, instance_id: str, known: list[db_api.InstanceRecord]
+    ) -> tuple[dict[str, Any], str]:
+        with contextlib.suppress(exception.InstanceNotFound):
+            try:
+                return self._look_up(instance_id, known)
+            except exception.InstanceNotFound:
+                raise
+            except Exception as error:
+                _OFTEN.warning(
+                    "Instance %s cannot be looked up: %s: %s",
+                    instance_id,
+                    type(error).__name__,
+                    error,
+                )
+                return {}, FAILED
+        return {}, UNKNOWN
+
+    def _look_up(
+        self, instance_id: str, known: list[db_api.InstanceRecord]
+    ) -> tuple[dict[str, Any], str]:
+        instance_id = str(uuid.UUID(instance_id))
+        if self._servers is None:
+            return {}, NOT_CONFIGURED
+        record = self._known.get_instance(instance_id)
+        if record is not None:
+            known.append(record)
+        if not self._asking.acquire(blocking=False):
+            _OFTEN.warning(
+                "Nova is not asked for %s: too many are", instance_id
+            )
+            return {}, BUSY
+        try:
+            # Not the request's own data: its sender could claim anything.
+            server = self._servers.server(instance_id)
+        finally:
+            self._asking.release()
+        if server is None or server.deleted:
+            return {}, UNKNOWN
+        wish = flavors.read(server.extra_specs or {})
+        if not (wish.asks or self._settings.all_instances):
+            return {}, NOT_WANTED
+        token = self._token(instance_id, server, wish, record)
+        if token is None:
+            return {}, REVOKED
+        return {
+            "instance_token": token,
+            "accelerators": list(wish.accelerators),
+        }, GIVEN
+
+    def _token(
+        self,
+        instance_id: str,
+        server: nova.Server,
+        wish: flavors.Wish,
+        record: db_api.InstanceRecord | None,
+    ) -> str | None:
+        """Return the token of an instance; None: it was revoked."""
+        if record is not None and record.deleted_at is not None:
+            raise exception.InstanceNotFound(instance_id=instance_id)
+        known: db_api.InstanceRecord | objects.InstanceEntry | None = record
+        name = server.name[:_MAX_NAME_LENGTH]
+        if record is None or (record.name, record.max_sessions) != (
+            name,
+            wish.max_sessions,
+        ):
+            known = self._admit(instance_id, server, wish)
+        token = self._made_again(instance_id, known)
+        if token is None and known is not None and not known.token_revoked:
+            LOG.info(
+                "Instance %s gets another token: the key of its former one"
+                " is gone",
+                instance_id,
+            )
+            known = self._admit(instance_id, server, wish, known.token_hash)
+            token = self._made_again(instance_id, known)
+        return token
+
+    def _made_again(
+        self,
+        instance_id: str,
+        known: db_api.InstanceRecord | objects.InstanceEntry | None,
+    ) -> str | None:
+        if known is None or known.token_revoked:
+            return None
+        return instances.find_token(
+            self._settings.token_keys,
+            instance_id,
+            known.token_nonce,
+            known.token_hash,
+        )
+
+    def _admit(
+        self,
+        instance_id: str,
+        server: nova.Server,
+        wish: flavors.Wish,
+        lost_hash: str = "",
+    ) -> objects.InstanceEntry:
+        nonce = instances.make_nonce()
+        key = self._settings.token_keys[0]
+        token = instances.make_token(key, instance_id, nonce)
+        return self._conductor.admit_instance(
+            objects.InstanceEntry(
+                instance_id=instance_id,
+                project_id=server.project_id,
+                name=server.name[:_MAX_NAME_LENGTH],
+                max_sessions=wish.max_sessions,
+                token_nonce=nonce,
+                token_hash=instances.hash_token(token),
+            ),
+            lost_hash=lost_hash,
+        )

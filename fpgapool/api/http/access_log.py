@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The log line of each request."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Iterable
+from typing import Any
+
+from oslo_log import log as logging
+from oslo_middleware import request_id
+
+from fpgapool.api.http import middleware
+from fpgapool.common.messaging import context
+
+LOG = logging.getLogger(__name__)
+
+# Of a path; the rest is cut off.
+_MAX_CHARACTERS = 512
+
+_SAFE = "/:@"
+_is_plain = re.compile(r"[\w.~/:@-]*", re.ASCII).fullmatch
+
+_LINE = "%s %s %s user=%s project=%s request_id=%s global_request_id=%s"
+# As oslo.log passes it on. Without a context: the line has all of it, and
+# oslo.log takes long to repeat it.
+_EXTRA = LOG.process("", {"context": None})[1]["extra"]
+
+
+class Access:
+    """Begin each request with its own context, and log it at its end.
+
+    Threads serve one request after the other. A line that is logged before the
+    caller is known must not name the caller of the previous request.
+
+    :param app: the inner application; the request has its id already.
+    """
+
+    def __init__(self, app: middleware.Application) -> None:
+        self._app = app
+        self._nobody = context.RequestContext(overwrite=False)
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        nobody = self._nobody.of_request(
+            environ[request_id.ENV_REQUEST_ID],
+            environ.get(request_id.GLOBAL_REQ_ID),
+        )
+        # Inner applications change them.
+        method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
+        told = "500"
+
+        def start(status: str, *rest: Any) -> Any:
+            nonlocal told
+            told = status[:3]
+            return start_response(status, *rest)
+
+        try:
+            return self._app(environ, start)
+        finally:
+            caller = environ.get(middleware.CONTEXT, nobody)
+            _log(
+                _word(method),
+                # WSGI passes bytes, each as a character.
+                _word(path, "latin-1"),
+                told,
+                _word(caller.user_id or "-"),
+                _word(caller.project_id or "-"),
+                nobody.request_id,
+                nobody.global_request_id or "-",
+            )
+
+
+def _log(*words: str) -> None:
+    """Log the line of a request, without a search for the calling line."""
+    logger = LOG.logger
+    if logger.isEnabledFor(logging.INFO):
+        logger.handle(
+            logger.makeRecord(
+                logger.name,
+                logging.INFO,
+                __file__,
+                0,
+                _LINE,
+                words,
+                None,
+                "_log",
+                _EXTRA,
+            )
+        )
+
+
+def _word(text: str, encoding: str = "utf-8") -> str:
+    """Return a client's text as one word, so that it cannot forge fields."""
+    if not _is_plain(text):
+        text = urllib.parse.quote(text, _SAFE, encoding, "replace")
+    return text[:_MAX_CHARACTERS]

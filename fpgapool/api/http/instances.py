@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tokens of instances: making them, and authentication with them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import uuid
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+from oslo_middleware import request_id
+
+from fpgapool.api.http import errors
+from fpgapool.api.http import middleware
+from fpgapool.common import exception
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.db import api as db_api
+from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
+
+#: Prefix of the tokens of instances, and of no other tokens.
+PREFIX = "fpi_"
+
+#: The role of an instance; see :mod:`fpgapool.policies.base`.
+ROLE = "fpgapool:instance"
+
+_PURPOSE = b"fpgapool instance token 1\0"
+_ID_BYTES = 16
+_TOKEN = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{64}})")
+_NONCE_BYTES = 16
+
+# Compared with a token whose instance is unknown.
+_NO_HASH = "0" * 64
+
+_BEARER = "bearer "
+
+
+def make_nonce() -> str:
+    """Return a nonce, which makes the token of an instance unique."""
+    return secrets.token_hex(_NONCE_BYTES)
+
+
+def make_token(key: str, instance_id: str, nonce: str) -> str:
+    """Return the token of an instance, always the same.
+
+    It need not be stored: config drives and the metadata service get the same
+    one whenever Nova asks again.
+
+    :param key: known to this service only.
+    :param instance_id: the UUID of the instance.
+    :param nonce: see :func:`make_nonce`.
+    """
+    name = uuid.UUID(instance_id).bytes
+    seal = hmac.digest(
+        key.encode(), _PURPOSE + name + nonce.encode(), "sha256"
+    )
+    return PREFIX + base64.urlsafe_b64encode(name + seal).decode()
+
+
+def hash_token(token: str) -> str:
+    """Return the hash of a token, for the database.
+
+    The token has 256 random bits, so the hash needs no salt and need not be
+    slow.
+    """
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def find_token(
+    keys: Sequence[str], instance_id: str, nonce: str, token_hash: str
+) -> str | None:
+    """Derive the token of an instance again.
+
+    :param keys: the keys that may have made it.
+    :param instance_id: the UUID of the instance.
+    :param nonce: of the token.
+    :param token_hash: of the token.
+    :returns: None if another key made it.
+    """
+    for key in keys:
+        token = make_token(key, instance_id, nonce)
+        if hmac.compare_digest(hash_token(token), token_hash):
+            return token
+    return None
+
+
+def instance_of(token: str) -> str | None:
+    """Return the instance that a token names; None: it is not a token.
+
+    :param token: of any length.
+    """
+    matched = _TOKEN.fullmatch(token)
+    if matched is None:
+        return None
+    try:
+        content = base64.urlsafe_b64decode(matched[1])
+    except binascii.Error:
+        return None
+    return str(uuid.UUID(bytes=content[:_ID_BYTES]))
+
+
+def owner(caller: context.RequestContext) -> str | None:
+    """Return the user whose objects a caller is restricted to.
+
+    :param caller: the caller.
+    :returns: None: the caller is not restricted.
+    """
+    if ROLE not in caller.roles:
+        return None
+    return caller.user_id or ""
+
+
+class Instances(Protocol):
+    """Reads instances, as :class:`fpgapool.db.api.Database` does."""
+
+    def get_instance(self, instance_id: str) -> db_api.InstanceRecord | None:
+        """Return an instance, if it is known."""
+
+
+class InstanceAuth:
+    """Authenticates instances, before Keystone's middleware.
+
+    A request with the token of an instance never reaches Keystone's
+    middleware, and its headers about users and roles are ignored. All other
+    requests pass unchanged.
+
+    :param others: answers callers without a token of an instance.
+    :param app: answers instances.
+    :param known: the instances.
+    :param limiter: limits the requests of each.
+    :param retry_after_s: when to ask again, if the database does not answer.
+    """
+
+    def __init__(
+        self,
+        others: middleware.Application,
+        app: middleware.Application,
+        known: Instances,
+        limiter: ratelimit.Limiter,
+        retry_after_s: int = 2,
+    ) -> None:
+        self._retry_after_s = retry_after_s
+        self._others = others
+        self._app = app
+        self._known = known
+        self._limiter = limiter
+
+    @classmethod
+    def from_conf(
+        cls,
+        conf: cfg.ConfigOpts,
+        others: middleware.Application,
+        app: middleware.Application,
+        known: Instances,
+    ) -> InstanceAuth:
+        """Return one that limits requests as ``[vendordata]`` says."""
+        options = conf.vendordata
+        limiter = ratelimit.Limiter(options.requests_per_s, options.burst)
+        return cls(others, app, known, limiter, conf.api.retry_after_s)
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        token = _presented(environ)
+        if token is None:
+            return self._others(environ, start_response)
+        try:
+            record = self._identify(token)
+        except (errors.ApiError, exception.FpgapoolException) as error:
+            told = errors.translate(error)
+            if told.try_later:
+                told.headers.setdefault(
+                    "Retry-After", str(self._retry_after_s)
+                )
+            return middleware.refuse(environ, start_response, told)
+        environ[middleware.CONTEXT] = context.RequestContext(
+            user_id=instance.user_of(record.instance_id),
+            project_id=record.project_id,
+            roles=[ROLE],
+            request_id=environ.get(request_id.ENV_REQUEST_ID),
+            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
+        )
+        return self._app(environ, start_response)
+
+    def _identify(self, token: str) -> db_api.InstanceRecord:
+        """Return the instance of a token.
+
+        :raises ApiError: if there is none, or it asks too often.
+        """
+        instance_id = instance_of(token)
+        record = self._known.get_instance(instance_id) if instance_id else None
+        expected = record.token_hash if record else _NO_HASH
+        # Compared even if it cannot match, so that the time of the answer does
+        # not reveal which instances exist.
+        fits = instance_id is not None and hmac.compare_digest(
+            hash_token(token), expected
+        )
+        if record is None or not fits or not record.usable:
+            raise errors.ApiError(
+                codes.UNAUTHORIZED,
+                "the instance's token is not valid, or no longer valid",
+                headers={"WWW-Authenticate": 'Bearer realm="fpgapool"'},
+            )
+        wait_s = self._limiter.wait_s(record.instance_id)
+        if wait_s > 0:
+            raise errors.ApiError(
+                codes.RATE_LIMITED,
+                "the instance asks too often",
+                headers={"Retry-After": str(math.ceil(wait_s))},
+            )
+        return record
+
+
+def _presented(environ: middleware.Environ) -> str | None:
+    """Return the token of a request, if it is an instance's.
+
+    If the request also has a token for Keystone, that one counts.
+    """
+    token: Any = environ.get("HTTP_X_AUTH_TOKEN", "").strip()
+    if not token:
+        credentials: str = environ.get("HTTP_AUTHORIZATION", "").strip()
+        if credentials[: len(_BEARER)].lower() == _BEARER:
+            token = credentials[len(_BEARER) :].strip()
+    return token if token.startswith(PREFIX) else None

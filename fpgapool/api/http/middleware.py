@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Middleware around the application: authentication and errors."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import json
+import re
+import urllib.parse
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+
+from oslo_context import context as oslo_context
+from oslo_middleware import request_id
+
+from fpgapool.api.http import errors
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.policies import base
+from fpgapool.vocabulary import codes
+
+LOG = ratelimit.RateLimitedLog(__name__)
+
+#: Key of a request's context in its WSGI environment.
+CONTEXT = "fpgapool.context"
+
+#: Key of the path of a request's route, once that is known.
+ROUTE = "fpgapool.route"
+
+#: Key of the address that the server saw, and of the ``Host`` that it got.
+PEER = "fpgapool.peer"
+HOST = "fpgapool.host"
+
+_REQUEST_ID = re.compile(request_id.ID_FORMAT)
+_GLOBAL_ID_KEY = f"HTTP_{request_id.INBOUND_HEADER}".upper().replace("-", "_")
+
+#: Callers whose contexts are kept at a time.
+_MOST_CALLERS = 1000
+
+_DEFAULT_USER = "noauth"
+_DEFAULT_PROJECT = "default"
+_ADMIN = "admin"
+_ADMIN_ROLES = ",".join(
+    (
+        *("admin", "manager", "member", "reader", "service"),
+        *(base.AGENT_ROLE, base.VENDORDATA_ROLE),
+    )
+)
+_USER_ROLES = "member,reader"
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+def refuse(
+    environ: Environ, start_response: StartResponse, error: errors.ApiError
+) -> Iterable[bytes]:
+    """Answer a request with an error."""
+    document = error.document(environ.get(request_id.ENV_REQUEST_ID, ""))
+    body = json.dumps(document).encode()
+    start_response(
+        f"{error.status} {document['errors'][0]['title']}",
+        [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            *error.headers.items(),
+        ],
+    )
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+
+class RequestId:
+    """Gives each request an id, and takes over a global one.
+
+    It does what oslo.middleware's does. That takes as long as all other
+    middleware together, because it makes objects of request and answer.
+
+    :param app: the inner application.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        global_id = environ.get(_GLOBAL_ID_KEY, "")
+        if _REQUEST_ID.match(global_id):
+            environ[request_id.GLOBAL_REQ_ID] = global_id
+        own_id = oslo_context.generate_request_id()
+        environ[request_id.ENV_REQUEST_ID] = own_id
+        header = request_id.HTTP_RESP_HEADER_REQUEST_ID, own_id
+
+        def start(
+            status: str, headers: list[tuple[str, str]], *rest: Any
+        ) -> Any:
+            return start_response(status, [*headers, header], *rest)
+
+        return self._app(environ, start)
+
+
+class RememberPeer:
+    """Keeps the address of the peer, before headers of proxies replace it."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        environ[PEER] = environ.get("REMOTE_ADDR", "")
+        environ[HOST] = environ.get("HTTP_HOST", "")
+        return self._app(environ, start_response)
+
+
+class NoAuth:
+    """Accepts every caller, but only from this machine.
+
+    A browser on this machine sends requests for a malicious page if the page's
+    name resolves to this machine. So the request must also name this machine
+    itself.
+
+    The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
+    Without roles, ``admin`` and callers without a token have all of them,
+    others are members.
+
+    :param app: the inner application.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        if not _is_loopback(environ.get(PEER, "")):
+            error = errors.ApiError(
+                codes.FORBIDDEN,
+                "without authentication, the API serves only this machine",
+            )
+            return refuse(environ, start_response, error)
+        host = environ.get(HOST, "")
+        if not _is_loopback_name(host):
+            error = errors.ApiError(
+                codes.HOST_NOT_LOOPBACK,
+                f"the request is for the host {host!r:.80}; without"
+                " authentication, use localhost, 127.0.0.1 or [::1]",
+            )
+            return refuse(environ, start_response, error)
+        token = environ.get("HTTP_X_AUTH_TOKEN") or _ADMIN
+        user, _, rest = token.partition(":")
+        project, _, roles = rest.partition(":")
+        if not roles:
+            roles = _ADMIN_ROLES if user == _ADMIN else _USER_ROLES
+        environ.update(
+            HTTP_X_IDENTITY_STATUS="Confirmed",
+            HTTP_X_USER_ID=user or _DEFAULT_USER,
+            HTTP_X_PROJECT_ID=project or _DEFAULT_PROJECT,
+            HTTP_X_ROLES=roles,
+        )
+        return self._app(environ, start_response)
+
+
+# Cached: parsing takes longer than the rest of this module.
+@functools.lru_cache
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+@functools.lru_cache
+def _is_loopback_name(host: str) -> bool:
+    """Whether a ``Host``, with or without a port, means this machine only."""
+    try:
+        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return name == "localhost" or _is_loopback(name)
+
+
+class _Asked(dict[str, Any]):
+    """Has no member, and remembers which ones it was asked for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __contains__(self, name: object) -> bool:
+        self.names.append(str(name))
+        return False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.append(name)
+        return default
+
+
+def _names_of_callers() -> list[str]:
+    """Return the members of an environment that make a caller's context.
+
+    Nothing here acts in a caller's name, so contexts have no tokens.
+    """
+    asked = _Asked()
+    context.RequestContext.from_environ(asked, overwrite=False)
+    return [
+        name
+        for name in dict.fromkeys(asked.names)
+        if name.startswith("HTTP_") and not name.endswith("_TOKEN")
+    ]
+
+
+_OF_CALLERS = _names_of_callers()
+
+
+class Context:
+    """Takes over the result of the middleware before.
+
+    It refuses a request without a valid token itself, so that all refusals
+    look the same.
+
+    :param app: the inner application.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self._known: dict[tuple[str | None, ...], context.RequestContext] = {}
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
+            return refuse(
+                environ,
+                start_response,
+                errors.ApiError(
+                    codes.UNAUTHORIZED,
+                    "the request needs a valid token; that of an application"
+                    " credential with access rules needs one for this method"
+                    " and path of the service",
+                ),
+            )
+        environ[CONTEXT] = self._caller(environ).of_request(
+            environ[request_id.ENV_REQUEST_ID],
+            environ.get(request_id.GLOBAL_REQ_ID),
+        )
+        return self._app(environ, start_response)
+
+    def _caller(self, environ: Environ) -> context.RequestContext:
+        """Return the caller's context, without tokens and ids of requests."""
+        values = tuple(map(environ.get, _OF_CALLERS))
+        caller = self._known.get(values)
+        if caller is None:
+            caller = context.RequestContext.from_environ(
+                {
+                    name: value
+                    for name, value in zip(_OF_CALLERS, values, strict=True)
+                    if value is not None
+                },
+                overwrite=False,
+            )
+            if len(self._known) >= _MOST_CALLERS:
+                self._known.clear()
+            self._known[values] = caller
+        return caller
+
+
+class Shield:
+    """Answers errors of the other middleware."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        try:
+            return self._app(environ, start_response)
+        except Exception as error:
+            LOG.exception("A request failed before a handler was called")
+            return refuse(environ, start_response, errors.translate(error))

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Keystone's tokens, and answers while Keystone is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import webob.exc
+from keystoneauth1 import exceptions as auth_exceptions
+from keystonemiddleware import auth_token
+from keystonemiddleware import opts
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool.api.http import errors
+from fpgapool.api.http import middleware
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+_AWAY = (
+    auth_exceptions.ConnectionError,
+    auth_exceptions.DiscoveryFailure,
+    auth_exceptions.RequestTimeout,
+    auth_token.ServiceError,
+)
+
+
+# The library's default is no timeout: a Keystone that hangs would block all
+# threads of this service.
+_DEFAULTS = {
+    "http_connect_timeout": 10,
+    "http_request_max_retries": 1,
+    # Application credentials may be restricted to service types.
+    "service_type": "fpgapool",
+}
+
+
+class _KeystoneAway(Exception):
+    """A token can be neither accepted nor refused now."""
+
+
+class Authenticated:
+    """Authenticates callers with Keystone.
+
+    The inner application refuses callers, in this API's format. This class
+    answers if Keystone is away: the token may be valid, and clients must not
+    discard it.
+
+    :param app: the inner application.
+    :param conf: the configuration.
+    """
+
+    def __init__(
+        self, app: middleware.Application, conf: cfg.ConfigOpts
+    ) -> None:
+        _set_defaults(conf)
+        options = {"oslo_config_config": conf, "delay_auth_decision": True}
+        self._app: middleware.Application = _Protocol(app, options)
+        self._retry_after_s = conf.api.retry_after_s
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        try:
+            return self._app(environ, start_response)
+        # The second kind: looking up Keystone's endpoints.
+        except (_KeystoneAway, *_AWAY):
+            reason = "Keystone is not available"
+        except auth_exceptions.MissingAuthPlugin:
+            # It is only noticed with the first token.
+            LOG.error("[keystone_authtoken] has no auth_type: see its options")
+            reason = "this service has no account to ask Keystone with"
+        error = errors.ApiError(
+            codes.KEYSTONE_UNAVAILABLE,
+            f"the token cannot be checked: {reason}",
+            headers={"Retry-After": str(self._retry_after_s)},
+        )
+        return middleware.refuse(environ, start_response, error)
+
+
+def _set_defaults(conf: cfg.ConfigOpts) -> None:
+    for group, options in opts.list_auth_token_opts():
+        conf.register_opts(options, group=group)
+        for name, value in _DEFAULTS.items():
+            conf.set_default(name, value, group=group)
+
+
+class _Protocol(auth_token.AuthProtocol):  # type: ignore[misc]
+    """Distinguishes invalid tokens from those that cannot be checked."""
+
+    def fetch_token(self, token: str, **kwargs: Any) -> Any:
+        try:
+            return super().fetch_token(token, **kwargs)
+        except auth_token.InvalidToken as error:
+            if isinstance(error.__context__, _AWAY):
+                raise _KeystoneAway from error
+            raise
+        except (
+            webob.exc.HTTPServiceUnavailable,
+            auth_exceptions.EndpointNotFound,
+        ) as error:
+            raise _KeystoneAway from error

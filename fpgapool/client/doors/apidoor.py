@@ -1,0 +1,605 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The second front door: the pool's REST API.
+
+It serves programs that do not run on the pool's hosts, for instance in a VM.
+Only requests use the API; data goes directly to the slot's worker.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import concurrent.futures
+import contextlib
+import socket
+import time
+import typing
+import urllib.parse
+
+from fpgapool.client import apigroups
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client.doors import apirequests
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import instance
+from fpgapool.client.doors import view as views
+from fpgapool.common.channels import channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
+
+SERVICE_TYPE = "fpgapool"
+
+_GIVE_UP_S = 5.0
+# The API did not wait if it answers sooner.
+_SHORTEST_S = 0.1
+# The pool learns of the end of a session from its worker, which may take
+# longer than the program's next request: by at most this much.
+_END_LAG_S = 5.0
+
+# The last ended sessions of this process, and when they ended.
+_ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
+
+_T = typing.TypeVar("_T")
+_Document: typing.TypeAlias = apirequests.Document
+
+
+class PoolApi:
+    """The pool's REST API, for the ``front_door`` of :func:`acc_open`.
+
+    :param adapter: a ``keystoneauth1.adapter.Adapter`` of the service; it
+        knows the API's endpoint and the credentials.
+    :param renew: called with the API's message if it refuses the
+        credentials; returns other access to the API, or raises.
+    """
+
+    def __init__(
+        self,
+        adapter: typing.Any,
+        renew: collections.abc.Callable[[str], PoolApi] | None = None,
+    ) -> None:
+        self._adapter = adapter
+        self._renew = renew
+
+    @classmethod
+    def of_instance(
+        cls,
+        credentials: instance.Credentials,
+        renew: collections.abc.Callable[[str], PoolApi] | None = None,
+    ) -> typing.Self:
+        """Use the token of an instance; the standard library is enough.
+
+        :param credentials: the instance's credentials, from Nova.
+        :param renew: called if the token is no longer valid, see above.
+        :returns: the API.
+        """
+        adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
+        return cls(adapter, renew)
+
+    @classmethod
+    def from_cloud(cls, name: str | None = None) -> typing.Self:
+        """Find the API as the ``openstack`` command does.
+
+        Passwords and application credentials both work.
+
+        :param name: of a cloud in ``clouds.yaml``; None for ``OS_CLOUD`` or
+            the other variables ``OS_…`` of the environment.
+        :returns: the API.
+        :raises errors.InvalidRequest: if the cloud is unknown, or a needed
+            library is not installed.
+        """
+        try:
+            import openstack.config
+            import openstack.exceptions
+            from keystoneauth1 import adapter
+            from keystoneauth1 import exceptions as auth_exceptions
+        except ImportError as exc:
+            raise _not_installed(exc) from exc
+        try:
+            region = openstack.config.get_cloud_region(cloud=name)
+            override = region.get_endpoint(SERVICE_TYPE)
+            if override is not None:
+                override = instance.versioned(override)
+            return cls(
+                adapter.Adapter(
+                    region.get_session(),
+                    service_type=SERVICE_TYPE,
+                    version="1",
+                    interface=region.get_interface(SERVICE_TYPE),
+                    region_name=region.get_region_name(SERVICE_TYPE),
+                    endpoint_override=override,
+                )
+            )
+        except (
+            openstack.exceptions.SDKException,
+            auth_exceptions.ClientException,
+        ) as exc:
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST, f"cloud {name or ''}: {exc}"
+            ) from exc
+
+    @classmethod
+    def at(cls, url: str) -> typing.Self:
+        """Use an API without Keystone, such as that of the all-in-one pool.
+
+        :param url: of the API, such as ``http://127.0.0.1:8080``; it may end
+            with its version, ``/v1``.
+        :returns: the API.
+        :raises errors.InvalidRequest: if it is not a URL, or a needed library
+            is not installed.
+        """
+        endpoint = instance.versioned(url)
+        try:
+            from keystoneauth1 import adapter
+            from keystoneauth1 import noauth
+            from keystoneauth1 import session
+        except ImportError as exc:
+            raise _not_installed(exc) from exc
+        return cls(
+            adapter.Adapter(
+                session.Session(auth=noauth.NoAuth(endpoint=endpoint)),
+                service_type=SERVICE_TYPE,
+                endpoint_override=endpoint,
+            )
+        )
+
+    def enter(
+        self,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+        *,
+        require_tls: bool = False,
+    ) -> ApiDoor:
+        """Connect.
+
+        :param cancel: cancels every wait.
+        :param deadline_s: absolute deadline.
+        :param require_tls: refuse an API without TLS.
+        :returns: the door.
+        :raises: as :class:`ApiDoor`.
+        """
+        return self._admitted(
+            lambda adapter: ApiDoor(
+                adapter,
+                cancel,
+                deadline_s,
+                require_tls=require_tls,
+            )
+        )
+
+    def enter_groups(
+        self,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+        *,
+        require_tls: bool = False,
+    ) -> apigroups.ApiGroupDoor:
+        """Connect, for the use of a group.
+
+        :param cancel: cancels every wait.
+        :param deadline_s: absolute deadline.
+        :param require_tls: refuse an API, and hosts, without TLS.
+        :returns: the door.
+        :raises: as :class:`~fpgapool.client.apigroups.ApiGroupDoor`.
+        """
+        return self._admitted(
+            lambda adapter: apigroups.ApiGroupDoor(
+                adapter, cancel, deadline_s, require_tls=require_tls
+            )
+        )
+
+    def _admitted(
+        self, enter: collections.abc.Callable[[typing.Any], _T]
+    ) -> _T:
+        """Enter, with other credentials if the API refuses these."""
+        try:
+            return enter(self._adapter)
+        except errors.RequestRejected as exc:
+            if exc.code != codes.UNAUTHORIZED or self._renew is None:
+                raise
+            other = self._renew(exc.message)
+        return other._admitted(enter)
+
+
+def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
+    """Return the API's form of a request, and the version that has it all."""
+    wanted = {
+        "accelerator": members["accelerator"],
+        "claimed_bytes": members["size_bytes"],
+    }
+    given = [
+        option
+        for option in description.FIELDS.options
+        if members.get(option.name) is not None
+    ]
+    wanted |= {option.name: members[option.name] for option in given}
+    return wanted, max((option.since for option in given), default=(1, 0))
+
+
+def _not_installed(exc: ImportError) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        codes.INVALID_REQUEST,
+        f"the pool's API needs openstacksdk, pip install 'fpgapool[cli]' "
+        f"({exc})",
+    )
+
+
+class ApiDoor:
+    """One request's connection to the API.
+
+    :param adapter: see :class:`PoolApi`.
+    :param cancel: cancels every wait.
+    :param deadline_s: absolute deadline of connecting.
+    :param require_tls: refuse an API without TLS.
+    :raises errors.FrontDoorUnavailable: if it is not reached.
+    :raises errors.RequestRejected: if it does not accept the credentials.
+    :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
+    :raises errors.Cancelled: if cancelled.
+    :raises errors.OperationTimeout: if the deadline passes.
+    """
+
+    def __init__(
+        self,
+        adapter: typing.Any,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+        *,
+        require_tls: bool = False,
+    ) -> None:
+        self._cancel = cancel
+        self._requests = apirequests.Requests(
+            adapter, cancel, require_tls=require_tls
+        )
+        self._session_id: str | None = None
+        self._revision = -1
+        self._events: collections.deque[messages.Message] = collections.deque()
+        self._poll: concurrent.futures.Future[_Document] | None = None
+        #: Number of connections made.
+        self.connections = 0
+        try:
+            self._connect(deadline_s)
+        except BaseException:
+            self._requests.close()
+            raise
+
+    def _connect(self, deadline_s: float | None) -> None:
+        self._requests.connect(deadline_s)
+        self.connections += 1
+
+    def reconnect(self, deadline_s: float | None = None) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.reconnect`."""
+        self._forget_news()
+        self._connect(deadline_s)
+
+    def request(
+        self,
+        operation: str,
+        deadline_s: float | None = None,
+        /,
+        **members: object,
+    ) -> messages.Message:
+        """See :meth:`fpgapool.client.doors.door.Door.request`."""
+        if operation not in self._OPERATIONS:
+            raise errors.RequestRejected(
+                codes.UNKNOWN_OPERATION, f"the API has no {operation}"
+            )
+        return self._OPERATIONS[operation](self, deadline_s, members)
+
+    def request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None = None,
+    ) -> list[messages.Message]:
+        """See :meth:`fpgapool.client.doors.door.Door.request_all`."""
+        return [
+            self.request(operation, deadline_s, **members)
+            for operation, members in requests
+        ]
+
+    def request_connection(
+        self, session_id: str, generation: int, deadline_s: float | None
+    ) -> socket.socket:
+        """Refuse: the API provides no connections.
+
+        :raises errors.RequestRejected: always.
+        """
+        raise errors.RequestRejected(
+            codes.UNKNOWN_OPERATION,
+            "only the front door of its own host provides connections",
+        )
+
+    def next_event(self, deadline_s: float | None = None) -> messages.Message:
+        """See :meth:`fpgapool.client.doors.door.Door.next_event`."""
+        while not self._events:
+            if self._poll is None:
+                self._poll = self._requests.begin(self._await_news)
+            poll = self._poll
+            try:
+                session = self._requests.wait_for(poll, deadline_s)
+            finally:
+                if poll.done():
+                    self._poll = None
+            self._add_event(session)
+        return self._events.popleft()
+
+    def discard_events(self) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.discard_events`."""
+        self._forget_news()
+
+    def give_up(self, **members: object) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.give_up`."""
+        deadline_s = channel.deadline_after(_GIVE_UP_S)
+        with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
+            known = members.get("session_id") or self._session_id
+            if known is not None:
+                session_ids = [str(known)]
+            else:
+                # It may have been sent, but was not answered.
+                session_ids = self._find(members["request_id"], deadline_s)
+            for session_id in session_ids:
+                self._requests.http(
+                    "DELETE", f"/sessions/{session_id}", deadline_s
+                )
+
+    def report_close(
+        self,
+        session_id: str,
+        generation: int,
+        *,
+        input_bytes: int,
+        output_bytes: int,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.report_close`.
+
+        A close that the worker has confirmed takes no request.
+        """
+        if confirmed:
+            return
+        counts = urllib.parse.urlencode(
+            {
+                "generation": generation,
+                "input_bytes": input_bytes,
+                "output_bytes": output_bytes,
+            }
+        )
+        with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
+            self._requests.http(
+                "DELETE", f"/sessions/{session_id}?{counts}", deadline_s
+            )
+
+    def _find(self, request_id: object, deadline_s: float | None) -> list[str]:
+        name = urllib.parse.quote(str(request_id))
+        found = self._requests.http(
+            "GET", f"/sessions?request_id={name}", deadline_s
+        )
+        return [session["id"] for session in found["sessions"]]
+
+    def shutdown(self) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.shutdown`."""
+        self._requests.shutdown()
+
+    def close(self) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.close`."""
+        self._requests.close()
+        if self._session_id is not None:
+            _ended.append((self._session_id, time.monotonic()))
+
+    # Operations.
+
+    def _hello(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        return {}
+
+    def _accelerator(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        name = urllib.parse.quote(members["name"], safe="")
+        try:
+            found = self._requests.ask(
+                "GET", f"/accelerators/{name}", deadline_s
+            )
+        except errors.RequestRejected as exc:
+            if exc.code == codes.ACCELERATOR_NOT_FOUND:
+                raise errors.RequestRejected(
+                    codes.UNKNOWN_ACCELERATOR, exc.message
+                ) from None
+            raise
+        return {"profile": found["accelerator"]}
+
+    def _accelerators(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        found: list[_Document] = []
+        path = "/accelerators"
+        while True:
+            answer = self._requests.ask("GET", path, deadline_s)
+            found += answer["accelerators"]
+            if not answer.get("accelerators_links"):
+                return {"accelerators": found}
+            marker = urllib.parse.quote(found[-1]["name"], safe="")
+            path = f"/accelerators?marker={marker}"
+
+    def _pool(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        return {
+            "summary": self._requests.ask("GET", "/pool", deadline_s)["pool"]
+        }
+
+    def _open(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        wanted, since = _wanted(members)
+        wanted["request_id"] = members["request_id"]
+        # An older API can serve all other sessions.
+        self._requests.use_version(since)
+        try:
+            answer = self._submit(wanted, deadline_s)
+        except errors.RequestRejected as exc:
+            if exc.code != codes.INSTANCE_SESSION_LIMIT or (
+                not self._ends_are_heard(deadline_s)
+            ):
+                raise
+            answer = self._submit(wanted, deadline_s)
+        self._session_id = answer["session"]["id"]
+        self._add_event(answer["session"])
+        return {}
+
+    def _dry_run(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        wanted, since = _wanted(members)
+        self._requests.use_version(since)
+        answer = self._requests.ask(
+            "POST", "/sessions?dry_run=true", deadline_s, session=wanted
+        )
+        found: messages.Message = answer["dry_run"]
+        reasons = found["reasons"]
+        return {
+            **found,
+            "reasons": [one["code"] for one in reasons],
+            "message": " ".join(one["message"] for one in reasons),
+        }
+
+    def _submit(
+        self, wanted: _Document, deadline_s: float | None
+    ) -> _Document:
+        return self._requests.ask(
+            "POST", "/sessions", deadline_s, session=wanted
+        )
+
+    def _ends_are_heard(self, deadline_s: float | None) -> bool:
+        """Wait until the pool has noticed the ends of sessions.
+
+        :returns: whether the refusal may be due to an end that it had not
+            noticed.
+        """
+        now_s = time.monotonic()
+        recent = [
+            (session_id, ended_s + _END_LAG_S)
+            for session_id, ended_s in _ended.copy()
+            if now_s < ended_s + _END_LAG_S
+        ]
+        for session_id, until_s in recent:
+            while time.monotonic() < until_s and (
+                not self._is_over(session_id, deadline_s)
+            ):
+                self._cancel.wait(apirequests.LEAST_PAUSE_S)
+        return bool(recent)
+
+    def _is_over(self, session_id: str, deadline_s: float | None) -> bool:
+        try:
+            session = self._show(session_id, deadline_s)
+        except errors.RequestRejected:
+            # It belonged to another pool, or to another user.
+            return True
+        return session["state"] in states.TERMINAL
+
+    def _get(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        session = self._show(members["session_id"], deadline_s)
+        return {"session": _view(session)}
+
+    def _show(self, session_id: str, deadline_s: float | None) -> _Document:
+        answer = self._requests.ask(
+            "GET", f"/sessions/{session_id}", deadline_s
+        )
+        session: _Document = answer["session"]
+        return session
+
+    def _reopen(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        self._session_id = members["session_id"]
+        self._requests.ask(
+            "POST",
+            f"/sessions/{members['session_id']}/reopen",
+            deadline_s,
+            reopen={"generation": members["generation"]},
+        )
+        return {}
+
+    _OPERATIONS: typing.ClassVar[
+        dict[
+            str,
+            collections.abc.Callable[
+                [ApiDoor, float | None, _Document], messages.Message
+            ],
+        ]
+    ] = {
+        "accelerator": _accelerator,
+        "accelerators": _accelerators,
+        "dry_run": _dry_run,
+        "get": _get,
+        "hello": _hello,
+        "open": _open,
+        "pool": _pool,
+        "reopen": _reopen,
+    }
+
+    # Notifications.
+
+    def _await_news(self) -> _Document:
+        """Return the session when it has changed, or after a while."""
+        started_s = time.monotonic()
+        path = f"/sessions/{self._session_id}"
+        if self._revision >= 0:
+            # Without a revision the current state is news.
+            path += f"?wait_s={apirequests.POLL_S:g}&revision={self._revision}"
+        answer = self._requests.http(
+            "GET",
+            path,
+            channel.deadline_after(apirequests.POLL_S + apirequests.REQUEST_S),
+        )
+        session: _Document = answer["session"]
+        took_s = time.monotonic() - started_s
+        if session["revision"] == self._revision and took_s < _SHORTEST_S:
+            # The API does not wait: too many requests wait already.
+            time.sleep(_pause_s(session))
+        return session
+
+    def _add_event(self, session: _Document) -> None:
+        """Make a notification of a session's description."""
+        self._revision = session["revision"]
+        view = _view(session)
+        # The secret is still missing if the conductor was restarted.
+        if view.state != states.READY or view.secret:
+            self._events.append({"event": "session", "session": view})
+
+    def _forget_news(self) -> None:
+        self._events.clear()
+        self._poll = None
+        self._revision = -1
+
+
+def _pause_s(session: _Document) -> float:
+    """How long to pause if the API does not wait."""
+    part_s = (session.get("expected_wait_s") or 0.0) / 4
+    return max(
+        apirequests.LEAST_PAUSE_S, min(part_s, apirequests.LONGEST_PAUSE_S)
+    )
+
+
+def _view(session: _Document) -> views.SessionView:
+    """Return the view of a session.
+
+    :raises errors.RequestRejected: if it is not a session.
+    :raises errors.SessionFailed: if a member has another type.
+    """
+    try:
+        return views.SessionView.from_api(session)
+    except frames.ProtocolError as exc:
+        raise errors.SessionFailed(exc.code, exc.message) from exc
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise errors.RequestRejected(
+            codes.PROTOCOL_ERROR, f"the pool's API sent a bad session: {exc}"
+        ) from exc

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Requests to the pool's REST API, and the answers to them."""
+
+from __future__ import annotations
+
+import collections.abc
+import concurrent.futures
+import threading
+import time
+import typing
+import urllib.parse
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
+from fpgapool.common.channels import channel
+from fpgapool.vocabulary import codes
+
+# The version of the API that requests need, unless they say otherwise.
+_MICROVERSION = "1.0"
+
+#: How long an answer may take, unless the caller has a deadline.
+REQUEST_S = 30.0
+#: How long the API should wait for news; it has a limit of its own.
+POLL_S = 30.0
+#: Pauses before the API is asked again.
+LEAST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+
+_UNAVAILABLE = frozenset({502, 503, 504})
+# Request timeout, too many requests.
+_LATER = frozenset({408, 429})
+
+_T = typing.TypeVar("_T")
+Document: typing.TypeAlias = dict[str, typing.Any]
+
+
+class Requests:
+    """Requests in threads of their own.
+
+    A thread that waits for one can be woken, the request itself cannot. Any
+    number of threads may ask.
+
+    :param adapter: see :class:`fpgapool.client.doors.apidoor.PoolApi`.
+    :param cancel: cancels every wait.
+    :param require_tls: refuse an API without TLS.
+    :raises errors.Cancelled: if cancelled.
+    """
+
+    def __init__(
+        self,
+        adapter: typing.Any,
+        cancel: cancelling.CancelToken,
+        *,
+        require_tls: bool = False,
+    ) -> None:
+        self._adapter = adapter
+        self._cancel = cancel
+        self._require_tls = require_tls
+        self._microversion = _MICROVERSION
+        self._changed = threading.Condition()
+        self._lost = False
+        cancel.attach(self)
+
+    def connect(self, deadline_s: float | None) -> None:
+        """Find out whether the API answers.
+
+        :raises errors.FrontDoorUnavailable: if it does not.
+        :raises: as :meth:`ask`.
+        """
+        try:
+            self.ask("GET", "/accelerators?limit=1", deadline_s)
+        except doors.ConnectionLost as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+
+    def use_version(self, since: tuple[int, int]) -> None:
+        """Ask for this version of the API from now on."""
+        self._microversion = ".".join(map(str, since))
+
+    def shutdown(self) -> None:
+        """Wake all threads that wait here, for good."""
+        with self._changed:
+            self._lost = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Give up the requests; closing twice does nothing."""
+        self._cancel.detach(self)
+        self.shutdown()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        deadline_s: float | None,
+        **body: object,
+    ) -> Document:
+        """Ask in a thread of its own, and wait for the answer.
+
+        :param method: of HTTP.
+        :param path: after the version.
+        :param deadline_s: absolute deadline.
+        :param body: members of the body.
+        :returns: the answer.
+        :raises errors.FpgapoolError: if the API refuses.
+        :raises doors.ConnectionLost: if it does not answer.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.OperationTimeout: if the deadline passes.
+        """
+        return self.wait_for(
+            # A cancelled request must not be sent later.
+            self.begin(
+                lambda: self.http(
+                    method, path, deadline_s, body, self._cancel.wait
+                )
+            ),
+            deadline_s,
+        )
+
+    def begin(
+        self, work: collections.abc.Callable[[], _T]
+    ) -> concurrent.futures.Future[_T]:
+        """Start a thread for requests; :meth:`wait_for` waits for it."""
+        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
+
+        def run(future: concurrent.futures.Future[_T]) -> None:
+            try:
+                future.set_result(work())
+            except BaseException as exc:
+                future.set_exception(exc)
+            # See errors.FpgapoolError.again().
+            del future
+            with self._changed:
+                self._changed.notify_all()
+
+        threading.Thread(
+            target=run, args=(future,), name="fpgapool-api", daemon=True
+        ).start()
+        return future
+
+    def wait_for(
+        self, future: concurrent.futures.Future[_T], deadline_s: float | None
+    ) -> _T:
+        """Wait for the result of a thread.
+
+        :raises: as :meth:`ask`.
+        """
+        with self._changed:
+            while not future.done():
+                self._cancel.check()
+                if self._lost:
+                    raise doors.ConnectionLost("the wait was given up")
+                left_s = channel.remaining_s(deadline_s)
+                if left_s == 0:
+                    raise errors.OperationTimeout(
+                        "the pool's API did not answer in time"
+                    )
+                self._changed.wait(left_s)
+        return future.result()
+
+    def http(
+        self,
+        method: str,
+        path: str,
+        deadline_s: float | None,
+        body: Document | None = None,
+        pause: collections.abc.Callable[[float], object] = time.sleep,
+    ) -> Document:
+        """Ask in this thread, which nothing wakes; otherwise as :meth:`ask`.
+
+        :param body: None: there is none.
+        :param pause: waits before the API is asked again.
+        """
+        left_s = channel.remaining_s(deadline_s)
+        ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
+        while True:
+            left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
+            # Also if the caller allows hours: a service that hangs never
+            # answers.
+            response = self._send(
+                method, path, body, min(left_s, POLL_S + REQUEST_S)
+            )
+            try:
+                return _document(response)
+            except errors.RequestRejected as exc:
+                if exc.code != codes.RATE_LIMITED:
+                    raise
+                pause_s = _retry_after_s(response)
+                if time.monotonic() + pause_s > ends_s:
+                    raise
+            pause(pause_s)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Document | None,
+        timeout_s: float,
+    ) -> typing.Any:
+        """:returns: the response, also a refusal."""
+        try:
+            if self._require_tls:
+                self._check_tls()
+            with errors.needing_descriptors():
+                return self._adapter.request(
+                    path,
+                    method,
+                    json=body or None,
+                    microversion=self._microversion,
+                    timeout=timeout_s,
+                    raise_exc=False,
+                    # Answers contain secrets.
+                    log=False,
+                )
+        except (doors.ConnectionLost, errors.FpgapoolError):
+            raise
+        except Exception as exc:
+            failure = _failure(exc)
+            try:
+                if failure is None:
+                    raise
+                raise failure from exc
+            finally:
+                # See errors.FpgapoolError.again().
+                del failure
+
+    def _check_tls(self) -> None:
+        url = self._adapter.get_endpoint()
+        if urllib.parse.urlsplit(url or "").scheme != "https":
+            raise errors.InvalidRequest(
+                codes.TLS_REQUIRED,
+                f"the pool's API at {url} has no TLS; nothing was sent",
+            )
+
+
+def _failure(exc: Exception) -> Exception | None:
+    """Return the library's error for one of keystoneauth; None: it has
+    none."""
+    from keystoneauth1 import exceptions
+
+    match exc:
+        case exceptions.ConnectionError():
+            return doors.ConnectionLost(str(exc))
+        # Of Keystone: those of the API are answers. If the credential, its
+        # user or its project is gone, it says 404.
+        case exceptions.HTTPClientError() if exc.http_status not in _LATER:
+            return errors.RequestRejected(
+                codes.UNAUTHORIZED, f"Keystone refuses the credentials: {exc}"
+            )
+        case exceptions.ClientException():
+            return errors.FrontDoorUnavailable(str(exc))
+        case ValueError():
+            # Such as a host name with a part that is empty or too long.
+            return errors.InvalidRequest(
+                codes.INVALID_REQUEST, f"the URL of the API is wrong: {exc}"
+            )
+    return None
+
+
+def _retry_after_s(response: typing.Any) -> float:
+    """Return when a rate-limited service may be asked again."""
+    text = response.headers.get("Retry-After") or ""
+    seconds = float(text) if text.isdecimal() else 1.0
+    return max(LEAST_PAUSE_S, min(seconds, LONGEST_PAUSE_S))
+
+
+def _document(response: typing.Any) -> Document:
+    """Read an answer.
+
+    :param response: of ``requests``.
+    :returns: its JSON document.
+    :raises doors.ConnectionLost: if the service is away.
+    :raises errors.FpgapoolError: if it refuses.
+    """
+    try:
+        document = response.json() if response.content else {}
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise doors.ConnectionLost(
+            f"the pool's API answered {response.status_code} without JSON"
+        )
+    if response.ok:
+        return document
+    problems = document.get("errors") or [{}]
+    code = str(
+        problems[0].get("code")
+        or _CODES.get(response.status_code, codes.PROTOCOL_ERROR)
+    )
+    detail = str(problems[0].get("detail", f"HTTP {response.status_code}"))
+    if response.status_code in _UNAVAILABLE and code not in _REFUSALS:
+        raise doors.ConnectionLost(f"{code}: {detail}")
+    raise errors.rejection(code, detail)
+
+
+# Codes for answers of a proxy in front of the API.
+_CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
+
+# Answers of a service that works: repeating the request at once is useless.
+_REFUSALS = frozenset(
+    {
+        codes.ACCELERATOR_OUT_OF_USE,
+        codes.CONDUCTOR_UNAVAILABLE,
+        codes.DATABASE_UNAVAILABLE,
+        codes.QUEUE_FULL,
+        codes.NO_COMPATIBLE_SLOT,
+    }
+)

@@ -1,0 +1,464 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The front door of the client's own host, behind a Unix socket."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import contextlib
+import os
+import random
+import socket
+import stat
+import threading
+import time
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
+from fpgapool.common.channels import channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+
+ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
+SYSTEM_PATH = "/run/fpgapool/front-door.sock"
+
+_RECEIVE_BYTES = 64 * 1024
+# Cancelling a session at the front door is optional: the pool notices by
+# itself.
+_CANCEL_TIMEOUT_S = 2.0
+# How long an agent may be away to which a close is told that no worker has
+# confirmed. Its service starts it again.
+_CLOSE_PATIENCE_S = 10.0
+_FIRST_CANCEL_PAUSE_S = 0.1
+_LONGEST_CANCEL_PAUSE_S = 0.5
+_NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
+
+
+def candidate_paths() -> list[str]:
+    """Return the conventional paths of front doors, in the order of trust.
+
+    :returns: paths, whether or not there is a socket.
+    """
+    paths = [SYSTEM_PATH, f"/tmp/fpgapool-{os.getuid()}/front-door.sock"]
+    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime_dir:
+        paths.insert(0, f"{runtime_dir}/fpgapool/front-door.sock")
+    return paths
+
+
+def default_path() -> str:
+    """Find the front door.
+
+    :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
+        path with a socket that other users cannot have put there.
+    :raises errors.FrontDoorUnavailable: if there is none; the message says
+        why each path was refused.
+    """
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named:
+        return named
+    refusals = []
+    for path in candidate_paths():
+        refusal = _refusal_of(path)
+        if refusal is None:
+            return path
+        refusals.append(refusal)
+    raise errors.FrontDoorUnavailable(
+        f"no front door found ({'; '.join(refusals)}); "
+        f"set {ENVIRONMENT_VARIABLE} to the path of its socket"
+    )
+
+
+def _refusal_of(path: str) -> str | None:
+    """Return why a path is not used; None if it is.
+
+    The front door decides where keys are sent.
+    """
+    directory = os.path.dirname(path)
+    try:
+        # Do not follow a symbolic link: in /tmp every user can make one.
+        found = os.lstat(directory)
+        mode = os.stat(path).st_mode
+    except OSError as exc:
+        return f"{path}: {exc.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{directory}: it is a symbolic link"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{directory}: its group or all users can write to it"
+    # Only root can create the system's directory, for the service's user.
+    if path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
+        return f"{directory}: it belongs to another user"
+    if not stat.S_ISSOCK(mode):
+        return f"{path}: it is not a socket"
+    return None
+
+
+class FrontDoor:
+    """A connection to the front door.
+
+    :param path: of its Unix socket.
+    :param cancel: cancels every wait.
+    :param deadline_s: absolute deadline of connecting.
+    :raises errors.FrontDoorUnavailable: if no process listens there.
+    :raises errors.Cancelled: if cancelled.
+    :raises errors.OperationTimeout: if the deadline passes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+    ) -> None:
+        self.path = path
+        self._cancel = cancel
+        self._lock = threading.Lock()
+        self._messages: collections.deque[messages.Message] = (
+            collections.deque()
+        )
+        self._events: collections.deque[messages.Message] = collections.deque()
+        self._fds: list[int] = []
+        # A connection that came with the news of a slot: session, generation
+        # and descriptor.
+        self._brought: tuple[object, object, int] | None = None
+        self._last_number = 0
+        #: Number of connections made.
+        self.connections = 0
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self._unwanted = threading.Event()
+        self._channel: channel.PlainChannel | None = None
+        cancel.attach(self)
+        try:
+            self._connect(deadline_s)
+        except BaseException:
+            cancel.detach(self)
+            raise
+
+    @errors.needing_descriptors()
+    def _connect(self, deadline_s: float | None) -> None:
+        self._decoder = messages.MessageDecoder()
+        try:
+            # The wait for a front door that hangs may be given up.
+            sock = channel.connect_unix(self.path, deadline_s, self._pause)
+        except channel.DeadlineExceeded as exc:
+            raise errors.OperationTimeout(str(exc)) from exc
+        except (channel.ChannelClosed, ValueError) as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+        self._channel = channel.PlainChannel(sock)
+        self.connections += 1
+        # A shutdown meanwhile may have seen the former connection only.
+        self._check()
+
+    def _pause(self, seconds: float) -> None:
+        self._unwanted.wait(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        if self._unwanted.is_set():
+            self._hang_up()
+            self._cancel.check()
+            raise errors.FrontDoorUnavailable("the wait was given up")
+
+    def reconnect(self, deadline_s: float | None = None) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.reconnect`."""
+        with self._lock:
+            self._hang_up()
+            self._messages.clear()
+            self._events.clear()
+            self._connect(deadline_s)
+
+    def request(
+        self,
+        operation: str,
+        deadline_s: float | None = None,
+        /,
+        **members: object,
+    ) -> messages.Message:
+        """See :meth:`fpgapool.client.doors.door.Door.request`."""
+        with self._lock:
+            return self._request(operation, deadline_s, members)
+
+    def request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None = None,
+    ) -> list[messages.Message]:
+        """See :meth:`fpgapool.client.doors.door.Door.request_all`."""
+        with self._lock:
+            return self._request_all(requests, deadline_s)
+
+    def request_connection(
+        self, session_id: str, generation: int, deadline_s: float | None
+    ) -> socket.socket:
+        """See :meth:`fpgapool.client.doors.door.Door.request_connection`."""
+        with self._lock:
+            brought, self._brought = self._brought, None
+        if brought is not None:
+            if brought[:2] == (session_id, generation):
+                return socket.socket(fileno=brought[2])
+            os.close(brought[2])
+        return self._request_socket(
+            "connect",
+            deadline_s,
+            {"session_id": session_id, "generation": generation},
+        )
+
+    def request_desk(
+        self, group_id: str, deadline_s: float | None
+    ) -> socket.socket:
+        """Ask for a connection to the desk of a group on this host.
+
+        :param group_id: of the group.
+        :param deadline_s: absolute deadline.
+        :returns: a connected Unix stream socket.
+        :raises: as :meth:`fpgapool.client.doors.door.Door.request`.
+        """
+        return self._request_socket(
+            "connect_group", deadline_s, {"group_id": group_id}
+        )
+
+    def _request_socket(
+        self,
+        operation: str,
+        deadline_s: float | None,
+        members: dict[str, object],
+    ) -> socket.socket:
+        with self._lock:
+            self._request(operation, deadline_s, members)
+            return socket.socket(fileno=self._next_fd())
+
+    def _next_fd(self) -> int:
+        """Return the descriptor that came with a message; oldest first."""
+        if not self._fds:
+            raise doors.ConnectionLost("the front door provided no connection")
+        return self._fds.pop(0)
+
+    def _request(
+        self,
+        operation: str,
+        deadline_s: float | None,
+        members: dict[str, object],
+    ) -> messages.Message:
+        return self._request_all([(operation, members)], deadline_s)[0]
+
+    def _request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None,
+    ) -> list[messages.Message]:
+        first_number = self._last_number + 1
+        self._last_number += len(requests)
+        numbers = range(first_number, first_number + len(requests))
+        data = b"".join(
+            messages.encode(messages.request(number, operation, **members))
+            for number, (operation, members) in zip(
+                numbers, requests, strict=True
+            )
+        )
+        replies: dict[int, messages.Message] = {}
+        with self._translated():
+            self._send(data, deadline_s)
+            while len(replies) < len(requests):
+                message = self._next_message(deadline_s)
+                number = message.get("id")
+                if "event" in message:
+                    self._events.append(message)
+                elif isinstance(number, int) and number in numbers:
+                    replies[number] = message
+        ordered = [replies[number] for number in numbers]
+        for reply in ordered:
+            if reply.get("ok") is not True:
+                raise _error_of(reply)
+        return ordered
+
+    def _send(self, data: bytes, deadline_s: float | None) -> None:
+        try:
+            self._channel.send(data, deadline_s=deadline_s)
+        except channel.ChannelClosed as exc:
+            # A refused client may only find the socket closed, while the
+            # reason can still be read; if not, reading fails in the same way.
+            if not isinstance(exc.__cause__, _NOBODY_LISTENS):
+                raise
+
+    def next_event(self, deadline_s: float | None = None) -> messages.Message:
+        """See :meth:`fpgapool.client.doors.door.Door.next_event`."""
+        with self._lock, self._translated():
+            while not self._events:
+                message = self._next_message(deadline_s)
+                if "event" in message:
+                    self._events.append(message)
+            return self._events.popleft()
+
+    def discard_events(self) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.discard_events`."""
+        with self._lock:
+            self._events.clear()
+
+    def _next_message(self, deadline_s: float | None) -> messages.Message:
+        while not self._messages:
+            received_bytes, fds = self._channel.recv_with_fds(
+                self._buffer, channel.MAX_FDS, deadline_s
+            )
+            self._fds += fds
+            self._messages.extend(
+                self._decoder.feed(self._buffer[:received_bytes])
+            )
+        message = self._messages.popleft()
+        if message.get("ok") is False and message.get("id") is None:
+            # It answers the connection, not a request; the connection ends.
+            raise doors.TurnedAway(_error_of(message))
+        if message.get("connection") is True:
+            self._drop_brought()
+            view = message.get("session")
+            members = view if isinstance(view, dict) else {}
+            self._brought = (
+                members.get("session_id"),
+                members.get("generation"),
+                self._next_fd(),
+            )
+        return message
+
+    def _drop_brought(self) -> None:
+        brought, self._brought = self._brought, None
+        if brought is not None:
+            os.close(brought[2])
+
+    @contextlib.contextmanager
+    def _translated(self) -> collections.abc.Iterator[None]:
+        try:
+            with errors.needing_descriptors():
+                yield
+        except channel.DeadlineExceeded as exc:
+            self._cancel.check()
+            raise errors.OperationTimeout(
+                "the front door did not answer in time"
+            ) from exc
+        except channel.ChannelClosed as exc:
+            self._cancel.check()
+            raise doors.ConnectionLost(str(exc)) from exc
+        except frames.ProtocolError as exc:
+            raise doors.ConnectionLost(str(exc)) from exc
+
+    def give_up(self, **members: object) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.give_up`."""
+        deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
+        self._request_elsewhere("cancel", members, deadline_s, waits=False)
+
+    def report_close(
+        self,
+        session_id: str,
+        generation: int,
+        *,
+        input_bytes: int,
+        output_bytes: int,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.report_close`."""
+        members = {
+            "session_id": session_id,
+            "generation": generation,
+            "input_bytes": input_bytes,
+            "output_bytes": output_bytes,
+            "confirmed": confirmed,
+        }
+        if confirmed and self._send_unanswered("close", members, deadline_s):
+            return
+        limit_s = channel.deadline_after(_CLOSE_PATIENCE_S)
+        self._request_elsewhere(
+            "close",
+            members,
+            limit_s if deadline_s is None else min(limit_s, deadline_s),
+            waits=not confirmed,
+        )
+
+    def _send_unanswered(
+        self,
+        operation: str,
+        members: dict[str, object],
+        deadline_s: float | None,
+    ) -> bool:
+        """Send a request whose reply nobody reads; return whether it went."""
+        with self._lock:
+            self._last_number += 1
+            message = messages.request(self._last_number, operation, **members)
+            try:
+                self._channel.send(
+                    messages.encode(message), deadline_s=deadline_s
+                )
+            except (channel.ChannelClosed, channel.DeadlineExceeded):
+                return False
+        return True
+
+    def _request_elsewhere(
+        self,
+        operation: str,
+        members: dict[str, object],
+        deadline_s: float,
+        *,
+        waits: bool,
+    ) -> None:
+        """Send a request by a separate connection; never raises.
+
+        :param waits: whether a front door that is away is awaited.
+        """
+        pause_s = _FIRST_CANCEL_PAUSE_S
+        while channel.remaining_s(deadline_s):
+            # A separate token: the request's may be cancelled already.
+            token = cancelling.CancelToken()
+            try:
+                other = FrontDoor(self.path, token, deadline_s)
+                try:
+                    other.request(operation, deadline_s, **members)
+                    return
+                finally:
+                    other.close()
+            except doors.TurnedAway:
+                # There is no room: this connection may occupy the missing
+                # place. Its end cancels its own requests, but not those of an
+                # earlier connection.
+                self.shutdown()
+            except (errors.FrontDoorUnavailable, doors.ConnectionLost):
+                if not waits:
+                    return
+            except (errors.FpgapoolError, OSError):
+                return
+            # Other clients give up at the same moment.
+            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
+
+    def shutdown(self) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.shutdown`."""
+        self._unwanted.set()
+        connected = self._channel
+        if connected is not None:
+            connected.shutdown()
+
+    def close(self) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.close`."""
+        self._cancel.detach(self)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        channel.close_fds(self._fds)
+        self._fds = []
+        self._drop_brought()
+
+
+def _error_of(message: messages.Message) -> errors.FpgapoolError:
+    error = message.get("error")
+    if not isinstance(error, dict):
+        error = {}
+    return errors.rejection(
+        str(error.get("code", codes.PROTOCOL_ERROR)),
+        str(error.get("message", "the front door refused without a reason")),
+    )

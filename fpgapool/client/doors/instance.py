@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a program inside an instance finds the pool, without configuration.
+
+If an instance's flavor asks for accelerators, Nova gives the instance the URL
+of the pool's API and a token, by config drive and metadata service. The
+standard library is enough to use them.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import threading
+import time
+import typing
+import urllib.parse
+
+from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
+from fpgapool.vocabulary import codes
+
+#: Environment variables of the API and the instance's token, instead of Nova.
+API_URL = "FPGAPOOL_API_URL"
+_VERSION_PATH = "/v1"
+TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
+CA_FILE = "FPGAPOOL_CA_FILE"
+#: The metadata service, if it is elsewhere; empty: it is not asked.
+METADATA_URL = "FPGAPOOL_METADATA_URL"
+#: Where a config drive is mounted, if it is elsewhere.
+CONFIG_DRIVE = "FPGAPOOL_CONFIG_DRIVE"
+
+DEFAULT_METADATA_URL = "http://169.254.169.254"
+_FILE = "openstack/latest/vendor_data2.json"
+
+#: The pool's name in ``vendordata_dynamic_targets``.
+TARGET = "fpgapool"
+
+_MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
+_LABELS = (
+    "/dev/disk/by-label/config-2",
+    "/dev/disk/by-label/CONFIG-2",
+)
+_MOUNTS = "/proc/self/mounts"
+_DRIVES_STAY = (
+    "a config drive stays as it is until Nova writes it anew, as when the"
+    " instance is rebuilt; the metadata service has the current data"
+)
+
+_METADATA_S = 2.0
+# So that programs do not wait for the metadata service again and again.
+_ABSENT_S = 10.0
+# How long, and how often, to ask a metadata service again that knows the pool,
+# but has no token for this instance: the pool's answer to Nova may have come
+# too late.
+_EMPTY_S = 15.0
+_RETRY_S = 1.0
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+Environment: typing.TypeAlias = collections.abc.Mapping[str, str]
+#: Waits this many seconds; returns whether there is time to ask again.
+Pause: typing.TypeAlias = collections.abc.Callable[[float], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Credentials:
+    """An instance's access to the pool.
+
+    :ivar api_url: of the API, without the version.
+    :ivar token: of the instance.
+    :ivar ca_cert: certificates to verify the API's, besides those of the
+        system; PEM, or None.
+    """
+
+    api_url: str
+    token: str = dataclasses.field(repr=False)
+    ca_cert: str | None = None
+
+
+class _Absent(Exception):
+    """A place has no data about the pool."""
+
+
+class _Empty(_Absent):
+    """A place knows the pool, but has no token for this instance."""
+
+
+class _Refused(_Absent):
+    """The API refuses the token of a place."""
+
+
+class Finder:
+    """Looks for credentials, and caches them.
+
+    :param clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self, clock: collections.abc.Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._found: Credentials | None = None
+        # Why the metadata service has no data, and how long that counts.
+        self._absence = _Absent()
+        self._absent_until_s = 0.0
+        # When the metadata service first had no token for this instance.
+        self._empty_since_s: float | None = None
+        self._places: list[str] = []
+
+    def find(
+        self,
+        environ: Environment | None = None,
+        pause: Pause = lambda _: False,
+        refused: collections.abc.Collection[Credentials] = (),
+    ) -> tuple[Credentials | None, list[str]]:
+        """Look at config drives, then ask the metadata service.
+
+        A config drive has the data of the time when Nova wrote it. It comes
+        first, because it is fast; if the API refuses its token, the finder
+        continues with the metadata service.
+
+        :param environ: environment variables; None: those of the process.
+        :param pause: called before the metadata service is asked again,
+            while a token for this instance may still come.
+        :param refused: the credentials that the API has just refused.
+        :returns: the credentials, and the places that had none.
+        """
+        while True:
+            with self._lock:
+                if self._found in refused:
+                    self._found = None
+                if self._found is None:
+                    self._look(
+                        os.environ if environ is None else environ, refused
+                    )
+                found, places = self._found, self._places
+                if found is not None or not self._may_come():
+                    return found, places
+            if not pause(_RETRY_S):
+                return None, places
+
+    def _may_come(self) -> bool:
+        since_s = self._empty_since_s
+        return since_s is not None and self._clock() < since_s + _EMPTY_S
+
+    def _look(
+        self,
+        environ: Environment,
+        refused: collections.abc.Collection[Credentials],
+    ) -> None:
+        self._places = []
+        for path in _drives(environ):
+            if self._try(
+                str(path), functools.partial(_of_drive, path, refused)
+            ):
+                return
+        base = environ.get(METADATA_URL, DEFAULT_METADATA_URL).rstrip("/")
+        if base:
+            url = f"{base}/{_FILE}"
+            self._try(url, lambda: self._of_service(url, refused))
+
+    def _of_service(
+        self, url: str, refused: collections.abc.Collection[Credentials]
+    ) -> Credentials:
+        if self._clock() < self._absent_until_s:
+            raise self._absence
+        try:
+            found = _usable(parse(_read_service(url)), refused)
+        except _Refused:
+            # It works, and may have another token at any time.
+            raise
+        except _Absent as exc:
+            if isinstance(exc, _Empty) and self._empty_since_s is None:
+                self._empty_since_s = self._clock()
+            if not self._may_come():
+                self._absence = exc
+                self._absent_until_s = self._clock() + _ABSENT_S
+            raise
+        self._empty_since_s = None
+        return found
+
+    def _try(
+        self, place: str, read: collections.abc.Callable[[], Credentials]
+    ) -> bool:
+        try:
+            self._found = read()
+        except _Absent as exc:
+            self._places.append(f"{place} ({exc})")
+            return False
+        return True
+
+
+FINDER = Finder()
+
+
+def versioned(url: str) -> str:
+    """Return the URL of the API's version.
+
+    :param url: of the API, with or without its version.
+    :raises errors.InvalidRequest: if it is not one of HTTP.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        # Out of range, it raises ValueError.
+        is_url = parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or not parts.hostname:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            f"{url!r} is not the URL of an API, such as"
+            " http://127.0.0.1:8080 or https://HOST:PORT",
+        )
+    path = parts.path.rstrip("/").removesuffix(_VERSION_PATH).rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path}{_VERSION_PATH}"
+
+
+def from_environment(environ: Environment) -> Credentials | None:
+    """Return the credentials in environment variables; None: there are none.
+
+    :param environ: the variables.
+    :raises errors.InvalidRequest: if a file that they name is not readable.
+    """
+    url, token = environ.get(API_URL, ""), environ.get(TOKEN, "")
+    if not url or not token:
+        return None
+    path = environ.get(CA_FILE)
+    try:
+        ca_cert = pathlib.Path(path).read_text() if path else None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST, f"{CA_FILE}: {exc}"
+        ) from exc
+    return Credentials(url, token, ca_cert)
+
+
+def parse(content: bytes) -> Credentials:
+    """Return the credentials in vendordata, of a file or an answer.
+
+    :param content: JSON, an object with one member per target.
+    :raises _Absent: if it has no data about the pool.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _Absent("it is not JSON") from None
+    part = document.get(TARGET) if isinstance(document, dict) else None
+    if not isinstance(part, dict):
+        raise _Absent("it has no data about the pool")
+    if not part:
+        raise _Empty(
+            "it has no token for this instance: its flavor asks for no"
+            " accelerators, its token was revoked, or the pool could not look"
+            " it up in time"
+        )
+    url, token = part.get("api_url"), part.get("instance_token")
+    ca_cert = part.get("ca_cert")
+    if (
+        not isinstance(url, str)
+        or not isinstance(token, str)
+        or not isinstance(ca_cert, str | None)
+        or urllib.parse.urlsplit(url).scheme not in ("http", "https")
+    ):
+        raise _Absent("its data about the pool is invalid")
+    return Credentials(url, token, ca_cert)
+
+
+def _drives(environ: Environment) -> list[pathlib.Path]:
+    """Return the mount points of config drives, whether or not mounted."""
+    named = environ.get(CONFIG_DRIVE)
+    if named:
+        return [pathlib.Path(named)]
+    devices = {os.path.realpath(name) for name in _LABELS}
+    found = []
+    try:
+        lines = pathlib.Path(_MOUNTS).read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        device, _, rest = line.partition(" ")
+        if device.startswith("/") and os.path.realpath(device) in devices:
+            # Blanks in the path are written as octal numbers.
+            point = rest.partition(" ")[0].replace("\\040", " ")
+            found.append(point)
+    names = dict.fromkeys([*found, *_MOUNT_POINTS])
+    return [pathlib.Path(name) for name in names]
+
+
+def _usable(
+    found: Credentials, refused: collections.abc.Collection[Credentials]
+) -> Credentials:
+    if found in refused:
+        raise _Refused("the API refuses its token")
+    return found
+
+
+def _of_drive(
+    root: pathlib.Path, refused: collections.abc.Collection[Credentials]
+) -> Credentials:
+    try:
+        with (root / _FILE).open("rb") as stream:
+            return _usable(parse(stream.read(_MAX_BYTES)), refused)
+    except (_Empty, _Refused) as exc:
+        raise _Absent(f"{exc}; {_DRIVES_STAY}") from None
+    except FileNotFoundError:
+        raise _Absent("it does not exist") from None
+    except OSError as exc:
+        raise _Absent(exc.strerror or type(exc).__name__) from exc
+
+
+def _read_service(url: str) -> bytes:
+    try:
+        answer = _exchange(
+            "GET", url, {"Accept": "application/json"}, None, _METADATA_S
+        )
+    except (OSError, ValueError) as exc:
+        raise _Absent(f"{type(exc).__name__}: {exc}") from exc
+    if answer.status_code != 200:
+        raise _Absent(f"it answers {answer.status_code}")
+    return answer.content
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An HTTP answer."""
+
+    status_code: int
+    content: bytes = dataclasses.field(repr=False)
+    headers: collections.abc.Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded."""
+        return self.status_code < 400
+
+    def json(self) -> typing.Any:
+        """Return the document.
+
+        :raises ValueError: if it is not JSON.
+        """
+        return json.loads(self.content)
+
+
+def _exchange(
+    method: str,
+    url: str,
+    headers: collections.abc.Mapping[str, str],
+    body: bytes | None,
+    timeout_s: float,
+    ca_cert: str | None = None,
+) -> Answer:
+    """Send one request, without proxies and redirections.
+
+    A token must not follow a proxy or a redirection.
+
+    :raises OSError: if there is no answer in time.
+    :raises ValueError: if the URL, or the answer, is invalid.
+    """
+    # Programs with a front door never need it.
+    import http.client
+    import ssl
+
+    parts = urllib.parse.urlsplit(url)
+    if not parts.hostname:
+        raise ValueError(f"{url!r:.80} is not a URL")
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        if ca_cert is not None:
+            context.load_verify_locations(cadata=ca_cert)
+        connection = http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=timeout_s, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(
+            parts.hostname, parts.port, timeout=timeout_s
+        )
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    ends_s = time.monotonic() + timeout_s
+    try:
+        connection.request(method, path, body, dict(headers))
+        with connection.getresponse() as response:
+            content = _read_all(connection, response, ends_s)
+        # Proxies change the case of header names.
+        found = {n.title(): value for n, value in response.headers.items()}
+        return Answer(response.status, content, found)
+    except http.client.HTTPException as exc:
+        raise ValueError(f"{type(exc).__name__}: {exc}") from exc
+    finally:
+        connection.close()
+
+
+def _read_all(
+    connection: typing.Any, response: typing.Any, ends_s: float
+) -> bytes:
+    """Read the body; a slow server gets no more time."""
+    content = bytearray()
+    while block := response.read1(65536):
+        content += block
+        if len(content) > _MAX_BYTES:
+            raise ValueError("the answer is too long")
+        left_s = ends_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        if connection.sock is not None:
+            connection.sock.settimeout(left_s)
+    return bytes(content)
+
+
+class TokenAdapter:
+    """Uses the API with the token of an instance.
+
+    It has the methods of a ``keystoneauth1.adapter.Adapter`` that
+    :class:`fpgapool.client.doors.apidoor.ApiDoor` uses.
+
+    :param credentials: of the instance.
+    :param service_type: for the header that names the version.
+    :raises errors.InvalidRequest: see :func:`versioned`.
+    """
+
+    def __init__(self, credentials: Credentials, service_type: str) -> None:
+        self._credentials = credentials
+        self._service_type = service_type
+        self._endpoint = versioned(credentials.api_url)
+
+    def get_endpoint(self) -> str:
+        """Return the URL of the API."""
+        return self._credentials.api_url
+
+    def request(
+        self,
+        path: str,
+        method: str,
+        *,
+        json: typing.Any = None,
+        microversion: str,
+        timeout: float,
+        **_: object,
+    ) -> Answer:
+        """Send one request.
+
+        :param path: after the version.
+        :param method: of HTTP.
+        :param json: the body; None: there is none.
+        :param microversion: of the request.
+        :param timeout: in seconds.
+        :raises ConnectionLost: if there is no answer.
+        """
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Bearer {self._credentials.token}",
+            "OpenStack-API-Version": f"{self._service_type} {microversion}",
+        }
+        body = None
+        if json is not None:
+            body = _dumps(json)
+            headers["Content-Type"] = "application/json"
+        url = self._endpoint + path
+        try:
+            answer = _exchange(
+                method, url, headers, body, timeout, self._credentials.ca_cert
+            )
+        except (OSError, ValueError) as exc:
+            raise doors.ConnectionLost(
+                f"the pool's API at {self._credentials.api_url}:"
+                f" {type(exc).__name__}: {exc}"
+            ) from exc
+        if 300 <= answer.status_code < 400:
+            raise errors.RequestRejected(
+                codes.PROTOCOL_ERROR,
+                f"the pool's API at {self._credentials.api_url} redirects",
+            )
+        return answer
+
+
+def _dumps(document: typing.Any) -> bytes:
+    return json.dumps(document).encode()

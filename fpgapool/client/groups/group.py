@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A group: accelerators that several programs share, used task by task."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import math
+import operator
+import sys
+import threading
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import discovery
+from fpgapool.client import errors
+from fpgapool.client import hostgroups
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
+from fpgapool.protocol import groups
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+
+#: How long :meth:`Group.close` waits for unanswered tasks.
+CLOSE_TIMEOUT_S = 30.0
+
+
+def group_open(
+    name: str,
+    *,
+    accelerator: str | None = None,
+    window_tasks: int = groups.WINDOW_TASKS,
+    timeout_s: float | None = None,
+    front_door: str | apidoor.PoolApi | groupdoor.GroupDoor | None = None,
+    cancel: threading.Event | cancelling.CancelToken | None = None,
+    require_tls: bool | None = None,
+    application: str = "",
+    away_timeout_s: float | None = None,
+    on_away: waiting.AwayCallback | None = None,
+) -> Group:
+    """Become a client of a group, waiting for its members if it has none.
+
+    :param name: of the group, or its ID.
+    :param accelerator: that the group must have; None: any.
+    :param window_tasks: how many tasks may be at the group's desks; more wait
+        in this process. A desk may allow fewer.
+    :param timeout_s: time limit of this call.
+    :param front_door: the pool's API, the path of a front door's socket, or
+        another way to groups; None: the API of the environment, the front
+        door of this host or, in an instance, the API of Nova
+        (:func:`fpgapool.client.discovery.find_groups`).
+    :param cancel: setting it ends this call, or all tasks.
+    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
+        another host without TLS, and to ask an API without it; None means
+        the value of ``FPGAPOOL_REQUIRE_TLS``, else no.
+    :param application: a name that programs of this project choose to share
+        blocks with each other. Without one, a program has its blocks for
+        itself.
+    :param away_timeout_s: how long the pool may be away, which means that
+        neither a desk nor the front door answers; all tasks then fail with
+        ``FRONT_DOOR_UNAVAILABLE``. None: for ever.
+    :param on_away: called by another thread when the pool goes away, as that
+        of :func:`fpgapool.client.acc_open`.
+    :returns: the group; its desks are connected in the background.
+    :raises errors.InvalidRequest: if an argument is wrong, with the code
+        ``WRONG_ACCELERATOR`` if the group has another accelerator.
+    :raises errors.FrontDoorUnavailable: if none of them is found, or it is
+        away.
+    :raises errors.RequestRejected: if the pool refuses, with the code
+        ``GROUP_NOT_FOUND`` if there is no such group.
+    :raises errors.OperationTimeout: if ``timeout_s`` passes.
+    :raises errors.Cancelled: if cancelled.
+    """
+    checks.name(name, "the group")
+    if accelerator is not None:
+        checks.name(accelerator, "accelerator")
+    if (
+        isinstance(window_tasks, bool)
+        or not isinstance(window_tasks, int)
+        or not 1 <= window_tasks <= groups.MAX_WINDOW_TASKS
+    ):
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
+        )
+    if (
+        not isinstance(application, str)
+        or len(application) > groups.MAX_APPLICATION
+        or not application.isprintable()
+    ):
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "application must be a text of at most "
+            f"{groups.MAX_APPLICATION} printable characters",
+        )
+    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
+    must_encrypt = checks.require_tls(require_tls)
+    token = cancelling.token_of(cancel)
+    try:
+        token.check()
+        found = front_door or discovery.find_groups(
+            pause=functools.partial(_pause, token, deadline_s)
+        )
+        if isinstance(found, str):
+            found = hostgroups.HostGroupDoor(
+                found, token, require_tls=must_encrypt
+            )
+        elif isinstance(found, apidoor.PoolApi):
+            found = found.enter_groups(
+                token, deadline_s, require_tls=must_encrypt
+            )
+        access = found.attach(name, accelerator, deadline_s)
+        access = dataclasses.replace(access, application=application)
+        outages = groupdoor.Outages(found, access, away_timeout_s, on_away)
+        return Group(found, access, window_tasks, token, outages)
+    except BaseException:
+        cancelling.release(token)
+        raise
+
+
+def _pause(
+    token: cancelling.CancelToken, deadline_s: float | None, seconds: float
+) -> bool:
+    left_s = channel.remaining_s(deadline_s)
+    if left_s is not None and left_s <= seconds:
+        return False
+    token.wait(seconds)
+    return True
+
+
+class Group:
+    """An open group; made by :func:`group_open`.
+
+    A context manager: leaving it closes the group. Any number of threads may
+    use it, in the process that has opened it.
+
+    Data is anything with the buffer protocol, such as ``bytes`` or a NumPy
+    array. The result of an array is an array of the same type, and of the same
+    shape if it has the same size; of anything else it is ``bytes``. A
+    :class:`fpgapool.client.Block` stays in members that have room for it. Do
+    not change data before its result is there: a task whose slot, desk or
+    connection is lost runs again.
+
+    :param door: gave the access.
+    :param access: of this client.
+    :param window_tasks: see :func:`group_open`.
+    :param token: see :func:`group_open`.
+    :param outages: of the pool.
+    """
+
+    def __init__(
+        self,
+        door: groupdoor.GroupDoor,
+        access: groupdoor.Access,
+        window_tasks: int,
+        token: cancelling.CancelToken,
+        outages: groupdoor.Outages,
+    ) -> None:
+        self._door = door
+        self._access = access
+        self._window_tasks = window_tasks
+        self._hosts = grouphosts.Hosts(door, access, window_tasks, outages)
+        # The lock of each thread, and whether it calls callbacks.
+        self._mine = threading.local()
+        self._check_params = checks.schema_check(
+            access.profile.get("params_schema") or {}
+        )
+        # The parameters that were checked last: most tasks have the same.
+        self._checked: bytes | None = None
+        self._token = token
+        try:
+            token.attach(self)
+        except errors.Cancelled:
+            self.close(timeout_s=0.0)
+            raise
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(timeout_s=CLOSE_TIMEOUT_S if kind is None else 0.0)
+
+    @property
+    def group_id(self) -> str:
+        """The pool's ID of the group."""
+        return self._access.group_id
+
+    @property
+    def client_id(self) -> str:
+        """The pool's ID of this client."""
+        return self._access.client_id
+
+    @property
+    def profile(self) -> collections.abc.Mapping[str, typing.Any]:
+        """The public description of the accelerator, as the API shows it.
+
+        It is empty if this program's project does not see the accelerator.
+        """
+        return self._access.profile
+
+    @property
+    def members(self) -> int:
+        """How many members the group has, as far as this client knows."""
+        return self._hosts.members
+
+    def check(self) -> None:
+        """Check that tasks can still have results.
+
+        :raises errors.FpgapoolError: that has ended all tasks.
+        """
+        if self._hosts.failure is not None:
+            raise self._hosts.failure.again()
+
+    def run(
+        self,
+        data: typing.Any,
+        *,
+        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        offset: int = 0,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> typing.Any:
+        """Run a task and wait for its result.
+
+        :param data: the input.
+        :param params: of the accelerator; bytes are sent as hexadecimal
+            digits. They are checked against its schema before they are sent.
+        :param offset: position of the input in a stateless accelerator's
+            stream.
+        :param arguments: data that the accelerator takes beside the input,
+            such as a model, by number. Members keep them as they do blocks.
+        :param timeout_s: time limit; the task itself may still run.
+        :returns: the output.
+        :raises errors.InvalidRequest: if an argument is wrong, with the code
+            ``INVALID_PARAMS`` if parameters are.
+        :raises errors.TaskFailed: if the task has no result, with the code of
+            the failure.
+        :raises errors.OperationTimeout: if ``timeout_s`` passes.
+        :raises errors.SessionClosed: if the group was closed.
+        :raises errors.FrontDoorUnavailable: if the pool is away for longer
+            than ``away_timeout_s``.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        self._check_may_wait()
+        task = self._task(data, params, offset, arguments)
+        self._hosts.start(task)
+        return self._result(task, deadline_s)
+
+    def submit(
+        self,
+        data: typing.Any,
+        *,
+        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        offset: int = 0,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
+    ) -> concurrent.futures.Future[typing.Any]:
+        """Run a task in the background.
+
+        :returns: its future; ``asyncio.wrap_future`` makes it awaitable. Its
+            callbacks run in a thread that receives results and should be
+            short. They may submit tasks, but not wait for this group.
+        :raises: as :meth:`run`, for arguments.
+        """
+        future: concurrent.futures.Future[typing.Any] = (
+            concurrent.futures.Future()
+        )
+        task = self._task(data, params, offset, arguments)
+        task.notify = functools.partial(self._settle, future)
+        task.followed = True
+        # A task cannot be recalled from a desk.
+        future.set_running_or_notify_cancel()
+        self._hosts.start(task)
+        return future
+
+    def map(
+        self,
+        pieces: collections.abc.Iterable[typing.Any],
+        *,
+        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
+    ) -> collections.abc.Iterator[typing.Any]:
+        """Run a task for each piece of data.
+
+        As many pieces as the window has are read ahead. That costs less than
+        :meth:`submit` for each of them: the thread that waits receives.
+
+        :returns: the outputs, in the order of the pieces.
+        :raises: as :meth:`run`, when it comes to the failed task.
+        """
+        self._check_may_wait()
+        tasks: collections.deque[grouplink.Task] = collections.deque()
+        arguments = blocks.checked_arguments(arguments)
+        for piece in pieces:
+            task = self._task(piece, params, 0, arguments)
+            self._hosts.start(task)
+            tasks.append(task)
+            if len(tasks) >= self._window_tasks:
+                yield self._result(tasks.popleft())
+        while tasks:
+            yield self._result(tasks.popleft())
+
+    def _settle(
+        self,
+        future: concurrent.futures.Future[typing.Any],
+        task: grouplink.Task,
+    ) -> None:
+        self._mine.settles = True
+        try:
+            if task.error is not None:
+                future.set_exception(task.error)
+            else:
+                future.set_result(task.result)
+        finally:
+            self._mine.settles = False
+
+    def _check_may_wait(self) -> None:
+        """Refuse to wait in a callback: its thread receives results."""
+        if getattr(self._mine, "settles", False):
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                "a callback of a future cannot wait for its group: submit"
+                " tasks there, or wait in another thread",
+            )
+
+    def _result(
+        self, task: grouplink.Task, deadline_s: float | None = None
+    ) -> typing.Any:
+        """Wait for the result of a task; raises as :meth:`run`."""
+        self._hosts.wait(task, deadline_s)
+        if task.error is not None:
+            raise task.error.again()
+        return task.result
+
+    @contextlib.contextmanager
+    def lock(
+        self, *, timeout_s: float | None = None
+    ) -> collections.abc.Iterator[Group]:
+        """Have a member alone.
+
+        Within the context, tasks of this thread run on that member, one after
+        the other, and its core may keep its state between them. The lock ends
+        with the context, after 60 seconds without a task, and when the member
+        or, for longer than the grace, the connection is lost: the tasks then
+        fail with ``LOCK_LOST``.
+
+        :param timeout_s: how long to wait for the member.
+        :raises errors.TaskFailed: with ``LOCK_LIMIT`` if there are as many
+            locks as there can be.
+        :raises errors.OperationTimeout: if ``timeout_s`` passes.
+        """
+        if getattr(self._mine, "lock", None) is not None:
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST, "this thread holds a lock already"
+            )
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        self._check_may_wait()
+        held = self._hosts.make_lock()
+        request = grouplink.Task(groups.LOCK, lock=held)
+        try:
+            self._hosts.start(request)
+            self._hosts.wait(request, deadline_s)
+            if request.error is not None:
+                raise request.error.again()
+            self._mine.lock = held
+            yield self
+        finally:
+            self._mine.lock = None
+            self._hosts.unlock(request, held)
+
+    def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
+        """Leave the group; closing twice does nothing.
+
+        :param timeout_s: how long to wait for unanswered tasks. Those without
+            a result then fail with ``SESSION_CLOSED``.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s") if timeout_s else timeout_s
+        )
+        self._check_may_wait()
+        if self._hosts.close(deadline_s):
+            self._token.detach(self)
+            cancelling.release(self._token)
+            self._door.detach(self._access)
+
+    def shutdown(self) -> None:
+        """End all tasks with ``CANCELLED``, for the token.
+
+        A signal handler may call it, also while this thread has locks.
+        """
+        threading.Thread(
+            target=self._hosts.fail,
+            args=(errors.Cancelled(),),
+            name="fpgapool-group-cancel",
+            daemon=True,
+        ).start()
+
+    def _task(
+        self,
+        data: typing.Any,
+        params: collections.abc.Mapping[str, typing.Any] | None,
+        offset: int,
+        arguments: collections.abc.Mapping[int, typing.Any] | None,
+    ) -> grouplink.Task:
+        try:
+            # NumPy's integers, too.
+            number = -1 if isinstance(offset, bool) else operator.index(offset)
+        except TypeError:
+            number = -1
+        if not 0 <= number < 2**63:
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                "offset must be an integer from 0 to 2**63 - 1",
+            )
+        values = checks.params(params)
+        encoded = checks.encoded(values) if values else b""
+        if encoded != self._checked:
+            self._check_params(values)
+            self._checked = encoded
+        used = blocks.checked_arguments(arguments) if arguments else {}
+        if isinstance(data, blocks.Block):
+            view, out = _buffer(data.source)
+            used, view = {0: data, **used}, b""
+        else:
+            view, out = _buffer(data)
+        return grouplink.Task(
+            records.TASK,
+            encoded,
+            view,
+            number,
+            getattr(self._mine, "lock", None),
+            out,
+            used,
+        )
+
+
+def _buffer(
+    data: typing.Any,
+) -> tuple[rings.Buffer, collections.abc.Callable[[memoryview], typing.Any]]:
+    """Return the bytes of an input, and what makes a result of an output."""
+    if data.__class__ is bytes:
+        return data, bytes
+    # A program that has an array has loaded its library.
+    numpy = sys.modules.get("numpy")
+    try:
+        if numpy is not None and isinstance(data, numpy.ndarray):
+            flat = numpy.ascontiguousarray(data).reshape(-1)
+            view = memoryview(flat.view(numpy.uint8)) if data.nbytes else b""
+            return view, functools.partial(
+                _array, numpy, data.dtype, data.shape
+            )
+        view = memoryview(data)
+    except (TypeError, ValueError) as exc:
+        raise errors.InvalidRequest(
+            codes.INVALID_INPUT, f"the data is no buffer of bytes: {exc}"
+        ) from None
+    if not view.c_contiguous:
+        return view.tobytes(), bytes
+    return (view.cast("B") if view.nbytes else b""), bytes
+
+
+def _array(
+    numpy: typing.Any,
+    dtype: typing.Any,
+    shape: tuple[int, ...],
+    output: memoryview,
+) -> typing.Any:
+    data = bytearray(output)
+    if len(data) % max(1, dtype.itemsize):
+        return numpy.frombuffer(data, numpy.uint8)
+    array = numpy.frombuffer(data, dtype)
+    same = array.size == math.prod(shape)
+    return array.reshape(shape) if same else array

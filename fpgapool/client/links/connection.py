@@ -1,0 +1,739 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Connections to a worker's data port: dialing, HELLO and OPENED."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import mmap
+import os
+import socket
+import time
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import view as views
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
+
+STREAM = "stream"
+SHM = "shm"
+CPU = "cpu"
+
+# How long the front door may take to report the state of a session.
+_OUTCOME_S = 2.0
+# Of one attempt: a working worker answers HELLO within milliseconds.
+_ATTEMPT_S = 10.0
+# The grace period of a worker that does not report it.
+_DEFAULT_GRACE_S = 10.0
+_LONGEST_GRACE_S = 86400.0
+# How long a worker may take to learn that the session is over.
+_FAREWELL_S = 1.0
+_MAX_WINDOW_BYTES = 2**32 - 1
+
+#: Features that every session uses if the worker has them.
+_OFFERED = frames.BLOCKS_FEATURE, frames.CHECKPOINT_FEATURE
+
+# Of the C library.
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
+
+
+class WorkerError(exceptions.CodedError):
+    """The worker answered with ERROR."""
+
+
+class FrontDoorHangs(channel.DeadlineExceeded):
+    """The front door has not provided a connection in time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """The worker's OPENED, validated."""
+
+    resume_secret: str = dataclasses.field(repr=False)
+    chunk_bytes: int
+    window_bytes: int
+    input_offset_bytes: int
+    output_offset_bytes: int
+    stateless: bool
+    chunk_multiple_bytes: int
+    resume_grace_s: float
+    shared_buffers: int
+    features: frozenset[str]
+    cache_bytes: int = 0
+    return_secret: str | None = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def from_document(cls, document: dict[str, typing.Any]) -> Opened:
+        """Read the JSON of OPENED.
+
+        :param document: its members.
+        :returns: the values.
+        :raises frames.ProtocolError: if they are invalid.
+        """
+        chunk_bytes = frames.require(document, "chunk_bytes", int)
+        window_bytes = frames.require(document, "window_bytes", int)
+        if not 0 < chunk_bytes <= frames.MAX_DATA_BYTES:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "chunk_bytes out of range"
+            )
+        if not chunk_bytes <= window_bytes <= _MAX_WINDOW_BYTES:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "window_bytes out of range"
+            )
+        multiple_bytes = document.get("chunk_multiple_bytes", 1)
+        if type(multiple_bytes) is not int or not (
+            0 < multiple_bytes <= chunk_bytes
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "chunk_multiple_bytes out of range"
+            )
+        return cls(
+            resume_secret=frames.require(document, "resume_secret", str),
+            chunk_bytes=chunk_bytes,
+            window_bytes=window_bytes,
+            input_offset_bytes=frames.require_offset(document, "input_offset"),
+            output_offset_bytes=frames.require_offset(
+                document, "output_offset"
+            ),
+            stateless=document.get("stateless") is True,
+            chunk_multiple_bytes=multiple_bytes,
+            resume_grace_s=_grace_s(document),
+            shared_buffers=_shared_buffers(document, chunk_bytes),
+            features=frames.features(document),
+            cache_bytes=(
+                frames.require_offset(document, "cache_bytes")
+                if "cache_bytes" in document
+                else 0
+            ),
+            return_secret=(
+                frames.require(document, "return_secret", str)
+                if "return_secret" in document
+                else None
+            ),
+        )
+
+
+def _grace_s(document: dict[str, typing.Any]) -> float:
+    grace_s = document.get("resume_grace_s")
+    if not isinstance(grace_s, int | float):
+        return _DEFAULT_GRACE_S
+    # JSON has larger numbers than a float, and no client retries for ever.
+    return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
+
+
+def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
+    shm = document.get("shm")
+    if shm is None:
+        return 0
+    if (
+        not isinstance(shm, dict)
+        or frames.require(shm, "buffer_bytes", int) < chunk_bytes
+        or not 0 < frames.require(shm, "buffers", int) <= 65536
+    ):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "invalid shared buffers"
+        )
+    return int(shm["buffers"])
+
+
+class SharedBuffers:
+    """The worker's input and output buffers, mapped into this process.
+
+    The maps live as long as there is a view of them.
+
+    :param input_fd: memfd of the input buffers; closed here.
+    :param output_fd: memfd of the output buffers; closed here.
+    :param shm: the ``shm`` member of OPENED.
+    :raises frames.ProtocolError: if a memfd is smaller than announced, or
+        could become so.
+    """
+
+    def __init__(
+        self, input_fd: int, output_fd: int, shm: dict[str, int]
+    ) -> None:
+        self.buffers = shm["buffers"]
+        self._buffer_bytes = shm["buffer_bytes"]
+        status = os.fstat(input_fd)
+        #: Equal for maps of the same memory.
+        self.identity = (status.st_dev, status.st_ino)
+        try:
+            self._input = self._map(input_fd)
+            self._output = self._map(output_fd)
+        finally:
+            channel.close_fds([input_fd, output_fd])
+
+    def check_held(self, offset_bytes: int) -> None:
+        """Check that the worker has not cleared the buffers.
+
+        Call it after reading: then the data was intact.
+
+        :param offset_bytes: position in the input.
+        :raises errors.SessionFailed: if it has.
+        """
+        if not (self._input[-1] and self._output[-1]):
+            raise errors.SessionFailed(
+                codes.SESSION_LOST,
+                "the slot was lost, and its worker has cleared the buffers "
+                "before this program continued",
+                offset_bytes,
+            )
+
+    def keep_output(self) -> None:
+        """Keep the received output beyond the end of the session.
+
+        :raises OSError: if there is not enough memory.
+        """
+        detach(self._output)
+
+    def _map(self, fd: int) -> memoryview:
+        size_bytes = self.buffers * self._buffer_bytes + 1
+        # Touching a page beyond the end would kill the process.
+        try:
+            there_bytes = buffers.size_bytes(fd)
+        except ValueError as exc:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"no shared memory of a worker: {exc}"
+            ) from exc
+        if there_bytes < size_bytes:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "shared memory smaller than announced"
+            )
+        return memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED))
+
+    def input(self, number: int) -> memoryview:
+        """View of an input buffer.
+
+        :param number: 0 ... buffers - 1.
+        :returns: the whole buffer, writable.
+        """
+        start = number * self._buffer_bytes
+        return self._input[start : start + self._buffer_bytes]
+
+    def output(self, number: int) -> memoryview:
+        """View of an output buffer.
+
+        :param number: 0 ... buffers - 1.
+        :returns: the whole buffer.
+        """
+        start = number * self._buffer_bytes
+        return self._output[start : start + self._buffer_bytes]
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    # Each one has classes of its own, so there is one.
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = libc.mremap.restype = address
+    libc.mmap.argtypes = address, size, *3 * (number,), ctypes.c_long
+    libc.mremap.argtypes = address, size, size, number, address
+    return libc
+
+
+def detach(view: memoryview) -> None:
+    """Make the pages under a view private; their contents stay.
+
+    The worker clears shared buffers when their session ends, and a program may
+    still read its last output then.
+
+    :param view: of a map.
+    :raises OSError: if there is not enough memory; nothing is changed.
+    """
+    libc = _libc()
+    first_byte = ctypes.addressof(ctypes.c_char.from_buffer(view))
+    start = first_byte - first_byte % mmap.PAGESIZE
+    length_bytes = first_byte + len(view) - start
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    copy = libc.mmap(None, length_bytes, access, flags, -1, 0)
+    if copy == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), "no memory for a copy of the output")
+    ctypes.memmove(copy, start, length_bytes)
+    # In one step: another thread may be reading.
+    flags = _MREMAP_MAYMOVE | _MREMAP_FIXED
+    libc.mremap(copy, length_bytes, length_bytes, flags, start)
+
+
+class _Pair:
+    """Two connections to one worker: a link for each direction.
+
+    One socket, or TLS connection, serves a single thread at a time.
+
+    :param there: to the worker.
+    :param back: from the worker, once it has said so.
+    """
+
+    def __init__(self, there: channel.Channel, back: channel.Channel) -> None:
+        self._there = there
+        self._back = back
+        self._incoming = there
+
+    def turn(self) -> None:
+        """Receive by the other connection from now on."""
+        self._incoming = self._back
+
+    def send(
+        self, *parts: frames.Buffer, deadline_s: float | None = None
+    ) -> None:
+        self._there.send(*parts, deadline_s=deadline_s)
+
+    def recv_exact_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        self._incoming.recv_exact_into(buffer, deadline_s)
+
+    def recv_small_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        self._incoming.recv_small_into(buffer, deadline_s)
+
+    def shutdown(self) -> None:
+        self._there.shutdown()
+        self._back.shutdown()
+
+    def close(self) -> None:
+        self._there.close()
+        self._back.close()
+
+
+class Connection:
+    """A data connection after OPENED.
+
+    :ivar channel: for frames in both directions.
+    :ivar opened: the worker's answer.
+    :ivar shared: shared buffers, or None when payloads are in the stream.
+    """
+
+    def __init__(
+        self,
+        data: channel.Link,
+        opened: Opened,
+        shared: SharedBuffers | None,
+    ) -> None:
+        self.channel = data
+        self.opened = opened
+        self.shared = shared
+
+    @property
+    def transport(self) -> str:
+        """``shm`` or ``stream``."""
+        return STREAM if self.shared is None else SHM
+
+    def recv_header(
+        self, scratch: bytearray, deadline_s: float | None
+    ) -> frames.FrameHeader:
+        """Receive the header of a frame of at most the agreed length.
+
+        Otherwise a worker could make us allocate room for an announced length.
+
+        :param scratch: see :func:`channel.recv_header`.
+        :param deadline_s: absolute deadline.
+        """
+        while True:
+            header = channel.recv_header(
+                self.channel,
+                scratch,
+                max_data_bytes=self.opened.chunk_bytes,
+                deadline_s=deadline_s,
+            )
+            if header.type != frames.RETURN:
+                return header
+            if not isinstance(self.channel, _Pair):
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "there is no second connection"
+                )
+            self.channel.turn()
+
+    def complain(
+        self, failure: errors.ChecksumMismatch, scratch: bytearray
+    ) -> bool:
+        """Tell the worker why the session ends, for its operator.
+
+        Waits until the worker has read it: later messages would arrive
+        first, and the session would count as cancelled.
+
+        :param scratch: see :func:`channel.recv_header`.
+        :returns: whether the worker has ended the session.
+        """
+        deadline_s = channel.deadline_after(_FAREWELL_S)
+        with contextlib.suppress(
+            channel.ChannelClosed,
+            channel.DeadlineExceeded,
+            frames.ProtocolError,
+        ):
+            self.channel.send(
+                frames.error_frame(
+                    failure.code, failure.message, failure.offset_bytes
+                ),
+                deadline_s=deadline_s,
+            )
+            while True:
+                header = self.recv_header(scratch, deadline_s)
+                channel.recv_payload(self.channel, header, deadline_s)
+                if header.type == frames.ERROR:
+                    return True
+        return False
+
+
+class Dialer:
+    """Connects to the worker of a session.
+
+    :param view: the READY view of the session.
+    :param front_door: provides connections to workers of this host.
+    :param cancel: shuts down the dialer's connections.
+    :param features: optional features that the worker must have.
+    :param require_tls: connect to another host by TLS only.
+    :param returns: have a second connection for what the worker sends, if it
+        is on another host and knows such connections.
+    """
+
+    def __init__(
+        self,
+        view: views.SessionView,
+        front_door: doors.Door,
+        cancel: cancelling.CancelToken,
+        features: frozenset[str] = frozenset(),
+        require_tls: bool = False,
+        returns: bool = False,
+    ) -> None:
+        self.view = view
+        self._offered = {*features, *_OFFERED}
+        if returns:
+            self._offered.add(frames.RETURN_FEATURE)
+        self.front_door = front_door
+        self.features = features
+        self._cancel = cancel
+        self._local_only = require_tls and view.certificate_sha256 is None
+        #: Of the first connection: a session does not change it.
+        self._transport: str | None = None
+
+    def open(
+        self,
+        params: collections.abc.Mapping[str, typing.Any],
+        deadline_s: float | None,
+        start_input_offset_bytes: int = 0,
+        start_output_offset_bytes: int = 0,
+    ) -> Connection:
+        """Connect for the first time.
+
+        :param params: of the accelerator; they go to the worker only.
+        :param deadline_s: absolute deadline.
+        :param start_input_offset_bytes: where input that began in another
+            slot continues.
+        :param start_output_offset_bytes: the same of the output.
+        :returns: the connection.
+        :raises WorkerError: if the worker refuses, or with
+            ``CHECKSUM_UNAVAILABLE`` if it lacks the feature, with
+            ``TLS_REQUIRED`` if it lacks that.
+        :raises channel.ChannelClosed: if it is not reached.
+        :raises channel.DeadlineExceeded: if it does not answer in time;
+            also its subclass :class:`FrontDoorHangs`.
+        :raises frames.ProtocolError: if its answer is invalid.
+        :raises errors.TooManyOpenFiles: if descriptors are missing.
+        :raises errors.Cancelled: if cancelled.
+        """
+        members: dict[str, object] = {
+            "secret": self.view.secret,
+            "params": dict(params),
+        }
+        if start_input_offset_bytes or start_output_offset_bytes:
+            members["start_input_offset"] = start_input_offset_bytes
+            members["start_output_offset"] = start_output_offset_bytes
+        return self._dial(members, deadline_s)
+
+    def resume(
+        self,
+        resume_secret: str,
+        input_offset_bytes: int,
+        output_offset_bytes: int,
+        deadline_s: float | None,
+    ) -> Connection:
+        """Connect again.
+
+        :param resume_secret: from the last OPENED.
+        :param input_offset_bytes: input acknowledged by the worker.
+        :param output_offset_bytes: output received.
+        :param deadline_s: absolute deadline.
+        :returns: the connection.
+        :raises: as :meth:`open`.
+        """
+        return self._dial(
+            {
+                "resume_secret": resume_secret,
+                "input_offset": input_offset_bytes,
+                "output_offset": output_offset_bytes,
+            },
+            deadline_s,
+        )
+
+    def outcome(self, deadline_s: float | None) -> views.SessionView | None:
+        """Ask the front door whether the session has lost its slot.
+
+        :param deadline_s: absolute deadline.
+        :returns: its state if it has ended, waits again, or has another slot;
+            None if it continues or is unknown.
+        :raises errors.Cancelled: if cancelled.
+        """
+        limit_s = time.monotonic() + _OUTCOME_S
+        try:
+            reply = self._ask(min(limit_s, deadline_s or limit_s))
+            view = views.SessionView.from_message(reply.get("session"))
+        except errors.Cancelled:
+            raise
+        except (
+            doors.ConnectionLost,
+            errors.FpgapoolError,
+            frames.ProtocolError,
+        ):
+            return None
+        waits = view.state == states.QUEUED
+        # A view from before this slot has an older generation.
+        is_lost = (
+            view.state in states.TERMINAL
+            or view.generation > self.view.generation
+            or (waits and view.generation == self.view.generation)
+        )
+        return view if is_lost else None
+
+    def _ask(self, deadline_s: float) -> dict[str, typing.Any]:
+        session_id = self.view.session_id
+        try:
+            return self.front_door.request(
+                "get", deadline_s, session_id=session_id
+            )
+        except doors.ConnectionLost:
+            # The agent may have been restarted.
+            self.front_door.reconnect(deadline_s)
+            return self.front_door.request(
+                "get", deadline_s, session_id=session_id
+            )
+
+    @errors.needing_descriptors()
+    def _dial(
+        self, members: dict[str, object], deadline_s: float | None
+    ) -> Connection:
+        attempt_s = time.monotonic() + _ATTEMPT_S
+        deadline_s = min(attempt_s, deadline_s or attempt_s)
+        data, transport = self._connect(deadline_s)
+        hello = {
+            "features": sorted(self._offered),
+            "session_id": self.view.session_id,
+            "generation": self.view.generation,
+            "transport": transport,
+            **members,
+        }
+        try:
+            self._cancel.attach(data)
+            connection = _shake_hands(data, hello, deadline_s)
+            self._transport = transport
+            if not self.features <= connection.opened.features:
+                raise WorkerError(
+                    codes.CHECKSUM_UNAVAILABLE,
+                    "the slot's board or worker has no checksums",
+                )
+            return_secret = connection.opened.return_secret
+            if transport == STREAM and return_secret is not None:
+                connection.channel = self._pair(
+                    data, return_secret, deadline_s
+                )
+            return connection
+        except BaseException:
+            self.hang_up(data)
+            raise
+
+    def _pair(
+        self,
+        there: channel.Channel,
+        return_secret: str,
+        deadline_s: float | None,
+    ) -> channel.Link:
+        """Make a second connection; without it, the first one does as well."""
+        hello = {
+            "session_id": self.view.session_id,
+            "generation": self.view.generation,
+            "transport": STREAM,
+            "return_secret": return_secret,
+        }
+        with contextlib.ExitStack() as on_error:
+            try:
+                back, _ = self._connect(deadline_s)
+                on_error.callback(back.close)
+                back.send(
+                    frames.encode_frame(
+                        frames.FrameHeader(frames.HELLO), hello
+                    ),
+                    deadline_s=deadline_s,
+                )
+            except (OSError, channel.DeadlineExceeded):
+                return there
+            pair = _Pair(there, back)
+            self._cancel.attach(pair)
+            on_error.pop_all()
+        self._cancel.detach(there)
+        return pair
+
+    def hang_up(self, data: channel.Link) -> None:
+        """Close a connection that this dialer made.
+
+        :param data: its channel; no thread may be using it.
+        """
+        self._cancel.detach(data)
+        data.close()
+
+    def _connect(
+        self, deadline_s: float | None
+    ) -> tuple[channel.Channel, str]:
+        if self._local_only and not self.view.local:
+            raise WorkerError(
+                codes.TLS_REQUIRED,
+                f"the slot's host {self.view.host_name} does not offer TLS "
+                "([agent] tls is off there); nothing was sent",
+            )
+        # Shared memory is faster than every network.
+        endpoints = sorted(
+            (one for one in self.view.endpoints if self._may_use(one)),
+            key=lambda endpoint: endpoint.network != views.LOCAL_NETWORK,
+        )
+        failure: Exception = channel.ChannelClosed(
+            "the session has no endpoint that this client can use"
+        )
+        for endpoint in endpoints:
+            try:
+                return self._connect_to(endpoint, deadline_s)
+            except (OSError, doors.ConnectionLost) as exc:
+                failure = exc.with_traceback(None)
+            except errors.OperationTimeout as exc:
+                # No time is left for another endpoint.
+                raise FrontDoorHangs(str(exc)) from exc
+            except (
+                errors.RequestRejected,
+                errors.FrontDoorUnavailable,
+            ) as exc:
+                failure = channel.ChannelClosed(str(exc))
+        try:
+            if isinstance(failure, OSError):
+                raise failure
+            raise channel.ChannelClosed(str(failure)) from failure
+        finally:
+            # See errors.FpgapoolError.again().
+            del failure
+
+    def _may_use(self, endpoint: views.Endpoint) -> bool:
+        # While the front door is away, the local endpoint is unreachable, and
+        # the worker would refuse another transport.
+        local = endpoint.network == views.LOCAL_NETWORK
+        if self._local_only and not local:
+            return False
+        return self._transport is None or local == (self._transport == SHM)
+
+    def _connect_to(
+        self, endpoint: views.Endpoint, deadline_s: float | None
+    ) -> tuple[channel.Channel, str]:
+        if endpoint.network == views.LOCAL_NETWORK:
+            return channel.PlainChannel(self._local(deadline_s)), SHM
+        sock = channel.connect_tcp(endpoint.address, endpoint.port, deadline_s)
+        if self.view.certificate_sha256 is None:
+            return channel.PlainChannel(sock), STREAM
+        tls = tls_channel.TlsChannel.connect(
+            sock, self.view.certificate_sha256, deadline_s
+        )
+        return tls, STREAM
+
+    def _local(self, deadline_s: float | None) -> socket.socket:
+        session_id, generation = self.view.session_id, self.view.generation
+        try:
+            return self.front_door.request_connection(
+                session_id, generation, deadline_s
+            )
+        except doors.ConnectionLost:
+            # The agent was restarted; the worker survived.
+            self.front_door.reconnect(deadline_s)
+            return self.front_door.request_connection(
+                session_id, generation, deadline_s
+            )
+
+
+def _shake_hands(
+    data: channel.Channel,
+    hello: dict[str, object],
+    deadline_s: float | None,
+) -> Connection:
+    data.send(
+        frames.encode_frame(frames.FrameHeader(frames.HELLO), hello),
+        deadline_s=deadline_s,
+    )
+    header, fds = _recv_first_header(
+        data, hello["transport"] == SHM, deadline_s
+    )
+    try:
+        document = frames.decode_json(
+            channel.recv_payload(data, header, deadline_s)
+        )
+        if header.type == frames.ERROR:
+            raise _refusal(document)
+        if header.type != frames.OPENED:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the worker did not answer OPENED"
+            )
+        opened = Opened.from_document(document)
+        shared = None
+        if hello["transport"] == SHM:
+            if len(fds) != 2 or not opened.shared_buffers:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "OPENED without shared memory"
+                )
+            input_fd, output_fd = fds
+            fds = []
+            shared = SharedBuffers(input_fd, output_fd, document["shm"])
+        return Connection(data, opened, shared)
+    finally:
+        channel.close_fds(fds)
+
+
+def _refusal(
+    document: dict[str, typing.Any],
+) -> WorkerError | channel.ChannelClosed:
+    code = str(document.get("code", codes.PROTOCOL_ERROR))
+    message = str(document.get("message", ""))
+    if code == codes.HELLO_TIMEOUT:
+        # This process was frozen meanwhile; its slot is as good as before.
+        return channel.ChannelClosed(message)
+    return WorkerError(code, message)
+
+
+def _recv_first_header(
+    data: channel.Channel, with_fds: bool, deadline_s: float | None
+) -> tuple[frames.FrameHeader, list[int]]:
+    if not with_fds:
+        return (
+            channel.recv_header(
+                data,
+                bytearray(frames.HEADER_BYTES),
+                max_data_bytes=frames.MAX_JSON_BYTES,
+                deadline_s=deadline_s,
+            ),
+            [],
+        )
+    scratch = bytearray(frames.HEADER_BYTES)
+    plain = typing.cast(channel.PlainChannel, data)
+    fds = plain.recv_exact_with_fds(memoryview(scratch), 2, deadline_s)
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(channel.close_fds, fds)
+        header = frames.FrameHeader.unpack_from(
+            scratch, max_data_bytes=frames.MAX_JSON_BYTES
+        )
+        on_error.pop_all()
+    return header, fds

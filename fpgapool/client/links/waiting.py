@@ -1,0 +1,640 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Waits at the front door until a session has a slot, and connects to it."""
+
+from __future__ import annotations
+
+import collections.abc
+import random
+import time
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
+
+_FIRST_BACKOFF_S = 0.05
+_LONGEST_BACKOFF_S = 2.0
+# How long the front door of a running session may be away.
+_REOPEN_PATIENCE_S = 60.0
+# A pool's replies while it cannot tell the state of the session.
+_OUTAGES = {
+    codes.CONDUCTOR_UNAVAILABLE,
+    codes.DATABASE_UNAVAILABLE,
+    codes.RATE_LIMITED,
+}
+# Errors that may mean an outage.
+_REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
+# How long a front door may turn away a program that would wait for ever for an
+# absent one. Other programs come and go, but not if all of them wait.
+_TURNED_AWAY_PATIENCE_S = 15.0
+# A worker's replies after its assignment was revoked.
+_OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
+#: How a session ends if its first connection breaks before OPENED.
+_UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
+#: How many slots to request again because of that.
+_MAX_UNOPENED = 5
+
+StateCallback: typing.TypeAlias = collections.abc.Callable[
+    [views.SessionView], object
+]
+#: Gets what does not answer, for people, and the seconds until the library
+#: gives up; None: it never does.
+AwayCallback: typing.TypeAlias = collections.abc.Callable[
+    [str, float | None], object
+]
+#: Sends the request; gets the deadline of its reply.
+Ask: typing.TypeAlias = collections.abc.Callable[[float | None], object]
+_T = typing.TypeVar("_T")
+
+
+class Stopped(Exception):
+    """Another thread has cancelled the wait."""
+
+
+class Attempts:
+    """Counts attempts in a row between which nothing has moved.
+
+    :param most: so many are worth it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._reached: tuple[int, ...] = ()
+        self.count = 0
+
+    def begin(self, *reached: int) -> bool:
+        """Whether another attempt is worth it.
+
+        :param reached: positions of the data; they only grow.
+        """
+        if reached != self._reached:
+            self._reached = reached
+            self.count = 0
+        self.count += 1
+        return self.count <= self._most
+
+    def forget(self) -> None:
+        """Count anew."""
+        self._reached = ()
+
+
+class Ended(exceptions.PicklableError):
+    """The session ended instead of getting a slot.
+
+    :ivar view: its final state.
+    """
+
+    def __init__(self, view: views.SessionView) -> None:
+        super().__init__(view.state)
+        self.view = view
+
+
+class SlotSeeker:
+    """Gets slots for one session: the first, and others if it is lost.
+
+    :param door: front door; the seeker reconnects to it after an outage.
+    :param params: of the accelerator; every worker gets them.
+    :param token: cancels every wait.
+    :param on_state: called with every new view.
+    :param features: optional features that every worker must have.
+    :param require_tls: connect to other hosts by TLS only.
+    :param returns: see :class:`connections.Dialer`.
+    :param away_timeout_s: how long the pool may be away, and not only its
+        conductor; None: there is no other limit than the patience.
+    :param on_away: called when the pool, or the worker of the slot, goes away.
+    """
+
+    #: See :attr:`fpgapool.client.sessions.flow.Flow.cpu_energy_j`.
+    fallback_reason: str | None = None
+    cpu_energy_j: float | None = None
+
+    def __init__(
+        self,
+        door: doors.Door,
+        params: dict[str, typing.Any],
+        token: cancelling.CancelToken,
+        on_state: StateCallback | None,
+        features: frozenset[str] = frozenset(),
+        *,
+        require_tls: bool = False,
+        returns: bool = False,
+        away_timeout_s: float | None = None,
+        on_away: AwayCallback | None = None,
+    ) -> None:
+        self.door = door
+        self._away_timeout_s = away_timeout_s
+        self._on_away = on_away
+        # Since when the slot's worker has not been reached ...
+        self._lost_since_s: float | None = None
+        # ... and then neither the front door.
+        self._absent_since_s: float | None = None
+        self._told_absent = False
+        self._features = features
+        self._returns = returns
+        self._require_tls = require_tls
+        self.token = token
+        self._params = params
+        self._on_state = on_state
+        self._stopped = False
+        self._start(-1, (0, 0), None)
+
+    def _start(
+        self,
+        lost_generation: int,
+        offsets_bytes: tuple[int, int],
+        deadline_s: float | None,
+        queue_deadline_s: float | None = None,
+        patience_s: float | None = None,
+        asked_s: float | None = None,
+    ) -> None:
+        self._lost_generation = lost_generation
+        self._offsets_bytes = offsets_bytes
+        self._deadline_s = deadline_s
+        self._queue_deadline_s = queue_deadline_s
+        self._patience_s = patience_s
+        self._view: views.SessionView | None = None
+        # Since when the session's state has been unknown, or the front door
+        # has only replied that it is full.
+        self._away_since_s: float | None = None
+        self._turned_away_since_s: float | None = None
+        self._asked_s = asked_s
+        self._reset_backoff()
+
+    def open(
+        self,
+        ask: Ask,
+        deadline_s: float | None,
+        *,
+        queue_deadline_s: float | None = None,
+        patience_s: float | None = None,
+        asked_s: float | None = None,
+    ) -> tuple[connections.Dialer, connections.Connection]:
+        """Ask for the session and connect to its first slot.
+
+        :param ask: sends the request; called again if the front door went
+            away.
+        :param deadline_s: absolute deadline.
+        :param queue_deadline_s: absolute deadline of waiting in the queue.
+            The pool enforces it; the client does so if the pool cannot, or
+            if ``patience_s`` is limited.
+        :param patience_s: how long a front door may stay away, or hang;
+            None for ever.
+        :param asked_s: time of the first request without a reply; None for
+            now.
+        :returns: the way to the worker, and the connection.
+        :raises Ended: if the session ended.
+        :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
+        """
+        self._start(
+            -1, (0, 0), deadline_s, queue_deadline_s, patience_s, asked_s
+        )
+        return self._seek_opened(ask, deadline_s)
+
+    def reopen(
+        self,
+        lost: views.SessionView,
+        input_offset_bytes: int,
+        output_offset_bytes: int,
+        deadline_s: float | None,
+    ) -> tuple[connections.Dialer, connections.Connection]:
+        """Get another slot and connect to it.
+
+        :param lost: the session with its lost slot.
+        :param input_offset_bytes: where its input continues.
+        :param output_offset_bytes: where its output continues.
+        :param deadline_s: absolute deadline.
+        :returns: the way to the worker, and the connection.
+        :raises Ended: if it gets none.
+        :raises Stopped: if stopped.
+        :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
+            A front door that stays away is FrontDoorUnavailable.
+        """
+        offsets_bytes = input_offset_bytes, output_offset_bytes
+        ask = self._start_again(lost, offsets_bytes, deadline_s)
+        return self._seek_opened(ask, deadline_s)
+
+    def _start_again(
+        self,
+        lost: views.SessionView,
+        offsets_bytes: tuple[int, int],
+        deadline_s: float | None,
+    ) -> Ask:
+        """:returns: the function that requests another slot."""
+        self._start(
+            lost.generation,
+            offsets_bytes,
+            deadline_s,
+            patience_s=_REOPEN_PATIENCE_S,
+        )
+
+        def ask(limit_s: float | None) -> None:
+            self.door.request(
+                "reopen",
+                limit_s,
+                session_id=lost.session_id,
+                generation=lost.generation,
+            )
+            # Messages from before the reply are about the lost slot.
+            self.door.discard_events()
+
+        return ask
+
+    def worker_lost(self, gives_up_s: float) -> None:
+        """Note that the worker of the present slot cannot be reached.
+
+        :param gives_up_s: absolute time at which the caller gives it up.
+        """
+        if self._lost_since_s is None:
+            self._lost_since_s = time.monotonic()
+            self._tell_away("the slot's worker", gives_up_s)
+
+    def worker_found(self) -> None:
+        """Note that the worker of the present slot is reached again."""
+        self._lost_since_s = None
+
+    def _tell_away(self, what: str, gives_up_s: float | None) -> None:
+        if self._on_away is not None:
+            self._on_away(what, channel.remaining_s(gives_up_s))
+
+    def stop(self) -> None:
+        """Make every wait return soon, now and later."""
+        self._stopped = True
+        self.door.shutdown()
+
+    def give_up(self, session_id: str) -> None:
+        """Tell the pool that the session is no longer wanted; never raises.
+
+        :param session_id: of the session.
+        """
+        self.door.give_up(session_id=session_id)
+
+    def report_close(
+        self,
+        view: views.SessionView,
+        input_bytes: int,
+        output_bytes: int,
+        *,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """See :meth:`fpgapool.client.doors.door.Door.report_close`.
+
+        :param view: the session with the slot that served it last.
+        """
+        self.door.report_close(
+            view.session_id,
+            view.generation,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+            confirmed=confirmed,
+            deadline_s=deadline_s,
+        )
+
+    def close(self) -> None:
+        """End the connection to the front door; no thread may be waiting."""
+        self.door.close()
+
+    def _seek_opened(
+        self, ask: Ask, deadline_s: float | None
+    ) -> tuple[connections.Dialer, connections.Connection]:
+        """Get a slot, and others if the first connection to it breaks.
+
+        The secret is used up then, and the resume secret has not come.
+        """
+        for _ in range(_MAX_UNOPENED):
+            try:
+                return self._seek(ask)
+            except Ended as ended:
+                view = ended.view
+                had_slot = view.generation > self._lost_generation
+                if view.reason not in _UNOPENED or not had_slot:
+                    raise
+                ask = self._start_again(view, self._offsets_bytes, deadline_s)
+        return self._seek(ask)
+
+    def _seek(
+        self, ask: Ask
+    ) -> tuple[connections.Dialer, connections.Connection]:
+        while True:
+            try:
+                if self._stopped:
+                    raise Stopped
+                self._asked_s = (
+                    self._away_since_s or self._asked_s or time.monotonic()
+                )
+                self._call(ask, self._asked_s)
+                return self._await_connection()
+            except doors.ConnectionLost as exc:
+                self._reconnect(exc)
+            except _REFUSALS as exc:
+                if not self._is_outage(exc):
+                    raise
+                self._be_patient(exc)
+                self._pause(exc)
+
+    def _is_outage(self, exc: errors.FpgapoolError) -> bool:
+        """Whether the request is still good in spite of an error.
+
+        An accepted request keeps its place in the queue, and a session that
+        has lost its slot can still get another one.
+        """
+        taken_in = self._view is not None or self._lost_generation >= 0
+        if isinstance(exc, errors.FrontDoorUnavailable):
+            # The pool may have accepted a request from just before.
+            return taken_in or self._away_since_s is not None
+        return taken_in and exc.code in _OUTAGES
+
+    def _limit_s(self) -> float | None:
+        """The deadline of the present state."""
+        assigned = self._view is not None and self._view.state != states.QUEUED
+        # Otherwise the pool enforces the time in the queue.
+        by_itself = (
+            self._patience_s is not None or self._away_since_s is not None
+        )
+        if assigned or not by_itself:
+            return self._deadline_s
+        return earliest(self._deadline_s, self._queue_deadline_s)
+
+    def _call(
+        self,
+        call: collections.abc.Callable[[float | None], _T],
+        away_since_s: float | None,
+        until_s: float | None = None,
+    ) -> _T:
+        """Call the front door while there is time and patience.
+
+        :param call: gets its absolute deadline.
+        :param away_since_s: since when there has been no reply; None if no
+            reply is due soon.
+        :param until_s: further absolute deadline, independent of the limits.
+        :raises errors.FrontDoorUnavailable: if no reply comes in time.
+        :raises errors.OperationTimeout: if ``until_s`` passes.
+        """
+        limit_s = self._limit_s()
+        patient_until_s = earliest(
+            self._patient_until_s(away_since_s), self._absent_until_s()
+        )
+        try:
+            return call(earliest(limit_s, patient_until_s, until_s))
+        except errors.OperationTimeout as exc:
+            if channel.remaining_s(limit_s) == 0:
+                raise self._timeout(exc.message) from exc
+            if channel.remaining_s(patient_until_s) == 0:
+                self._away_since_s = away_since_s
+                raise errors.FrontDoorUnavailable(exc.message) from exc
+            raise
+
+    def _patient_until_s(self, away_since_s: float | None) -> float | None:
+        if self._patience_s is None or away_since_s is None:
+            return None
+        return away_since_s + self._patience_s
+
+    def _absent_until_s(self) -> float | None:
+        """How long the pool may be absent; None: it is there, or for ever."""
+        if self._away_timeout_s is None or self._absent_since_s is None:
+            return None
+        return self._absent_since_s + self._away_timeout_s
+
+    def _note_absence(self, reason: Exception) -> None:
+        """Note whether the front door answered.
+
+        :raises errors.FrontDoorUnavailable: if the pool was absent too long.
+        """
+        if isinstance(reason, errors.RequestRejected | doors.TurnedAway):
+            self._absent_since_s = None
+            return
+        if self._absent_since_s is None:
+            self._absent_since_s = self._lost_since_s or time.monotonic()
+        until_s = self._absent_until_s()
+        if channel.remaining_s(until_s) == 0:
+            why = getattr(reason, "message", reason)
+            raise errors.FrontDoorUnavailable(
+                f"the pool was away for {self._away_timeout_s:g} s: {why}"
+            ) from reason
+        if not self._told_absent:
+            self._told_absent = True
+            patient_until_s = self._patient_until_s(self._away_since_s)
+            limit_s = earliest(until_s, patient_until_s, self._limit_s())
+            self._tell_away("the pool's front door", limit_s)
+
+    def _reconnect(self, reason: doors.ConnectionLost) -> None:
+        # A restarted agent comes back within seconds. The request is still
+        # good: its name makes repeating it safe.
+        self._be_patient(reason)
+        while not self._stopped:
+            self._pause(reason)
+            try:
+                self._call(self.door.reconnect, self._away_since_s)
+                return
+            except _REFUSALS as exc:
+                if not self._is_outage(exc):
+                    raise
+                self._be_patient(exc)
+
+    def _be_patient(self, reason: Exception) -> None:
+        """Raise the error if the outage has lasted long enough.
+
+        A front door that accepts connections and drops them is away, too.
+        """
+        now_s = time.monotonic()
+        self._away_since_s = self._away_since_s or now_s
+        self._note_absence(reason)
+        if isinstance(reason, doors.TurnedAway) and self._view is None:
+            self._turned_away_since_s = self._turned_away_since_s or now_s
+        else:
+            self._turned_away_since_s = None
+        patience_s, since_s = self._patience_s, self._away_since_s
+        if patience_s is None:
+            patience_s = _TURNED_AWAY_PATIENCE_S
+            since_s = self._turned_away_since_s
+        if since_s is None or now_s < since_s + patience_s:
+            return
+        if isinstance(reason, doors.TurnedAway):
+            raise reason.error from reason
+        if isinstance(reason, errors.FpgapoolError):
+            raise reason
+        raise errors.FrontDoorUnavailable(str(reason)) from reason
+
+    def _pause(self, reason: Exception) -> None:
+        left_s = channel.remaining_s(self._limit_s())
+        if left_s == 0:
+            raise self._timeout(str(reason)) from reason
+        left_s = earliest(left_s, channel.remaining_s(self._absent_until_s()))
+        if left_s is None:
+            left_s = self._backoff_s
+        # Clients that the same outage has hit must not all return at once.
+        pause_s = self._backoff_s * random.uniform(0.5, 1.0)
+        self.token.wait(min(pause_s, left_s))
+        self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
+
+    def _timeout(self, reason: str) -> errors.FpgapoolError:
+        if channel.remaining_s(self._deadline_s) == 0:
+            return errors.OperationTimeout(f"time limit passed: {reason}")
+        return errors.WaitTimeout("no slot came within wait_timeout_s")
+
+    def _await_connection(
+        self,
+    ) -> tuple[connections.Dialer, connections.Connection]:
+        while True:
+            view = self._next_view(None)
+            pause_s = _FIRST_BACKOFF_S
+            while view is not None and self._is_ready(view):
+                dialer = connections.Dialer(
+                    view,
+                    self.door,
+                    self.token,
+                    self._features,
+                    self._require_tls,
+                    self._returns,
+                )
+                before = self.door.connections
+                attempt = self._connect(dialer)
+                if isinstance(attempt, connections.Connection):
+                    return dialer, attempt
+                if self.door.connections != before:
+                    # The new front door knows nothing of the request.
+                    raise doors.ConnectionLost("the front door was away")
+                pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
+                view = self._news(pause_s if attempt else None)
+
+    def _is_ready(self, view: views.SessionView) -> bool:
+        return (
+            view.state == states.READY
+            and view.generation > self._lost_generation
+        )
+
+    def _news(self, pause_s: float | None) -> views.SessionView | None:
+        """Wait for news of the session.
+
+        :param pause_s: the longest wait; None if only news can help.
+        :returns: the latest view.
+        """
+        wait_until_s = channel.deadline_after(pause_s)
+        known = self._view
+        try:
+            while self._view is known:
+                self._next_view(wait_until_s)
+        except errors.OperationTimeout:
+            if channel.remaining_s(self._deadline_s) == 0:
+                raise
+        return self._view
+
+    def _next_view(self, pause_s: float | None) -> views.SessionView | None:
+        """Wait for a notification.
+
+        :param pause_s: absolute deadline besides those of the request.
+        :returns: the new view; None if the notification brought none.
+        """
+        silent_since_s = self._away_since_s
+        if self._view is None and self._lost_generation < 0:
+            # It soon tells the state of a new request.
+            silent_since_s = self._asked_s
+        event = self._call(self.door.next_event, silent_since_s, pause_s)
+        if event.get("event") != "session":
+            return None
+        try:
+            view = views.SessionView.from_message(event.get("session"))
+        except frames.ProtocolError as exc:
+            raise errors.SessionFailed(exc.code, exc.message) from exc
+        self._check_for_outage(view)
+        known = self._view
+        if known is not None and view.revision < known.revision:
+            return None
+        self._view = view
+        if view.state in states.TERMINAL:
+            raise Ended(view)
+        if not self._is_of_the_lost_slot(view):
+            self._end_outage()
+            if self._on_state is not None:
+                self._on_state(view)
+        return view
+
+    def _end_outage(self) -> None:
+        """Note that the pool is there, and knows the session's state."""
+        self._reset_backoff()
+        self._lost_since_s = self._absent_since_s = None
+        self._told_absent = False
+
+    def _reset_backoff(self) -> None:
+        self._away_since_s = self._turned_away_since_s = None
+        self._backoff_s = _FIRST_BACKOFF_S
+
+    def _check_for_outage(self, view: views.SessionView) -> None:
+        """Return if the view tells the session's state.
+
+        :raises errors.RequestRejected: if it only tells that the state is
+            unknown. An agent that was started meanwhile says so of a session
+            that it does not know, nor its revision.
+        """
+        unknown = view.state == states.REJECTED and not view.session_id
+        if not unknown and view.state != states.LOST:
+            return
+        if self._is_outage(errors.RequestRejected(view.reason, view.message)):
+            raise errors.RequestRejected(view.reason, view.message)
+
+    def _is_of_the_lost_slot(self, view: views.SessionView) -> bool:
+        return (
+            view.generation <= self._lost_generation
+            and view.state != states.QUEUED
+        )
+
+    def _connect(
+        self, dialer: connections.Dialer
+    ) -> connections.Connection | bool:
+        """Connect to the worker.
+
+        :returns: the connection; else whether a retry may help.
+        """
+        patient_until_s = self._patient_until_s(self._away_since_s)
+        away_since_s = self._away_since_s or time.monotonic()
+        # Unless it hangs again.
+        self._away_since_s = None
+        try:
+            return dialer.open(
+                self._params,
+                earliest(self._deadline_s, patient_until_s),
+                *self._offsets_bytes,
+            )
+        except connections.WorkerError as exc:
+            if exc.code in _OVER:
+                # The assignment is over, and the pool is about to announce
+                # the next one; or its worker has not heard of it yet.
+                return exc.code == codes.UNAUTHORIZED
+            raise _refused(exc) from exc
+        except tls_channel.PinMismatch as exc:
+            raise errors.SessionFailed(
+                codes.CERTIFICATE_MISMATCH, str(exc)
+            ) from exc
+        except frames.ProtocolError as exc:
+            raise errors.SessionFailed(exc.code, exc.message) from exc
+        except OSError as exc:
+            self.token.check()
+            if self._stopped:
+                raise Stopped from None
+            if isinstance(exc, connections.FrontDoorHangs):
+                self._away_since_s = away_since_s
+                self._be_patient(exc)
+            return True
+
+
+def earliest(*deadlines_s: float | None) -> float | None:
+    """Return the deadline that passes first.
+
+    :param deadlines_s: absolute deadlines; None means no deadline.
+    """
+    return min((one for one in deadlines_s if one is not None), default=None)
+
+
+def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:
+    if exc.code == codes.INVALID_PARAMS:
+        return errors.InvalidParams(exc.message)
+    return errors.SessionFailed(exc.code, exc.message)

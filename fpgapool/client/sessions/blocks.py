@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Blocks: data that a slot keeps, so that it need not be sent again."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+
+from fpgapool.client import errors
+from fpgapool.client.links import connection as connections
+from fpgapool.client.sessions import pieces
+from fpgapool.protocol import blocks
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+
+
+class Block:
+    """Data for a slot or a group that may be used again and again.
+
+    The slot keeps it for as long as it has room, and gets a reference of 32
+    bytes the next time. Do not change the data.
+
+    :param data: anything with the buffer protocol, with 1 byte at least.
+    :raises errors.InvalidRequest: if the data is wrong.
+    """
+
+    def __init__(self, data: typing.Any) -> None:
+        self.source = data
+        try:
+            view = memoryview(data)
+            self.data = memoryview(
+                view.cast("B") if view.c_contiguous else view.tobytes()
+            )
+        except (TypeError, ValueError) as exc:
+            raise errors.InvalidRequest(
+                codes.INVALID_INPUT, f"the data is no buffer of bytes: {exc}"
+            ) from None
+        if not self.data.nbytes:
+            raise errors.InvalidRequest(
+                codes.INVALID_SIZE, "a block has 1 byte at least"
+            )
+        self.reference = blocks.Reference.of(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+def checked_arguments(
+    arguments: Mapping[int, typing.Any] | None,
+) -> dict[int, Block]:
+    """Make blocks of arguments.
+
+    :param arguments: by number; a block or any other data.
+    :raises errors.InvalidRequest: if a number or the data is wrong.
+    """
+    found: dict[int, Block] = {}
+    if len(arguments or ()) >= blocks.MAX_REFERENCES:
+        raise errors.InvalidRequest(
+            codes.INVALID_ARGUMENT,
+            f"at most {blocks.MAX_REFERENCES - 1} arguments are possible",
+        )
+    for number, data in dict(arguments or {}).items():
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int)
+            or not 1 <= number <= blocks.MAX_ARGUMENT
+        ):
+            raise errors.InvalidRequest(
+                codes.INVALID_ARGUMENT,
+                f"the number of an argument is from 1 to "
+                f"{blocks.MAX_ARGUMENT}",
+            )
+        found[number] = data if isinstance(data, Block) else Block(data)
+    return found
+
+
+class Piece(pieces.Piece):
+    """A block as input of a task.
+
+    :ivar brought: whether its data was sent.
+    """
+
+    __slots__ = ("block", "brought")
+
+    def __init__(self, number: int, block: Block) -> None:
+        super().__init__(number, block.data, None)
+        self.block = block
+        self.brought = False
+        # No slot can empty it.
+        self.origin = block.data
+
+
+class Sender:
+    """Which blocks the worker of a session has.
+
+    The worker decides in the same way, so a reference is seldom in vain.
+
+    :param arguments: of the core, by number.
+    """
+
+    def __init__(self, arguments: dict[int, Block] | None = None) -> None:
+        self._arguments = arguments or {}
+        self._there: blocks.Shelf[blocks.Reference] = blocks.Shelf(0)
+
+    def move(self, capacity_bytes: int) -> None:
+        """Use a worker that has no block yet.
+
+        :param capacity_bytes: of its memory for blocks.
+        """
+        self._there = blocks.Shelf(capacity_bytes)
+
+    def announce(self, piece: Piece) -> bytes:
+        """Return what goes before a piece; ``brought`` says whether it goes.
+
+        :param piece: with its position.
+        """
+        reference = piece.block.reference
+        piece.brought = not self._there.use(reference)
+        if not piece.brought:
+            return _frame(reference, piece, 0)
+        if self._there.add(reference, reference.length_bytes) is None:
+            return b""
+        return _frame(reference, piece, frames.TASK_MORE)
+
+    def missed(self, piece: pieces.Piece) -> None:
+        """The worker lacks the block to which a piece refers.
+
+        :raises frames.ProtocolError: if the piece brought its data along.
+        """
+        if not isinstance(piece, Piece) or piece.brought:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the worker misses data that it got"
+            )
+        self._there.drop(piece.block.reference)
+
+    def send_arguments(
+        self, connection: connections.Connection, deadline_s: float | None
+    ) -> None:
+        """Send all arguments; a worker that has them already ignores them.
+
+        :param connection: new, or with nothing sent.
+        :param deadline_s: absolute deadline.
+        :raises errors.SessionFailed: if the worker does not take them.
+        :raises channel.ChannelClosed: if the connection is lost.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        opened = connection.opened
+        place = opened.input_offset_bytes
+        for number, block in self._arguments.items():
+            reference = block.reference
+            if (
+                frames.BLOCKS_FEATURE not in opened.features
+                or reference.length_bytes > opened.chunk_bytes
+            ):
+                raise errors.SessionFailed(
+                    codes.INCOMPATIBLE_SLOT,
+                    "the slot's worker takes no argument of "
+                    f"{reference.length_bytes} bytes",
+                    place,
+                )
+            self._there.add(reference, reference.length_bytes, lasting=True)
+            announced = frames.pack_header(
+                frames.INPUT,
+                frames.BLOCK | frames.TASK_MORE,
+                offset_bytes=place,
+                payload_length_bytes=blocks.REFERENCE_BYTES,
+            )
+            header = frames.pack_header(
+                frames.INPUT,
+                offset_bytes=place,
+                payload_length_bytes=reference.length_bytes,
+            )
+            named = reference._replace(argument=number).encode()
+            connection.channel.send(
+                announced + named + header, block.data, deadline_s=deadline_s
+            )
+
+
+def _frame(reference: blocks.Reference, piece: Piece, flags: int) -> bytes:
+    return (
+        frames.pack_header(
+            frames.INPUT,
+            frames.BLOCK | flags | piece.flags,
+            0,
+            piece.task_id,
+            piece.offset_bytes,
+            blocks.REFERENCE_BYTES,
+            piece.number,
+        )
+        + reference.encode()
+    )

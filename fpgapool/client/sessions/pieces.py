@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pieces of a session's input and output, and the buffers of the input.
+
+Input stays in its buffer until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import typing
+
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.common.channels import buffers as memories
+from fpgapool.common.channels import channel
+from fpgapool.protocol import stream
+
+
+class Piece(stream.Piece):
+    """Input of one task.
+
+    :ivar data: the input; the caller may replace it before sending.
+    :ivar shared: its shared buffers, None if it is elsewhere.
+    :ivar input_crc32: see :class:`checksums.Sent`.
+    :ivar origin: the same input in the caller's own memory, which no slot can
+        empty; None if there is none.
+    """
+
+    __slots__ = ("input_crc32", "origin", "shared")
+
+    input_crc32: int
+
+    def __init__(
+        self,
+        number: int,
+        data: memoryview,
+        shared: connections.SharedBuffers | None,
+    ) -> None:
+        # Not the base's: one call less for every piece.
+        self.data = data
+        self.number = number
+        self.flags = 0
+        self.shared = shared
+        self.origin: memoryview | None = None
+
+    def keep(self) -> None:
+        """Copy the input, so that it outlives its buffer.
+
+        :raises OSError: if there is not enough memory.
+        """
+        if self.origin is None:
+            self.data = memoryview(bytes(self.data))
+        else:
+            self.data = self.origin
+        self.shared = None
+
+
+class Output(typing.NamedTuple):
+    """A piece of output.
+
+    :ivar data: valid until the next call of :meth:`.flow.Flow.receive`.
+    :ivar last: whether the task gives no more output.
+    """
+
+    data: memoryview
+    last: bool
+
+
+class Window:
+    """The input that is not acknowledged, and the buffers that it has.
+
+    :param opened: the worker's sizes, and where the input begins.
+    :param buffers: number of buffers, each for a piece.
+
+    :ivar input: guarded by ``lock``.
+    :ivar stopped: whether nothing can be reserved any more.
+    """
+
+    def __init__(self, opened: connections.Opened, buffers: int) -> None:
+        self._chunk_bytes = opened.chunk_bytes
+        self.input: stream.Outbound[Piece] = stream.Outbound(
+            stream.CLIENT, opened.input_offset_bytes, opened.window_bytes
+        )
+        self.lock = threading.RLock()
+        self.stopped = False
+        self._changed = threading.Condition(self.lock)
+        self._own: list[memoryview | None] = [None] * buffers
+        self._free = collections.deque(range(buffers))
+
+    def __len__(self) -> int:
+        """Return the number of buffers."""
+        return len(self._own)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was sent is acknowledged."""
+        return not self.input.kept
+
+    def own(self, number: int) -> memoryview:
+        """Return a buffer in this process's own memory.
+
+        :param number: of the buffer, which must not be in use.
+        """
+        buffer = self._own[number] or memories.blank(self._chunk_bytes)
+        self._own[number] = buffer
+        return buffer
+
+    def take(self, number: int) -> None:
+        """Take a particular free buffer.
+
+        :param number: of the buffer.
+        """
+        with self.lock:
+            self._free.remove(number)
+
+    def reserve(self, length_bytes: int, deadline_s: float | None) -> int:
+        """Wait until the window has room, and take a free buffer.
+
+        :param length_bytes: how much will be sent.
+        :param deadline_s: absolute deadline.
+        :returns: the number of the buffer.
+        :raises waiting.Stopped: if the flow was stopped.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        with self.lock:
+            while True:
+                if self.stopped:
+                    raise waiting.Stopped
+                if self._free and self.input.has_room(length_bytes):
+                    return self._free.popleft()
+                if not self._changed.wait(channel.remaining_s(deadline_s)):
+                    raise channel.DeadlineExceeded("deadline passed")
+
+    def free(self, pieces: list[Piece]) -> None:
+        """Give back the buffers of acknowledged pieces; with the lock."""
+        for piece in pieces:
+            self._free.append(piece.number)
+        self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Forget the rest of the input: all of it was processed."""
+        with self.lock:
+            self.input.finish()
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Let nothing be reserved from now on."""
+        with self.lock:
+            self.stopped = True
+            self._changed.notify_all()

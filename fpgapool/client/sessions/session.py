@@ -1,0 +1,552 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A session: one accelerator for one caller, from opening to closing."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import mmap
+import os
+import threading
+import time
+import types
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import errors
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import pieces
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+
+CLOSE_TIMEOUT_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """The amount of data and time of a session.
+
+    :ivar input_bytes: input whose output has arrived.
+    :ivar output_bytes: output that has arrived.
+    :ivar run_s: seconds in :meth:`Session.run` and similar calls; of a closed
+        session that stayed in one slot the worker's measurement.
+    """
+
+    input_bytes: int
+    output_bytes: int
+    run_s: float
+
+
+class Session:
+    """An open session; made by :func:`fpgapool.client.acc_open`.
+
+    A context manager: leaving it closes the session; after an exception it
+    releases the slot at once. One thread at a time may use it, and only in
+    the process that has opened it: a child made by ``fork`` gets the code
+    ``SESSION_FORKED``, and there :meth:`abort` does nothing.
+
+    If the slot is lost, a session of a stateless accelerator continues in
+    another one: :attr:`view`, :attr:`host_name`, :attr:`transport` and
+    similar attributes then describe that one. :attr:`pin` stays the same
+    memory.
+
+    :ivar flow: processes the data; for transfers.
+    :ivar waited_s: seconds from the request until the slot was ready and
+        connected.
+    """
+
+    def __init__(
+        self,
+        flow: flows.Flow,
+        cancel: cancelling.CancelToken,
+        waited_s: float,
+    ) -> None:
+        self.flow = flow
+        self.waited_s = waited_s
+        self._cancel = cancel
+        self._using = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+        self._failure: errors.FpgapoolError | None = None
+        self._finished = False
+        self._run_s = 0.0
+        self._has_output = False
+        # The same for the whole session, so that a caller may keep it.
+        self._input = flow.piece(0)
+        self._pin = self._input.data
+        if flow.shared is None:
+            self._place = buffers.blank(flow.chunk_bytes)
+            self._pout = self._place
+        else:
+            self._place = memoryview(b"")
+            self._pout = flow.shared.output(0)[: flow.chunk_bytes]
+
+    @property
+    def view(self) -> views.SessionView:
+        """The view of the front door when the present slot was ready."""
+        return self.flow.view
+
+    @property
+    def session_id(self) -> str:
+        """The pool's ID of the session; empty if the CPU computes."""
+        return self.view.session_id
+
+    @property
+    def host_name(self) -> str | None:
+        """Host of the slot."""
+        return self.view.host_name
+
+    @property
+    def device(self) -> str | None:
+        """Board of the slot."""
+        return self.view.device
+
+    @property
+    def slot(self) -> int | None:
+        """Number of the slot on its board."""
+        return self.view.slot
+
+    @property
+    def local(self) -> bool:
+        """Whether the slot is on the host of this process."""
+        return bool(self.view.local)
+
+    @property
+    def transport(self) -> str:
+        """``shm``, ``stream``, or ``cpu`` if the CPU computes."""
+        return self.flow.transport
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why no slot will compute, but this machine's CPU.
+
+        It is the code of the pool's failure. None if a slot computes or may
+        still come.
+        """
+        return self.flow.fallback_reason
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the session can continue in another slot."""
+        return self.flow.stateless
+
+    @property
+    def cpu_energy_j(self) -> float | None:
+        """The estimated energy of this machine's processor, if it computes.
+
+        It is shown only: the pool charges for slots. None: a slot computes, or
+        the accelerator's profile has no power for the platform ``cpu``.
+        """
+        return self.flow.cpu_energy_j
+
+    @property
+    def checksum(self) -> bool:
+        """Whether the data is checked end to end."""
+        return self.flow.checksum
+
+    @property
+    def queued_at(self) -> float | None:
+        """Wall clock when the pool had recorded the request."""
+        return self.view.queued_at
+
+    @property
+    def ready_at(self) -> float | None:
+        """Wall clock when the slot was ready."""
+        return self.view.ready_at
+
+    @property
+    def reconnects(self) -> int:
+        """How often a broken connection was replaced."""
+        return self.flow.reconnects
+
+    @property
+    def reopens(self) -> int:
+        """How often a lost slot was replaced by another one."""
+        return self.flow.reopens
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session was closed."""
+        return self._closed
+
+    @property
+    def pin(self) -> memoryview:
+        """The input buffer, ``chunk_bytes`` long.
+
+        With the transport ``shm`` it is the buffer of the session's first
+        worker; if another one takes over, it costs one copy more.
+
+        :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
+            of its process.
+        """
+        self._check_process()
+        return self._pin
+
+    @property
+    def pout(self) -> memoryview:
+        """The buffer of the last output.
+
+        With the transport ``shm`` it is the worker's own buffer, and when
+        the session ends a copy of that; valid until the next :meth:`run`.
+        """
+        return self._pout
+
+    @property
+    def statistics(self) -> Statistics:
+        """Return the amounts so far."""
+        run_s = self._run_s
+        reported = (self.flow.closed or {}).get("run_s")
+        if isinstance(reported, int | float) and not self.reopens:
+            run_s = float(reported)
+        return Statistics(
+            self.flow.acknowledged_bytes, self.flow.received_bytes, run_s
+        )
+
+    def run(
+        self,
+        n_bytes: int | blocks.Block | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> memoryview:
+        """Process the first bytes of :attr:`pin`, or a block.
+
+        A block that comes again is not sent again as long as the slot keeps
+        it.
+
+        :param n_bytes: how many; None for the whole buffer; or a block, which
+            is at most as long as :attr:`pin`. All but the
+            last of a session must be a multiple of what the
+            accelerator requires (``chunk_multiple_bytes``).
+        :param timeout_s: time limit; if it passes the session is over.
+        :returns: the output, valid until the next :meth:`run`.
+        :raises errors.InvalidRequest: if ``n_bytes`` is not 1 to the length
+            of :attr:`pin`; the session is not affected.
+        :raises errors.SessionClosed: after :meth:`close` or
+            :meth:`finish`.
+        :raises errors.SessionFailed: if the session has ended.
+        :raises errors.ChecksumMismatch: with checksums, if input or output
+            were changed on the way.
+        :raises errors.OperationTimeout: if the time limit passes.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.FpgapoolError: see :meth:`using`.
+        """
+        block = n_bytes if isinstance(n_bytes, blocks.Block) else None
+        length_bytes = len(self._pin)
+        if n_bytes is not None:
+            length_bytes = checks.size(len(block) if block else n_bytes)
+            if length_bytes > len(self._pin):
+                raise errors.InvalidRequest(
+                    codes.INVALID_SIZE,
+                    f"{length_bytes} bytes do not fit the input buffer "
+                    f"of {len(self._pin)}",
+                )
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        with self.using():
+            piece: pieces.Piece
+            if block is None:
+                piece = _Pinned(self._pin, length_bytes, self._input.shared)
+            else:
+                piece = blocks.Piece(0, block)
+            return self._run(piece, end=False, deadline_s=deadline_s)
+
+    def finish(self, *, timeout_s: float | None = None) -> memoryview:
+        """Declare the end of the input, and return the last output.
+
+        :param timeout_s: time limit; if it passes the session is over.
+        :returns: the output, often empty.
+        :raises: as :meth:`run`.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        with self.using():
+            piece = _Pinned(self._pin, 0, self._input.shared)
+            output = self._run(piece, end=True, deadline_s=deadline_s)
+            self._finished = True
+            return output
+
+    def _run(
+        self, piece: pieces.Piece, *, end: bool, deadline_s: float | None
+    ) -> memoryview:
+        flow = self.flow
+        flow.window.take(piece.number)
+        flow.send(piece, end=end, deadline_s=deadline_s, release_output=True)
+        output = _Collected(self._place)
+        while not flow.window.idle:
+            received = flow.receive(output.place(flow), deadline_s)
+            if received is not None:
+                output.add(received)
+        self._place = output.buffer
+        self._pout = output.whole()
+        self._has_output = True
+        self._keep_input()
+        return self._pout
+
+    def _keep_input(self) -> None:
+        """Keep the input beyond the buffers of a lost slot."""
+        shared, former = self.flow.shared, self._input.shared
+        if former is not None and (
+            shared is None or shared.identity != former.identity
+        ):
+            connections.detach(self._pin)
+            self._input = pieces.Piece(0, self._pin, None)
+
+    def using(self) -> contextlib.AbstractContextManager[None]:
+        """Use the flow of the session for a while, for transfers.
+
+        :raises errors.SessionClosed: if the session is closed or finished.
+        :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
+            thread uses it, and ``SESSION_FORKED`` in a child of its process;
+            other errors of the flow, as this library's. The session is then
+            over.
+        """
+        return _Use(self)
+
+    def _check_process(self) -> None:
+        # Parent and child would share one connection and one input buffer.
+        if os.getpid() != self._pid:
+            raise errors.FpgapoolError(
+                codes.SESSION_FORKED,
+                f"process {self._pid} opened the session, and only it can use "
+                "it; open another session in this process",
+            )
+
+    def _begin(self) -> None:
+        self._check_process()
+        if not self._using.acquire(blocking=False):
+            raise errors.FpgapoolError(
+                codes.SESSION_BUSY, "another thread uses the session"
+            )
+        try:
+            self._check_usable()
+        except BaseException:
+            self._using.release()
+            raise
+
+    def _leave(self, used_s: float, exc: BaseException | None) -> None:
+        self._run_s += used_s
+        try:
+            if exc is not None:
+                errors.release_frames(exc)
+                failure = _translated(self.flow, exc)
+                self._broke(failure or exc)
+                if failure is not None:
+                    raise failure from exc
+        finally:
+            # See errors.FpgapoolError.again().
+            failure = None
+            self._using.release()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise errors.SessionClosed()
+        if self._failure is not None:
+            raise self._failure.again()
+        if self._finished:
+            raise errors.SessionClosed("the session accepts no more input")
+
+    def _broke(self, exc: BaseException) -> None:
+        # From here on the position in the stream is unknown.
+        if isinstance(exc, errors.FpgapoolError):
+            self._failure = exc.again()
+        else:
+            self._failure = errors.SessionFailed(
+                codes.SESSION_LOST,
+                f"interrupted by {type(exc).__name__}",
+                self.flow.acknowledged_bytes,
+            )
+
+    def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
+        """Release the slot.
+
+        :param timeout_s: how long to wait for the worker; the slot is
+            released in any case.
+        :raises errors.SessionClosed: if the session was closed before.
+        :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
+            of its process; the session is not affected.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        self._check_process()
+        if self._closed:
+            raise errors.SessionClosed()
+        if self._failure is not None:
+            self.abort()
+            return
+        self._keep_output()
+        place = buffers.blank(self.flow.chunk_bytes)
+        try:
+            self.flow.close(place, deadline_s)
+        except BaseException as exc:
+            errors.release_frames(exc)
+            self.abort()
+            if isinstance(exc, errors.FpgapoolError) or _translated(
+                self.flow, exc
+            ):
+                return
+            raise
+        if self.flow.closed is None:
+            self.flow.stop()
+        self.flow.report_close(deadline_s)
+        self._end()
+
+    def abort(self) -> None:
+        """Release the slot at once, in any situation; never raises."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._keep_output()
+        self.flow.stop()
+        self.flow.abandon()
+        self._end()
+
+    def _keep_output(self) -> None:
+        """Keep the last output beyond the worker's buffers."""
+        if (
+            self._has_output
+            and self._pout
+            and isinstance(self._pout.obj, mmap.mmap)
+        ):
+            with contextlib.suppress(OSError):
+                connections.detach(self._pout)
+
+    def _end(self) -> None:
+        self._closed = True
+        self.flow.hang_up()
+        cancelling.release(self._cancel)
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        elif not self._closed:
+            self.close()
+
+
+class _Pinned(pieces.Piece):
+    """The front of the input buffer, which the caller fills."""
+
+    __slots__ = ("_pin",)
+
+    def __init__(
+        self,
+        pin: memoryview,
+        length_bytes: int,
+        shared: connections.SharedBuffers | None,
+    ) -> None:
+        super().__init__(0, pin[:length_bytes], shared)
+        self._pin = pin
+
+    def keep(self) -> None:
+        """See :meth:`pieces.Piece.keep`; the caller keeps filling it."""
+        connections.detach(self._pin)
+        self.shared = None
+
+
+class _Use:
+    """The context manager of :meth:`Session.using`.
+
+    Not a generator: for small tasks generators are slow.
+    """
+
+    __slots__ = ("_session", "_started_s")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._started_s = 0.0
+
+    def __enter__(self) -> None:
+        self._session._begin()
+        self._started_s = time.monotonic()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self._session._leave(time.monotonic() - self._started_s, exc)
+
+
+class _Collected:
+    """The output of one task; copied only if it comes in several pieces."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self._filled_bytes = 0
+        self._view: memoryview | None = None
+
+    def place(self, flow: flows.Flow) -> memoryview:
+        if flow.shared is None:
+            self._make_room(flow.chunk_bytes)
+        return self.buffer[self._filled_bytes :]
+
+    def add(self, output: pieces.Output) -> None:
+        if not output.data:
+            return
+        start, end = (
+            self._filled_bytes,
+            self._filled_bytes + len(output.data),
+        )
+        if output.data.obj is self.buffer.obj:
+            self._filled_bytes = end
+        elif output.last and start == 0:
+            self._view = output.data
+        else:
+            # Release the shared buffer before the next piece comes.
+            self._make_room(len(output.data))
+            self.buffer[start:end] = output.data
+            self._filled_bytes = end
+
+    def _make_room(self, length_bytes: int) -> None:
+        if len(self.buffer) - self._filled_bytes < length_bytes:
+            larger = memoryview(
+                bytearray(2 * (self._filled_bytes + length_bytes))
+            )
+            larger[: self._filled_bytes] = self.buffer[: self._filled_bytes]
+            self.buffer = larger
+
+    def whole(self) -> memoryview:
+        if self._view is not None:
+            return self._view
+        return self.buffer[: self._filled_bytes]
+
+
+def _translated(
+    flow: flows.Flow, exc: BaseException
+) -> errors.FpgapoolError | None:
+    """Translate a flow's error into one of this library.
+
+    :param flow: knows its position.
+    :param exc: the flow's error.
+    :returns: the error, None for other exceptions.
+    """
+    offset_bytes = flow.acknowledged_bytes
+    if isinstance(exc, channel.DeadlineExceeded):
+        return errors.OperationTimeout(
+            f"time limit passed at input offset {offset_bytes}"
+        )
+    if isinstance(exc, frames.ProtocolError):
+        return errors.SessionFailed(exc.code, exc.message, offset_bytes)
+    if isinstance(exc, waiting.Stopped):
+        return errors.SessionClosed("the session was aborted")
+    if isinstance(exc, channel.ChannelClosed):
+        return errors.SessionFailed(codes.SESSION_LOST, str(exc), offset_bytes)
+    return None

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sources of a transfer's input, and sending it into a flow."""
+
+from __future__ import annotations
+
+import collections.abc
+import io
+import threading
+import time
+import typing
+
+from fpgapool.client import errors
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import pieces
+from fpgapool.client.transfers import files
+from fpgapool.vocabulary import codes
+
+# A thread that reads from a pipe cannot be interrupted; it is a daemon.
+_JOIN_S = 1.0
+# How long an incomplete piece waits for more data of the source.
+_LONGEST_KEPT_S = 1.0
+
+
+class Source(typing.Protocol):
+    """The input of a transfer."""
+
+    def feeder(
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
+    ) -> Feeder:
+        """Make the thread that sends it.
+
+        :param flow: gets the input.
+        :param size_bytes: how much of it.
+        :param deadline_s: absolute deadline.
+        """
+
+    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+        """See :func:`files.check_end`."""
+
+    def rewind(self) -> bool:
+        """Go back to the start; returns whether that is possible."""
+
+
+class StreamSource:
+    """A binary file object."""
+
+    def __init__(self, stream: typing.BinaryIO) -> None:
+        self._stream: typing.Any = stream
+        self._start = position(stream)
+        # Their readinto() waits until the buffer is full. BytesIO gets no more
+        # data.
+        self._waits = isinstance(stream, io.BufferedIOBase) and not (
+            isinstance(stream, io.BytesIO)
+        )
+
+    def feeder(
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
+    ) -> Feeder:
+        """See :meth:`Source.feeder`."""
+        return _StreamFeeder(self, flow, size_bytes, deadline_s)
+
+    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+        """See :meth:`Source.check_end`."""
+        files.check_end(self._stream, check)
+
+    def rewind(self) -> bool:
+        """See :meth:`Source.rewind`."""
+        return seek(self._stream, self._start)
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read the available data.
+
+        :param buffer: gets it.
+        :returns: its length, at least 1.
+        :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
+        """
+        read_bytes = self._read_into(buffer)
+        if not read_bytes:
+            raise errors.InvalidRequest(
+                codes.SIZE_MISMATCH,
+                "the input ended before the announced size",
+            )
+        return read_bytes
+
+    def _read_into(self, buffer: memoryview) -> int:
+        if self._waits:
+            try:
+                return self._stream.readinto1(buffer) or 0
+            except io.UnsupportedOperation:
+                self._waits = False
+        if hasattr(self._stream, "readinto"):
+            return self._stream.readinto(buffer) or 0
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class BufferSource:
+    """Memory, ready to be sent from there."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+
+    def feeder(
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
+    ) -> Feeder:
+        """See :meth:`Source.feeder`."""
+        return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
+
+    def check_end(self, _check: object) -> None:
+        """See :meth:`Source.check_end`: memory has an end."""
+
+    def rewind(self) -> bool:
+        """See :meth:`Source.rewind`."""
+        return True
+
+
+def position(stream: typing.BinaryIO) -> int | None:
+    """Return the position of a stream; None if it is unknown."""
+    try:
+        return stream.tell()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def seek(stream: typing.BinaryIO, start: int | None) -> bool:
+    """Go to a position of a stream; returns whether that is possible."""
+    if start is None:
+        return False
+    try:
+        stream.seek(start)
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
+
+
+class Feeder(threading.Thread):
+    """Sends the input, ahead of the output by one window.
+
+    :param flow: gets the input.
+    :param size_bytes: how much.
+    :param deadline_s: absolute deadline.
+    :ivar failure: the error; the flow is then stopped.
+    """
+
+    def __init__(
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
+    ) -> None:
+        super().__init__(name="fpgapool-feeder", daemon=True)
+        self._flow = flow
+        self._left_bytes = size_bytes
+        self._deadline_s = deadline_s
+        self._multiple_bytes = flow.chunk_multiple_bytes
+        self._piece_bytes = (
+            flow.chunk_bytes - flow.chunk_bytes % self._multiple_bytes
+        )
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Send all of it."""
+        try:
+            if not self._left_bytes:
+                # The end of an empty input.
+                self._feed(0)
+            while self._left_bytes:
+                self._feed(min(self._left_bytes, self._piece_bytes))
+        except waiting.Stopped:
+            return
+        except BaseException as exc:
+            self._fail(exc)
+
+    def _feed(self, length_bytes: int) -> None:
+        """Send the next piece, or a part of it."""
+        raise NotImplementedError
+
+    def _send(self, piece: pieces.Piece) -> None:
+        self._left_bytes -= len(piece.data)
+        self._flow.send(
+            piece, end=not self._left_bytes, deadline_s=self._deadline_s
+        )
+
+    def _fail(self, exc: BaseException) -> None:
+        self.failure = exc
+        self._flow.stop()
+
+    def check(self) -> None:
+        """Raise the error, if there is one."""
+        failure, self.failure = self.failure, None
+        try:
+            if failure is not None:
+                raise failure from None
+        finally:
+            # The error refers to this function's variables.
+            failure = None
+
+    def stop(self) -> None:
+        """Wait for its end, but not for a source without data."""
+        self.join(_JOIN_S)
+
+
+class _BufferFeeder(Feeder):
+    def __init__(self, data: memoryview, *arguments: typing.Any) -> None:
+        super().__init__(*arguments)
+        self._data = data
+
+    def _feed(self, length_bytes: int) -> None:
+        piece = self._flow.reserve(
+            length_bytes, filled=False, deadline_s=self._deadline_s
+        )
+        start = len(self._data) - self._left_bytes
+        data = self._data[start : start + length_bytes]
+        if piece.shared is None:
+            piece.data = data
+        else:
+            piece.data = piece.data[:length_bytes]
+            piece.data[:] = data
+            piece.origin = data
+        self._send(piece)
+
+
+class _StreamFeeder(Feeder):
+    """Reads whole pieces, unless that takes too long.
+
+    A read cannot be interrupted. So another thread watches the piece that is
+    being filled, and sends its front when it gets old; data read behind it
+    goes to the next piece.
+    """
+
+    def __init__(self, source: StreamSource, *arguments: typing.Any) -> None:
+        super().__init__(*arguments)
+        self._source = source
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        # The piece that is being filled; None: its front was sent.
+        self._piece: pieces.Piece | None = None
+        self._filled_bytes = 0
+        # When it got its first data.
+        self._filled_since_s = 0.0
+        # Data that was read, and is in no piece yet.
+        self._rest = b""
+
+    def run(self) -> None:
+        """Send all of it."""
+        threading.Thread(
+            target=self._send_old_parts, name="fpgapool-parts", daemon=True
+        ).start()
+        try:
+            super().run()
+        finally:
+            self._ended.set()
+
+    def stop(self) -> None:
+        """See :meth:`Feeder.stop`."""
+        self._ended.set()
+        super().stop()
+
+    def _feed(self, length_bytes: int) -> None:
+        piece = self._flow.reserve(
+            length_bytes, filled=True, deadline_s=self._deadline_s
+        )
+        shared, buffer = piece.shared, piece.data[:length_bytes]
+        filled_bytes = len(self._rest)
+        buffer[:filled_bytes] = self._rest
+        with self._lock:
+            self._piece, self._filled_bytes = piece, 0
+        while True:
+            with self._lock:
+                if self._piece is None:
+                    # A copy: the buffer belongs to the slot, which may be
+                    # lost.
+                    self._rest = bytes(buffer[len(piece.data) : filled_bytes])
+                    if shared is not None:
+                        shared.check_held(self._flow.acknowledged_bytes)
+                    return
+                if filled_bytes == length_bytes:
+                    self._rest = b""
+                    self._send_front(piece, length_bytes)
+                    return
+                if filled_bytes and not self._filled_bytes:
+                    self._filled_since_s = time.monotonic()
+                self._filled_bytes = filled_bytes
+            filled_bytes += self._source.read_into(buffer[filled_bytes:])
+
+    def _send_front(self, piece: pieces.Piece, length_bytes: int) -> None:
+        piece.data = piece.data[:length_bytes]
+        self._piece = None
+        self._send(piece)
+
+    def _send_old_parts(self) -> None:
+        try:
+            wait_s = _LONGEST_KEPT_S
+            while not self._ended.wait(wait_s):
+                with self._lock:
+                    wait_s = self._send_old_part()
+        except BaseException as exc:
+            self._fail(exc)
+
+    def _send_old_part(self) -> float:
+        """Send the front of a piece that has waited too long.
+
+        :returns: seconds until the next check.
+        """
+        piece = self._piece
+        part_bytes = self._filled_bytes
+        part_bytes -= part_bytes % self._multiple_bytes
+        if piece is None or not part_bytes:
+            return _LONGEST_KEPT_S
+        kept_s = time.monotonic() - self._filled_since_s
+        if kept_s < _LONGEST_KEPT_S:
+            return _LONGEST_KEPT_S - kept_s
+        self._send_front(piece, part_bytes)
+        return _LONGEST_KEPT_S

@@ -1,0 +1,543 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whole files, streams and buffers through an accelerator, pipelined.
+
+If a session loses its slot, a stateless accelerator continues in another one.
+With other accelerators the transfer starts over, if the input can be read
+again and the output discarded.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import os
+import time
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import errors
+from fpgapool.client import options as session_options
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import opening
+from fpgapool.client.sessions import session as sessions
+from fpgapool.client.transfers import feeding
+from fpgapool.client.transfers import files
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
+from fpgapool.vocabulary import codes
+
+Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
+Buffer: typing.TypeAlias = bytes | bytearray | memoryview
+
+_MAX_RESTARTS = 3
+# Codes of errors that another slot may avoid.
+_RESTART_CODES = codes.SLOT_LOST | {
+    codes.INCOMPATIBLE_SLOT,
+    codes.SESSION_LOST,
+}
+# A repeated request needs another name of at most 64 characters.
+_NAME_STEM = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class RunReport:
+    """The results of a transfer.
+
+    The attributes about the slot describe the last one.
+
+    :ivar waited_s: from the request until the slot was ready.
+    :ivar ran_s: from then until the last output was written.
+    :ivar bytes_per_s: input per second of ``ran_s``.
+    :ivar host: name of the slot's host.
+    :ivar session_id: empty if the CPU computed.
+    :ivar reconnects: how often a broken connection was replaced.
+    :ivar reopens: how often a lost slot was replaced by another one.
+    :ivar restarts: how often the transfer started over.
+    :ivar fallback_reason: code of the pool's failure, because of which this
+        machine's CPU computed; None if a slot did.
+    :ivar checksum: whether input and output were checked end to end.
+    :ivar cpu_energy_j: see
+        :attr:`fpgapool.client.sessions.session.Session.cpu_energy_j`.
+    """
+
+    waited_s: float
+    ran_s: float
+    input_bytes: int
+    output_bytes: int
+    bytes_per_s: float
+    host: str | None
+    device: str | None
+    slot: int | None
+    local: bool
+    session_id: str
+    reconnects: int
+    reopens: int
+    restarts: int
+    fallback_reason: str | None
+    checksum: bool = False
+    cpu_energy_j: float | None = None
+
+
+class _Sink(typing.Protocol):
+    def place(self) -> memoryview | None:
+        """Memory for the next output, None if any will do."""
+
+    def write(self, data: memoryview) -> object: ...
+
+    def rewind(self) -> bool:
+        """Discard all output; returns whether that is possible."""
+
+
+class _StreamSink:
+    def __init__(self, stream: typing.BinaryIO) -> None:
+        self._stream = stream
+        self._start = feeding.position(stream)
+        self._empty = True
+
+    def place(self) -> None:
+        return None
+
+    def write(self, data: memoryview) -> None:
+        self._empty = False
+        files.write_all(self._stream, data)
+
+    def rewind(self) -> bool:
+        if self._empty:
+            return True
+        if not feeding.seek(self._stream, self._start):
+            return False
+        try:
+            self._stream.truncate()
+        except (AttributeError, OSError, ValueError):
+            return False
+        self._empty = True
+        return True
+
+
+class _BufferSink:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def place(self) -> None:
+        return None
+
+    def write(self, data: memoryview) -> None:
+        self.data += data
+
+    def rewind(self) -> bool:
+        self.data.clear()
+        return True
+
+
+class _PlaceSink:
+    """Memory of the caller, which receives output from a network."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._filled_bytes = 0
+
+    @property
+    def data(self) -> memoryview:
+        return self._memory[: self._filled_bytes]
+
+    def place(self) -> memoryview:
+        return self._memory[self._filled_bytes :]
+
+    def write(self, data: memoryview) -> None:
+        start = self._filled_bytes
+        end = start + len(data)
+        if end > len(self._memory):
+            raise errors.InvalidRequest(
+                codes.SIZE_MISMATCH,
+                f"the output is longer than the {len(self._memory)} bytes "
+                "for it",
+            )
+        if data.obj is not self._memory.obj:
+            self._memory[start:end] = data
+        self._filled_bytes = end
+
+    def rewind(self) -> bool:
+        self._filled_bytes = 0
+        return True
+
+
+class _Job:
+    """One call of :func:`run_stream` or a similar function.
+
+    :param accelerator: its name.
+    :param source: gives the input.
+    :param sink: gets the output.
+    :param size_bytes: length of the input.
+    :param progress: see :func:`run_stream`.
+    :param deadline_s: absolute deadline.
+    :param options: see :func:`run_stream`.
+    """
+
+    def __init__(
+        self,
+        accelerator: str,
+        source: feeding.Source,
+        sink: _Sink,
+        size_bytes: int,
+        progress: Progress | None,
+        deadline_s: float | None,
+        options: session_options.Options,
+    ) -> None:
+        self._accelerator = accelerator
+        self._source = source
+        self._sink = sink
+        self._size_bytes = size_bytes
+        self._progress = progress
+        self._deadline_s = deadline_s
+        self._options = options
+        self._session: sessions.Session | None = None
+        self._feeder: feeding.Feeder | None = None
+        self._waited_s = 0.0
+        self._ran_s = 0.0
+        self._reconnects = 0
+        self._reopens = 0
+        self._restarts = 0
+
+    def run(self) -> RunReport:
+        """Transfer everything, with as many attempts as necessary."""
+        while True:
+            try:
+                session = self._attempt()
+            except errors.SessionFailed as exc:
+                if not self._can_start_over(exc):
+                    raise
+                self._restarts += 1
+            else:
+                self._source.check_end(self._check)
+                return self._report(session)
+
+    def _check(self) -> None:
+        left_s(self._deadline_s)
+        token = cancelling.token_of(self._options.get("cancel"))
+        try:
+            token.check()
+        finally:
+            cancelling.release(token)
+
+    def _attempt(self) -> sessions.Session:
+        self._session = None
+        session = opening.acc_open(
+            self._accelerator,
+            # The least that a session can claim.
+            max(self._size_bytes, 1),
+            timeout_s=left_s(self._deadline_s),
+            **self._request_options(),
+        )
+        self._session = session
+        self._waited_s += session.waited_s
+        started_s = time.monotonic()
+        with session:
+            try:
+                self._transfer(session)
+            finally:
+                self._ran_s += time.monotonic() - started_s
+                self._reconnects += session.reconnects
+                self._reopens += session.reopens
+        return session
+
+    def _request_options(self) -> session_options.Options:
+        request_id = self._options.get("request_id")
+        if not self._restarts or request_id is None:
+            return self._options
+        name = f"{request_id[:_NAME_STEM]}.{self._restarts}"
+        return {**self._options, "request_id": name}
+
+    def _transfer(self, session: sessions.Session) -> None:
+        flow = session.flow
+        place = buffers.blank(0 if flow.shared else flow.chunk_bytes)
+        feeder = self._source.feeder(flow, self._size_bytes, self._deadline_s)
+        self._feeder = feeder
+        with session.using():
+            feeder.start()
+            try:
+                _receive_all(
+                    flow,
+                    place,
+                    self._sink,
+                    self._size_bytes,
+                    self._progress,
+                    self._deadline_s,
+                )
+            except waiting.Stopped:
+                feeder.check()
+                # The pool has ended the session.
+                raise
+            finally:
+                if not flow.ended:
+                    flow.stop()
+                feeder.stop()
+
+    def _can_start_over(self, failure: errors.SessionFailed) -> bool:
+        session = self._session
+        return (
+            session is not None
+            and failure.code in _RESTART_CODES
+            and (
+                not session.stateless
+                or failure.code == codes.INCOMPATIBLE_SLOT
+            )
+            and self._restarts < _MAX_RESTARTS
+            # It may still be reading from where the next attempt would.
+            and self._feeder is not None
+            and not self._feeder.is_alive()
+            and self._source.rewind()
+            and self._sink.rewind()
+        )
+
+    def _report(self, session: sessions.Session) -> RunReport:
+        statistics = session.statistics
+        return RunReport(
+            waited_s=self._waited_s,
+            ran_s=self._ran_s,
+            input_bytes=statistics.input_bytes,
+            output_bytes=statistics.output_bytes,
+            bytes_per_s=statistics.input_bytes / max(self._ran_s, 1e-9),
+            host=session.host_name,
+            device=session.device,
+            slot=session.slot,
+            local=session.local,
+            session_id=session.session_id,
+            reconnects=self._reconnects,
+            reopens=self._reopens,
+            restarts=self._restarts,
+            fallback_reason=session.fallback_reason,
+            checksum=session.checksum,
+            cpu_energy_j=session.cpu_energy_j,
+        )
+
+
+def left_s(deadline_s: float | None) -> float | None:
+    """Return the seconds until a deadline.
+
+    :param deadline_s: absolute deadline, None for ever.
+    :raises errors.OperationTimeout: if it has passed.
+    """
+    remaining_s = channel.remaining_s(deadline_s)
+    if remaining_s == 0:
+        raise errors.OperationTimeout("time limit passed")
+    return remaining_s
+
+
+def _receive_all(
+    flow: flows.Flow,
+    place: memoryview,
+    sink: _Sink,
+    size_bytes: int,
+    progress: Progress | None,
+    deadline_s: float | None,
+) -> None:
+    reported_bytes = -1
+    while not flow.ended:
+        wanted = sink.place()
+        output = flow.receive(place if wanted is None else wanted, deadline_s)
+        if output is not None and output.data:
+            sink.write(output.data)
+        done_bytes = flow.acknowledged_bytes
+        if progress is not None and done_bytes != reported_bytes:
+            progress(done_bytes, size_bytes)
+            reported_bytes = done_bytes
+
+
+def _run(
+    accelerator: str,
+    source: feeding.Source,
+    sink: _Sink,
+    size_bytes: int,
+    progress: Progress | None,
+    timeout_s: float | None,
+    options: session_options.Options,
+) -> RunReport:
+    checks.size(size_bytes, may_be_zero=True)
+    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    return _Job(
+        accelerator, source, sink, size_bytes, progress, deadline_s, options
+    ).run()
+
+
+@session_options.accepted
+def run_stream(
+    accelerator: str,
+    source: typing.BinaryIO,
+    destination: typing.BinaryIO,
+    size_bytes: int,
+    *,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> RunReport:
+    """Send a binary stream through an accelerator.
+
+    If the slot is lost, a stateless accelerator continues in another one.
+    With any other one the transfer starts over, at most three times, if the
+    source can seek, and the destination can seek and be truncated or has
+    received nothing yet; ``progress`` then begins anew.
+
+    Input is sent in pieces of ``chunk_bytes``. If the source is slow, the
+    data read so far is sent after a second, as far as it is a multiple of
+    what the accelerator requires (``chunk_multiple_bytes``).
+
+    :param accelerator: its name.
+    :param source: binary file object to read from.
+    :param destination: binary file object to write the output to.
+    :param size_bytes: size of the input; 0 is an empty input. The source must
+        end then, unless it is a device, a pipe or a socket, of which no more
+        is read.
+    :param progress: called with the input bytes done and all of them.
+    :param timeout_s: time limit of everything together.
+    :param options: all others are those of :func:`fpgapool.client.acc_open`.
+        If a checksum is wrong, the destination has output that must not be
+        used.
+    :returns: the report.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
+        has another size, also if it grew or shrank meanwhile; the destination
+        then has output that must not be used.
+    :raises TypeError: if there is no such option; nothing was done.
+    :raises: as :func:`fpgapool.client.acc_open` and
+        :meth:`fpgapool.client.Session.run`.
+    """
+    checks.size(size_bytes, may_be_zero=True)
+    files.check_size(source, size_bytes)
+    return _run(
+        accelerator,
+        feeding.StreamSource(source),
+        _StreamSink(destination),
+        size_bytes,
+        progress,
+        timeout_s,
+        options,
+    )
+
+
+@typing.overload
+def run_buffer(
+    accelerator: str,
+    data: Buffer,
+    *,
+    into: None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> tuple[bytearray, RunReport]: ...
+
+
+@typing.overload
+def run_buffer(
+    accelerator: str,
+    data: Buffer,
+    *,
+    into: bytearray | memoryview,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> tuple[memoryview, RunReport]: ...
+
+
+@session_options.accepted
+def run_buffer(
+    accelerator: str,
+    data: Buffer,
+    *,
+    into: bytearray | memoryview | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> tuple[bytearray | memoryview, RunReport]:
+    """Send bytes through an accelerator.
+
+    :param accelerator: its name.
+    :param data: the input; must not change meanwhile.
+    :param into: memory for the output, apart from ``data``: output from a
+        network is received right there, so that large output costs neither
+        a copy nor new memory. None: it is allocated.
+    :param progress: see :func:`run_stream`.
+    :param timeout_s: see :func:`run_stream`.
+    :param options: see :func:`run_stream`.
+    :returns: the output, with ``into`` a view of its front, and the report.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
+        is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
+        written to or is the input's memory.
+    :raises: as :func:`run_stream`.
+    """
+    view = memoryview(data).cast("B")
+    sink = _BufferSink() if into is None else _PlaceSink(_place(into, view))
+    report = _run(
+        accelerator,
+        feeding.BufferSource(view),
+        sink,
+        len(view),
+        progress,
+        timeout_s,
+        options,
+    )
+    return sink.data, report
+
+
+def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
+    place = memoryview(into).cast("B")
+    # Unacknowledged input may have to be sent again.
+    if place.readonly or place.obj is data.obj:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "into must be writable and other memory than the input",
+        )
+    return place
+
+
+@session_options.accepted
+def run_file(
+    accelerator: str,
+    source: files.Path | typing.BinaryIO,
+    destination: files.Path | typing.BinaryIO,
+    *,
+    size_bytes: int | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> RunReport:
+    """Send a file through an accelerator into another file.
+
+    The output appears under its name when it is complete; after a failure
+    there is none, and a former file of that name is unchanged. Source and
+    destination may be the same file.
+
+    :param accelerator: its name.
+    :param source: path, or binary file object that is read from its current
+        position.
+    :param destination: path of the output, or binary file object that is
+        written to as the output comes.
+    :param size_bytes: size of the input; None needs a source with a known
+        size. A path that is a pipe must end then.
+    :param progress: see :func:`run_stream`.
+    :param timeout_s: see :func:`run_stream`.
+    :param options: see :func:`run_stream`.
+    :returns: the report.
+    :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if the size of
+        the input is unknown, ``SIZE_MISMATCH`` as :func:`run_stream`.
+    :raises OSError: if a file cannot be read or written; it names the file.
+    :raises: as :func:`run_stream`.
+    """
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, str | os.PathLike):
+            source = stack.enter_context(files.Input(source))
+        if size_bytes is None:
+            size_bytes = files.size_of(source)
+        checks.size(size_bytes, may_be_zero=True)
+        output = stack.enter_context(files.opened_output(destination))
+        return run_stream(
+            accelerator,
+            source,
+            output,
+            size_bytes,
+            progress=progress,
+            timeout_s=timeout_s,
+            **options,
+        )

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The checks and the output of ``fpgapool-manage audit``.
+
+The leader compares database, leader and agents, because it sees all three. If
+no conductor leads, the database is compared with itself. This process compares
+the files, because the leader need not reach the store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+import oslo_messaging as messaging
+
+from fpgapool.bitstreams import base as stores
+from fpgapool.conductor.decisions.views import audit
+from fpgapool.db import api as db_api
+from fpgapool.objects import finding as findings
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+
+_KEPT = "not repaired: "
+
+#: What an operator can do about findings that are not repaired.
+_ADVICE = {
+    findings.WORKER_WITHOUT_AGENT: "start the host's agent",
+    findings.DEVICES_OF_SILENT_HOST: "start the host's agent, or disable the"
+    " host if it is gone",
+    findings.ROW_WITHOUT_FILE: "upload the file again, or delete the"
+    " bitstream",
+    findings.RESERVATION_WITHOUT_INSTANCE: "delete the allocation in"
+    " Placement",
+    findings.USAGE_LACKS_SESSIONS: "correct the bill by hand, and report"
+    " this as an error of fpgapool",
+    findings.NO_LEADER: "start a conductor",
+    findings.LEASE_OF_OTHER: "wait until the named conductor gives up; stop it"
+    " if it does not",
+}
+_NEXT_LEADER = "the next conductor that leads repairs it"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A finding and its repair.
+
+    :ivar action: empty if there was nothing to do.
+    """
+
+    finding: findings.Finding
+    action: str = ""
+
+    @property
+    def mended(self) -> bool:
+        """Whether it was repaired."""
+        return bool(self.action) and not self.action.startswith(_KEPT)
+
+
+class Auditor:
+    """Looks twice, and repairs.
+
+    :param conductor: the leader; waits long enough for an answer.
+    :param database: its database.
+    :param store: the store of bitstreams; None: files are not checked.
+    :param orphan_age_s: younger files may belong to an upload under way.
+    :param pause_s: between two looks; longer than any change is under way.
+    :param sleep: waits.
+    """
+
+    def __init__(
+        self,
+        conductor: conductor_rpcapi.ConductorAPI,
+        database: db_api.Database,
+        store: stores.Store | None,
+        *,
+        orphan_age_s: float,
+        pause_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._conductor = conductor
+        self._database = database
+        self._store = store
+        self._orphan_age_s = orphan_age_s
+        self._pause_s = pause_s
+        self._sleep = sleep
+        # The lease when no conductor answered.
+        self._silent: db_api.Lease | None = None
+
+    def find(self) -> list[findings.Finding]:
+        """Return the findings of both of two looks."""
+        return self._still_there(self._look())
+
+    def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
+        """Repair all findings that can be repaired without losing anything.
+
+        :returns: the result for each finding.
+        """
+        lines = [Line(one, self._mend(one)) for one in found]
+        left = self._still_there([line.finding for line in lines])
+        keys = {_key(one) for one in left}
+        return [
+            Line(line.finding, f"{_KEPT}it is still there: {line.action}")
+            if line.mended and _key(line.finding) in keys
+            else line
+            for line in lines
+        ]
+
+    def _still_there(
+        self, before: list[findings.Finding]
+    ) -> list[findings.Finding]:
+        if not before:
+            return []
+        self._sleep(self._pause_s)
+        keys = {_key(one) for one in before}
+        return [one for one in self._look() if _key(one) in keys]
+
+    def _look(self) -> list[findings.Finding]:
+        now = self._database.now()
+        holdings = self._database.holdings(now - audit.GONE_S)
+        found = [*self._of_pool(holdings), *self._of_usage(now)]
+        if self._store is not None:
+            found += self._of_files(self._store)
+        return found
+
+    def _of_pool(
+        self, holdings: db_api.Holdings
+    ) -> Iterator[findings.Finding]:
+        lease = holdings.lease
+        if lease is not None and lease.holder and lease != self._silent:
+            try:
+                yield from self._conductor.audit()
+                return
+            except messaging.RemoteError:
+                raise
+            except messaging.MessagingException:
+                self._silent = lease
+        who = lease.holder if lease is not None else ""
+        yield findings.Finding(
+            kind=findings.NO_LEADER,
+            subject="conductor",
+            detail=f"none answers; {who or 'none'} has the lease",
+        )
+        yield from audit.in_database(holdings)
+
+    def _of_usage(self, now: float) -> Iterator[findings.Finding]:
+        day = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
+        for gap in self._database.usage_gaps(day):
+            yield findings.Finding(
+                kind=findings.USAGE_LACKS_SESSIONS,
+                subject=f"project {gap.project_id}, {gap.accelerator}",
+                detail=f"the usage of {day} lacks {gap.sessions} sessions,"
+                f" {gap.input_bytes} bytes of input and {gap.output_bytes} of"
+                " output that ended sessions have",
+            )
+
+    def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
+        # In this order no file is missing whose row is read.
+        rows = {
+            one.location: one
+            for one in self._database.bitstreams()
+            if one.location
+        }
+        files = {one.location: one.age_s for one in store.files()}
+        known = {one.location for one in self._database.bitstreams()}
+        for location, age_s in files.items():
+            if location not in known and age_s > self._orphan_age_s:
+                yield findings.Finding(
+                    kind=findings.FILE_WITHOUT_ROW,
+                    subject=f"file {location}",
+                    detail="belongs to no bitstream",
+                )
+        for location, row in rows.items():
+            if location not in files and location in known:
+                yield findings.Finding(
+                    kind=findings.ROW_WITHOUT_FILE,
+                    subject=f"bitstream {row.bitstream_id}",
+                    detail=f"its file {location} is not in the store",
+                )
+
+    def _mend(self, found: findings.Finding) -> str:
+        if found.kind == findings.FILE_WITHOUT_ROW and self._store is not None:
+            self._store.delete(found.subject.removeprefix("file "))
+            return "file deleted"
+        if found.kind in _ADVICE:
+            return _KEPT + _ADVICE[found.kind]
+        try:
+            if self._conductor.repair(found):
+                return _DONE[found.kind]
+        except messaging.RemoteError:
+            raise
+        except messaging.MessagingException:
+            return _KEPT + _NEXT_LEADER
+        return _KEPT + "the conductor could not"
+
+
+_DONE = {
+    **dict.fromkeys(findings.RECORDABLE, "recorded anew by the conductor"),
+    **dict.fromkeys(
+        findings.RECONCILABLE, "the agent was asked, and reconciled"
+    ),
+    findings.SESSION_UNKNOWN: "taken over by the conductor",
+}
+
+
+def _key(one: findings.Finding) -> tuple[str, str, str]:
+    return one.kind, one.subject, one.detail
+
+
+def table(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield the lines of a table for people."""
+    for line in lines:
+        found = line.finding
+        yield f"{found.kind}: {found.subject}: {found.detail}"
+        if line.action:
+            yield f"    {line.action}"
+
+
+def document(lines: Iterable[Line]) -> str:
+    """Return the same as JSON, for programs."""
+    return json.dumps(
+        {
+            "findings": [
+                {
+                    "kind": line.finding.kind,
+                    "subject": line.finding.subject,
+                    "detail": line.finding.detail,
+                    "action": line.action or None,
+                    "mended": line.mended,
+                }
+                for line in lines
+            ]
+        },
+        indent=2,
+    )

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""fpgapool-manage bitstream build: a package from a kernel, in the library."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import hashlib
+import io
+import pathlib
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.bitstreams import base as stores
+from fpgapool.bitstreams import contents
+from fpgapool.bitstreams import intake
+from fpgapool.bitstreams import library
+from fpgapool.bitstreams import signatures
+from fpgapool.common import exception
+from fpgapool.db import api as db_api
+from fpgapool.drivers import base as drivers
+from fpgapool.drivers.opencl import kernels
+from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import package
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
+
+#: Compiling large programs takes long.
+TIMEOUT_S = 600.0
+
+_XCLBIN = b"xclbin2\0"
+_VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,64}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command.
+
+    :param parser: of the command.
+    """
+    kernel = parser.add_mutually_exclusive_group(required=True)
+    kernel.add_argument(
+        "--kernel",
+        choices=kernels.names(),
+        help="a kernel that comes with fpgapool",
+    )
+    kernel.add_argument(
+        "file",
+        nargs="?",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="a program in OpenCL C, or an xclbin, which is not compiled",
+    )
+    parser.add_argument(
+        "--manifest",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="the manifest of FILE; the default is FILE with the ending .json",
+    )
+    parser.add_argument(
+        "--platform",
+        default="*",
+        metavar="PATTERN",
+        help="compile for a device of a platform with such a name, as in a"
+        " board file",
+    )
+    parser.add_argument(
+        "--device",
+        default="*",
+        metavar="PATTERN",
+        help="compile for the first device with such a name",
+    )
+    parser.add_argument(
+        "--source",
+        action="store_true",
+        help="put the source into the package, which each host compiles; it is"
+        " compiled here to see that it can be",
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the package to this file, and do not register it",
+    )
+    more = parser.add_argument_group("registration")
+    more.add_argument(
+        "--key",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="the private key that signs the package",
+    )
+    more.add_argument(
+        "--project",
+        metavar="PROJECT_ID",
+        help="the owner; needed without --out",
+    )
+    more.add_argument(
+        "--shape",
+        dest="shapes",
+        metavar="SHAPE",
+        action="append",
+        default=[],
+        help="shape of slots that fit (repeat the option for several)",
+    )
+    more.add_argument(
+        "--version",
+        dest="of_version",
+        type=_version,
+        default="1.0",
+        metavar="VERSION",
+        help="the pool uses the newest; the default is 1.0",
+    )
+    more.add_argument(
+        "--peak-bytes-per-s",
+        type=float,
+        metavar="RATE",
+        help="highest input rate in one slot, unless the manifest has it",
+    )
+    more.add_argument("--public", action="store_true", help="for all projects")
+    more.add_argument("--approve", action="store_true", help="approve it, too")
+
+
+def _version(text: str) -> str:
+    if not _VERSION.fullmatch(text):
+        raise ValueError
+    return text
+
+
+_version.__name__ = "version"
+
+
+def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
+    """Make the package.
+
+    :param args: of the command.
+    :returns: what is in the package, and the file itself.
+    :raises ConfigurationError: if a file cannot be read.
+    :raises BitstreamRefused: with the code of the compiler, the manifest or
+        the package.
+    """
+    if args.kernel:
+        manifest, payload = kernels.read(args.kernel)
+    else:
+        payload = _read(args.file)
+        manifest = _read(args.manifest or args.file.with_suffix(".json"))
+    kind = formats.OPENCL_SOURCE
+    try:
+        # A fault of the manifest is found at once.
+        manifests.parse(manifest)
+        if payload.startswith(_XCLBIN):
+            kind = formats.XCLBIN
+        else:
+            binary = compiler.compile_source(
+                payload,
+                (),
+                args.platform,
+                args.device,
+                timeout_s=TIMEOUT_S,
+                manifest=manifest,
+            )
+            if not args.source:
+                kind, payload = formats.OPENCL_BINARY, binary
+        made = package.pack(kind, manifest, payload)
+    except (drivers.DriverError, exceptions.CodedError) as error:
+        raise exception.BitstreamRefused(
+            f"{error.code}: {error.message}", code=error.code
+        ) from error
+    return package.unpack(made), made
+
+
+def _read(path: pathlib.Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"{path}: {error.strerror}"
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Registry:
+    """Where bitstreams are registered.
+
+    :param conductor: changes the library.
+    :param database: has its rows.
+    :param store: has its files.
+    :param max_size_bytes: of a file.
+    """
+
+    conductor: conductor_rpcapi.ConductorAPI
+    database: db_api.Database
+    store: stores.Store
+    max_size_bytes: int
+
+    def register(
+        self,
+        made: bytes,
+        found: package.Package,
+        args: argparse.Namespace,
+        user: str,
+    ) -> str:
+        """Register a package, as the API does with a user's upload.
+
+        :param made: the file.
+        :param found: what is in it.
+        :param args: of the command.
+        :param user: who registers it.
+        :returns: the id of the bitstream.
+        :raises ConfigurationError: if an argument is missing or wrong.
+        :raises BitstreamRefused: if the library does not accept it; nothing
+            is left of it then.
+        """
+        if not args.project:
+            raise exception.ConfigurationError(
+                reason="--project is needed to register a bitstream"
+            )
+        checksum = hashlib.sha256(made).hexdigest()
+        wanted = objects.CreateBitstream(
+            bitstream_id=str(uuid.uuid4()),
+            project_id=args.project,
+            user_id=user,
+            name=found.manifest.name,
+            accelerator=found.manifest.name,
+            description=found.manifest.description,
+            version=args.of_version,
+            format=found.kind,
+            public=args.public,
+            shapes=tuple(dict.fromkeys(args.shapes)),
+            profile=_profile(args),
+            checksum_sha256=checksum,
+            signature=_signature(args, found.kind, checksum),
+        )
+        self.conductor.change_bitstream(wanted)
+        with self._removed_on_error(wanted.bitstream_id):
+            self._upload(wanted.bitstream_id, made)
+        if args.approve:
+            self.conductor.change_bitstream(
+                objects.DecideBitstream(
+                    bitstream_id=wanted.bitstream_id,
+                    approve=True,
+                    user_id=user,
+                    reason="",
+                )
+            )
+        return wanted.bitstream_id
+
+    def _upload(self, bitstream_id: str, made: bytes) -> None:
+        record = self.database.get_bitstream(bitstream_id)
+        if record is None:
+            raise exception.BitstreamRefused(
+                "the bitstream has just been deleted"
+            )
+        read = contents.read(record, [made], len(made))
+        incoming = intake.Intake(
+            io.BytesIO(made), len(made), self.max_size_bytes
+        )
+        incoming.check_length()
+        location = self.store.write(stores.About.of(record), incoming)
+        try:
+            self.conductor.change_bitstream(
+                objects.UploadBitstream(
+                    bitstream_id=bitstream_id,
+                    checksum_sha256=incoming.checksum_sha256,
+                    size_bytes=incoming.size_bytes,
+                    location=location,
+                    shapes=read.shapes,
+                    profile=read.profile,
+                )
+            )
+        except exception.BitstreamRefused:
+            self.store.delete(location)
+            raise
+
+    @contextlib.contextmanager
+    def _removed_on_error(self, bitstream_id: str) -> Iterator[None]:
+        try:
+            yield
+        except exception.FpgapoolException:
+            with contextlib.suppress(exception.FpgapoolException):
+                self.conductor.change_bitstream(
+                    objects.DeleteBitstream(bitstream_id=bitstream_id)
+                )
+            raise
+
+
+def _profile(args: argparse.Namespace) -> dict[str, Any]:
+    if args.peak_bytes_per_s is None:
+        return {}
+    profile = {"peak_bytes_per_s": args.peak_bytes_per_s}
+    try:
+        library.check_profile(profile)
+    except ValueError as error:
+        raise exception.ConfigurationError(reason=str(error)) from error
+    return profile
+
+
+def _signature(args: argparse.Namespace, kind: str, checksum: str) -> str:
+    if args.key is None:
+        if kind in formats.NATIVE_CODE:
+            raise exception.ConfigurationError(
+                reason=f"a bitstream of the kind {kind} must be signed: name"
+                " the --key; or use --out, and sign it elsewhere"
+            )
+        return ""
+    return signatures.sign(_read(args.key), checksum)

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``fpgapool-manage device``: checks and measures the boards of a host."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import math
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.agent import service
+from fpgapool.agent import settings
+from fpgapool.agent.supervision import workers
+from fpgapool.cmd.managing import trials
+from fpgapool.common import exception
+from fpgapool.drivers import base
+from fpgapool.drivers import loader
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import platforms as vocabulary
+
+_MIB = 1024 * 1024
+_FORMAT_VERSION = 1
+
+#: Devices, with the steps of each.
+Trials = list[tuple[base.DeviceInfo, list[trials.Step]]]
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Define the commands.
+
+    :param add: makes one, of its name, what runs it, and a help text.
+    """
+    _add_check_arguments(
+        add(
+            "check",
+            check,
+            "Try each board of this host with each accelerator, and print"
+            " which steps work at which rate. Drain the boards and stop the"
+            " agent first. Exits with 0 if no step fails, with 1 if one does.",
+        )
+    )
+    _add_measure_arguments(
+        add(
+            "measure",
+            measure,
+            "Measure the rate of each accelerator on each board of this host,"
+            " and the power if the board reports it. Drain the boards and"
+            " stop the agent first.",
+        )
+    )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        dest="of_device",
+        metavar="NAME",
+        help="only this device; the default is all of the host",
+    )
+    parser.add_argument(
+        "--accelerator",
+        dest="accelerators",
+        action="append",
+        metavar="NAME",
+        help="only this accelerator (repeat the option for several); the"
+        " default is those of --file, or all of the host",
+    )
+    parser.add_argument(
+        "--file",
+        dest="files",
+        action="append",
+        default=[],
+        type=_assignment,
+        metavar="ACCELERATOR=FILE",
+        help="program this bitstream instead of the driver's own (repeat the"
+        " option for several): a package, or a partial bitstream",
+    )
+    parser.add_argument(
+        "--timeout-s",
+        type=_positive,
+        default=120.0,
+        metavar="SECONDS",
+        help="how long a step may take; the default is 120",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="output format",
+    )
+
+
+def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_arguments(parser)
+    parser.add_argument(
+        "--size-mib",
+        type=_positive,
+        default=16.0,
+        metavar="MIB",
+        help="input for each accelerator; the default is 16",
+    )
+
+
+def _add_measure_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_arguments(parser)
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long each accelerator is measured; the default is 5",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write a table of platforms, as YAML",
+    )
+    parser.add_argument(
+        "--profiles",
+        type=pathlib.Path,
+        metavar="DIRECTORY",
+        help="write a profile with the measured rate for each accelerator, as"
+        " 'accelerator load' reads it",
+    )
+
+
+def _assignment(text: str) -> tuple[str, pathlib.Path]:
+    name, separator, path = text.partition("=")
+    if not (name and separator and path):
+        raise ValueError
+    return name, pathlib.Path(path)
+
+
+_assignment.__name__ = "ACCELERATOR=FILE"
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError
+    return value
+
+
+_positive.__name__ = "positive number"
+
+
+def check(_: object, args: argparse.Namespace) -> int:
+    """Try each device of this host with each accelerator.
+
+    :returns: the exit code: 1 if a step failed, or there is no device.
+    """
+    found = _tried(args, size_bytes=int(args.size_mib * _MIB))
+    return _finish(found, args, document(found))
+
+
+def measure(_: object, args: argparse.Namespace) -> int:
+    """Measure each accelerator on each device of this host.
+
+    :returns: the exit code: 1 if a step failed, or there is no device.
+    """
+    found = _tried(args, measured_s=args.seconds)
+    table = platforms(found)
+    if args.output is not None:
+        _write(args.output, table)
+    if args.profiles is not None:
+        for profile in _profiles(found):
+            path = args.profiles / f"{profile['name']}.yaml"
+            _write(path, profile)
+    return _finish(found, args, table)
+
+
+def _tried(
+    args: argparse.Namespace,
+    *,
+    size_bytes: int = 0,
+    measured_s: float | None = None,
+) -> Trials:
+    conf = args.conf
+    try:
+        path = loader.driver_path(conf.agent.driver)
+        driver_settings = settings.options_of_driver(
+            conf, conf.agent.driver, path
+        )
+        files = {name: _file(name, path) for name, path in args.files}
+        wanted = args.accelerators or (files or accelerators.profile_names())
+        request = trials.Request(
+            path,
+            {
+                **driver_settings,
+                "host_uuid": conf.host_uuid,
+                "state_dir": conf.state_path,
+            },
+            tuple(wanted),
+            files,
+            conf.agent.chunk_bytes,
+            size_bytes,
+            measured_s,
+        )
+        with _alone(pathlib.Path(conf.state_path), args.of_device):
+            devices = _chosen(
+                trials.devices(request, args.timeout_s), args.of_device
+            )
+            shown = args.format == "table"
+            return [
+                (device, list(_told(request, device, args.timeout_s, shown)))
+                for device in devices
+            ]
+    except (base.DriverError, trials.ProcessEnded) as error:
+        raise exception.ConfigurationError(
+            reason=f"the driver {conf.agent.driver}: {error}"
+        ) from error
+
+
+def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
+    """Describe a bitstream as the library does."""
+    # Late: most commands do without OpenCL.
+    from fpgapool.drivers.opencl.contents import package
+
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"{path}: {error.strerror}"
+        ) from error
+    kind = formats.BINARY
+    if contents.startswith(package.MAGIC):
+        try:
+            kind = package.unpack(contents).kind
+        except exceptions.CodedError as error:
+            raise exception.ConfigurationError(
+                reason=f"{path}: {error}"
+            ) from error
+    digest = hashlib.sha256(contents).hexdigest()
+    return base.BitstreamFile(name, str(path), digest, len(contents), kind)
+
+
+def _chosen(
+    found: list[base.DeviceInfo], name: str | None
+) -> list[base.DeviceInfo]:
+    chosen = [each for each in found if name in (None, each.name)]
+    if name is not None and not chosen:
+        raise exception.ConfigurationError(
+            reason=f"no device {name!r}; there are:"
+            f" {', '.join(each.name for each in found) or 'none'}"
+        )
+    return chosen
+
+
+@contextlib.contextmanager
+def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
+    """Keep agent and workers from boards, and let sessions be.
+
+    :param device: the board; None: all of the host.
+    """
+    try:
+        state_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (state_path / service.LOCK_NAME).open("a")
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"state_path: {error}"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise exception.ConfigurationError(
+                reason="the agent of this host runs: drain its boards, and"
+                " stop its agent"
+            ) from error
+        # They outlive their agent.
+        try:
+            workers.end_idle(str(state_path), device)
+        except workers.Busy as error:
+            raise exception.ConfigurationError(
+                reason=f"{error}; drain the device, and wait until it is"
+                " disabled"
+            ) from error
+        yield
+
+
+def _told(
+    request: trials.Request,
+    device: base.DeviceInfo,
+    timeout_s: float,
+    shown: bool,
+) -> Iterator[trials.Step]:
+    for step in trials.steps(request, device, timeout_s):
+        if shown:
+            print(line(device.name, step), flush=True)
+        yield step
+
+
+def line(device: str, step: trials.Step) -> str:
+    """Return a step as people read it."""
+    subject = " ".join(word for word in (step.accelerator, step.name) if word)
+    shown = [step.detail] if step.detail else []
+    shown += [_value(name, value) for name, value in step.values.items()]
+    return f"{device:16} {step.outcome:7} {subject:20} {'; '.join(shown)}"
+
+
+def _value(name: str, value: float) -> str:
+    if "bytes_per_s" in name:
+        length_bytes = name.removeprefix("bytes_per_s").strip("_")
+        piece = (
+            f" in pieces of {length_bytes} bytes"
+            if (length_bytes.isdigit())
+            else ""
+        )
+        return f"{value / 1e6:.4g} MB/s{piece}"
+    if name == "time_s":
+        return f"{value:.3g} s"
+    return f"{name} {value:.4g}"
+
+
+def _finish(
+    found: Trials, args: argparse.Namespace, shown: Mapping[str, object]
+) -> int:
+    if args.format == "json":
+        print(json.dumps(shown, indent=2))
+    elif not found:
+        print("The driver finds no device.")
+    is_sound = found and not any(trials.failed(steps) for _, steps in found)
+    return 0 if is_sound else 1
+
+
+def document(found: Trials) -> dict[str, object]:
+    """Return all steps, for programs."""
+    return {
+        "passed": bool(found)
+        and not any(trials.failed(steps) for _, steps in found),
+        "devices": [
+            {
+                "name": device.name,
+                "model": device.model,
+                "shapes": _shapes(device),
+                "steps": [
+                    {
+                        "accelerator": step.accelerator or None,
+                        "name": step.name,
+                        "outcome": step.outcome,
+                        "detail": step.detail,
+                        "values": dict(step.values),
+                    }
+                    for step in steps
+                ],
+            }
+            for device, steps in found
+        ],
+    }
+
+
+def _shapes(device: base.DeviceInfo) -> list[str]:
+    return sorted({slot.shape for slot in device.slots})
+
+
+def platforms(found: Trials) -> dict[str, object]:
+    """Return what was measured, by shape and accelerator.
+
+    Of several devices of one shape, the last one counts.
+    """
+    table: dict[str, object] = {}
+    for device, steps in found:
+        # An accelerator fits one of the shapes; a device rarely has several.
+        for shape in _shapes(device):
+            table[shape] = {
+                "model": device.model,
+                "accelerators": _measurements(steps),
+            }
+    return {"format_version": _FORMAT_VERSION, "platforms": table}
+
+
+def _measurements(
+    steps: Sequence[trials.Step],
+) -> dict[str, dict[str, float | None]]:
+    programmed = {
+        step.accelerator: step.values["time_s"]
+        for step in steps
+        if step.name == "program" and step.outcome == trials.PASSED
+    }
+    return {
+        step.accelerator: {
+            "peak_bytes_per_s": round(step.values["bytes_per_s"]),
+            "return_ratio": round(step.values["return_ratio"], 6),
+            "programming_time_s": round(programmed[step.accelerator], 6),
+            "idle_w": step.values.get("idle_w"),
+            "active_w": step.values.get("active_w"),
+        }
+        for step in steps
+        if step.name == "rate" and step.outcome == trials.PASSED
+    }
+
+
+def _profiles(found: Trials) -> Iterator[dict[str, object]]:
+    """Yield profiles with the rates of accelerators in slots of each shape.
+
+    Slots of other shapes are said to have the highest one.
+    """
+    rates: dict[str, float] = {}
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for device, steps in found:
+        for name, measured in _measurements(steps).items():
+            rate = measured["peak_bytes_per_s"] or 0.0
+            rates[name] = max(rate, rates.get(name, 0.0))
+            members = {vocabulary.PEAK_BYTES_PER_S: rate}
+            idle_w, active_w = measured["idle_w"], measured["active_w"]
+            if idle_w is not None and active_w is not None:
+                members[vocabulary.ACTIVE_W] = max(active_w - idle_w, 0.0)
+            for shape in _shapes(device):
+                tables.setdefault(name, {})[shape] = dict(members)
+    for name, rate in rates.items():
+        profile = accelerators.load_profile(name)
+        yield {
+            "name": name,
+            "description": profile.description,
+            "peak_bytes_per_s": rate,
+            "return_ratio": profile.return_ratio,
+            "stateless": profile.stateless,
+            "shapes": list(profile.shapes),
+            "params_schema": profile.params_schema,
+            "core": profile.core,
+            "chunk_multiple_bytes": profile.chunk_multiple_bytes,
+            "platforms": tables[name],
+        }
+
+
+def _write(path: pathlib.Path, contents: Mapping[str, object]) -> None:
+    import yaml
+
+    text = yaml.safe_dump(dict(contents), sort_keys=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# Measured by fpgapool-manage.\n{text}")
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"{path}: {error.strerror}"
+        ) from error

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A limit for connections that have not identified themselves yet."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+from fpgapool.common.monitoring import ratelimit
+
+
+class Strangers:
+    """The unidentified connections; the oldest is cut if there are too many.
+
+    Honest clients identify themselves within moments. At the limit, the class
+    cuts the oldest connection of the address that has most of them. So a peer
+    that opens many connections and sends nothing loses its own.
+
+    Safe to use from several threads.
+
+    :param limit: the most connections at a time.
+    :ivar cut_count: the number of connections cut so far.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._log = ratelimit.RateLimitedLog(__name__)
+        self._lock = threading.Lock()
+        # In the order of their arrival.
+        self._addresses: dict[socket.socket, str] = {}
+        self.cut_count = 0
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._addresses)
+
+    def enter(self, sock: socket.socket, address: str) -> None:
+        """Add a connection, and cut another one if there are too many.
+
+        :param sock: the connection.
+        :param address: of the peer.
+        """
+        with self._lock:
+            cut = None
+            if len(self._addresses) >= self._limit:
+                cut = self._longest_silent()
+                del self._addresses[cut]
+                self.cut_count += 1
+            self._addresses[sock] = address
+        if cut is not None:
+            self._log.warning("too many unidentified connections: one was cut")
+            # Its own thread notices and closes it.
+            with contextlib.suppress(OSError):
+                cut.shutdown(socket.SHUT_RDWR)
+
+    def leave(self, sock: socket.socket) -> None:
+        """Remove a connection that is identified now, over, or was cut."""
+        with self._lock:
+            self._addresses.pop(sock, None)
+
+    @contextlib.contextmanager
+    def one(self, sock: socket.socket, address: str) -> Iterator[None]:
+        """Add a connection during the context; see :meth:`enter`."""
+        self.enter(sock, address)
+        try:
+            yield
+        finally:
+            self.leave(sock)
+
+    def _longest_silent(self) -> socket.socket:
+        counts = collections.Counter(self._addresses.values())
+        most = max(counts.values())
+        return next(
+            sock
+            for sock, address in self._addresses.items()
+            if counts[address] == most
+        )

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The HTTP server of metrics, with few and short connections."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import ssl
+import wsgiref.simple_server
+from collections.abc import Callable
+from typing import Any
+
+from fpgapool.common import tls
+from fpgapool.common.channels import pending as strangers
+
+#: Prometheus needs one.
+MAX_CONNECTIONS = 16
+
+#: The longest time that a client may send or read nothing.
+PATIENCE_S = 10.0
+
+
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: there is a scrape every few seconds."""
+
+
+class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+    """Serves a WSGI application, a thread for each connection.
+
+    If there are too many connections, it cuts one of the oldest.
+
+    :param address: name or number, and port; 0 for any free port.
+    :param app: the application.
+    :param certificate: for TLS; None without it.
+    :raises OSError: if it cannot listen there.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        app: Callable[..., Any],
+        certificate: tls.ServerContext | None = None,
+    ) -> None:
+        self._certificate = certificate
+        self._clients = strangers.Strangers(MAX_CONNECTIONS)
+        found = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self.address_family = found[0][0]
+        super().__init__(found[0][4][:2], _Handler)  # type: ignore[arg-type]
+        self.set_app(app)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; the handshake happens in its own thread."""
+        sock, address = super().get_request()
+        sock.settimeout(PATIENCE_S)
+        if self._certificate is not None:
+            sock = self._certificate.current().wrap_socket(
+                sock, server_side=True, do_handshake_on_connect=False
+            )
+        self._clients.enter(sock, address[0])
+        return sock, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._clients.leave(request)
+        super().shutdown_request(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Shake hands if TLS is on, and answer the request."""
+        if isinstance(request, ssl.SSLSocket):
+            request.do_handshake()
+        super().finish_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log nothing: clients may leave, and are cut."""

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checks of messages, which the conductor makes before it acts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from collections.abc import Container
+from collections.abc import Mapping
+from typing import Any
+from typing import TypeAlias
+from typing import TypeVar
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.conductor.decisions import limits
+from fpgapool.objects import base
+from fpgapool.objects import instance
+from fpgapool.vocabulary import rules
+
+LOG = ratelimit.RateLimitedLog(__name__)
+
+#: Longest list of ids in a message.
+MAX_IDS = 1000
+
+#: Forms of reports and the reports, by host.
+Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
+
+_T = TypeVar("_T", bound=base.Payload)
+
+
+def check_project(project_id: Any) -> None:
+    """Check the id of a project.
+
+    :raises InvalidRequest: if it cannot be one.
+    """
+    if not isinstance(project_id, str) or not rules.PROJECT_ID.fullmatch(
+        project_id
+    ):
+        raise exception.InvalidRequest(reason=rules.PROJECT_ID_TOLD)
+
+
+def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
+    """Whether a message is about the host that sent it, if that is known.
+
+    One of the pool's own services may send messages about any host.
+    """
+    own = rpc.host_of(ctxt)
+    if own is None or own == host_uuid:
+        return True
+    rpc.tell_refused(own, method, f"it is about host {host_uuid!r:.60}")
+    return False
+
+
+def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
+    """Check that a front door sends messages about its own host only.
+
+    :raises MessageRefused: if it does not.
+    """
+    if not is_of_sender(ctxt, host_uuid, method):
+        raise exception.MessageRefused(reason="it is about another host")
+
+
+def requests(
+    ctxt: Any, requests: Any, method: str = "submit_sessions"
+) -> list[objects.OpenRequest]:
+    """Return the requests that their sender may make.
+
+    :param method: that brings them.
+    :raises InvalidRequest: if one is malformed.
+    :raises MessageRefused: if one is in the name of another sender.
+    """
+    if not isinstance(requests, list) or len(requests) > MAX_IDS:
+        raise exception.InvalidRequest(
+            reason=f"requests must be a list of at most {MAX_IDS}"
+        )
+    parsed = [
+        checked(objects.OpenRequest.from_primitive, one) for one in requests
+    ]
+    host = rpc.host_of(ctxt)
+    for request in parsed if host else ():
+        if instance.is_user(request.user_id):
+            why = "it is in an instance's name"
+            rpc.tell_refused(host, method, why)
+            raise exception.MessageRefused(reason=why)
+        require_own(ctxt, request.host_uuid or "", method)
+    return parsed
+
+
+def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
+    """Return a client of a group that its sender may attach.
+
+    :raises InvalidRequest: if it is malformed.
+    :raises MessageRefused: if a host attaches it in an instance's name.
+    """
+    parsed = checked(objects.AttachClient.from_primitive, client)
+    host = rpc.host_of(ctxt)
+    if host and instance.is_user(parsed.user_id):
+        why = "it is in an instance's name"
+        rpc.tell_refused(host, "attach_client", why)
+        raise exception.MessageRefused(reason=why)
+    return parsed
+
+
+def report(form: Any, reports: Reports) -> objects.AgentReport | None:
+    """Return an agent's report; None if it is malformed.
+
+    A report has all slots of its host, but few of them have changed since the
+    last one. Only these are read and checked.
+
+    :param reports: the last ones, by host.
+    """
+    known: set[int] = set()
+    # Otherwise it is the first one, has other slots, or is malformed.
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        last_form, last = reports[form["data"]["host_uuid"]]
+        form = _with_lines(form, last_form, last)
+        known = {id(line) for one in last.devices for line in one.slots}
+    return parsed(objects.AgentReport.from_primitive, form, known)
+
+
+def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
+    """Return a report's form, with the lines of the last one that are equal.
+
+    :raises: KeyError, TypeError or ValueError if the slots are not the same.
+    """
+    data, devices = form["data"], []
+    for new, old, device in zip(
+        data["devices"],
+        last_form["data"]["devices"],
+        last.devices,
+        strict=True,
+    ):
+        slots = zip(
+            new["data"]["slots"],
+            old["data"]["slots"],
+            device.slots,
+            strict=True,
+        )
+        lines = [line if now == then else now for now, then, line in slots]
+        devices.append({**new, "data": {**new["data"], "slots": lines}})
+    return {**form, "data": {**data, "devices": devices}}
+
+
+def require(kind: type[str] | type[int], **values: Any) -> None:
+    """Check the type of arguments.
+
+    :raises InvalidRequest: with the name of the first one that is wrong.
+    """
+    for name, value in values.items():
+        if type(value) is not kind:
+            what = "text" if kind is str else "a whole number"
+            raise exception.InvalidRequest(reason=f"{name} must be {what}")
+
+
+def checked(
+    parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
+) -> _T:
+    """Return the payload of a call.
+
+    :param known: ids of payloads in it that have been checked.
+    :raises InvalidRequest: if it is malformed.
+    """
+    try:
+        payload = parse(primitive)
+        limits.check(payload, known)
+    except ValueError as error:
+        raise exception.InvalidRequest(reason=str(error)) from error
+    return payload
+
+
+def parsed(
+    parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
+) -> _T | None:
+    """Return the payload of a cast; None if it is malformed.
+
+    :param known: as in :func:`checked`.
+    """
+    try:
+        return checked(parse, primitive, known)
+    except exception.InvalidRequest as error:
+        LOG.warning("Malformed message dropped: %s", error)
+        return None

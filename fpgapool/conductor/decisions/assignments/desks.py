@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Desks of groups: orders to them, and what they count.
+
+An order says all that a desk has to know. It is sent when that changes, and
+again whenever a report shows that the desk follows another one.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions.assignments import absences
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import group as description
+
+
+@dataclasses.dataclass(slots=True)
+class _Desk:
+    """The desk of a group on a host.
+
+    :ivar report: the last one; None: there was none.
+    :ivar told_at: when its agent was last told how it shall be.
+    :ivar is_silent: whether the core counts no tasks of it.
+    """
+
+    report: objects.GroupReport | None = None
+    told_at: float = -math.inf
+    is_silent: bool = True
+
+
+class Desks:
+    """The desks of all groups."""
+
+    def __init__(self, pool: pools.Pool) -> None:
+        self._pool = pool
+        # By group.
+        self._orders: dict[str, objects.GroupOrder] = {}
+        # By host and group.
+        self._desks: dict[str, dict[str, _Desk]] = {}
+        # By host, the agent that has reported last.
+        self._boots: dict[str, str] = {}
+        self._absences = absences.Absences(
+            pool.settings.connect_timeout_s, pool.settings.resume_grace_s
+        )
+        # Above those of all former leaders, as generations are.
+        self._last_revision = pool.core.view.next_generation
+
+    # -- orders ------------------------------------------------------------
+
+    def tell_changes(self) -> None:
+        """Tell the desks of groups that have changed in this batch."""
+        pool = self._pool
+        if not pool.stirred_groups:
+            return
+        stirred, pool.stirred_groups = pool.stirred_groups, set()
+        members = collections.defaultdict[str, list[holds.Member]](list)
+        for one in pool.members():
+            members[one.public_id].append(one)
+        for group_id in sorted(stirred):
+            self._tell_change(group_id, members[group_id])
+
+    def _tell_change(self, group_id: str, members: list[holds.Member]) -> None:
+        group = self._pool.groups.groups.get(group_id)
+        former = self._orders.get(group_id)
+        if group is None:
+            new = _deleted(group_id)
+        else:
+            new = self._order(group, members)
+        if former is not None:
+            new = dataclasses.replace(new, revision=former.revision)
+        if new != former:
+            self._last_revision += 1
+            new = dataclasses.replace(new, revision=self._last_revision)
+            self._orders[group_id] = new
+        for host_uuid in {one.slot.host.uuid for one in members}:
+            self._desks.setdefault(host_uuid, {}).setdefault(group_id, _Desk())
+        for host_uuid, desks in self._desks.items():
+            if group_id in desks and (
+                new != former or desks[group_id].told_at == -math.inf
+            ):
+                self._send(host_uuid, desks[group_id], new)
+        if group is None:
+            for desks in self._desks.values():
+                if group_id in desks and desks[group_id].report is None:
+                    del desks[group_id]
+            self._forget_order(group_id)
+            self._pool.desk_accounts.drop(group_id)
+
+    def _forget_order(self, group_id: str) -> None:
+        """Forget the order for a deleted group without desks."""
+        if group_id not in self._pool.groups.groups and not any(
+            group_id in desks for desks in self._desks.values()
+        ):
+            self._orders.pop(group_id, None)
+
+    def _send(
+        self, host_uuid: str, desk: _Desk, order: objects.GroupOrder
+    ) -> None:
+        desk.told_at = self._pool.now
+        self._pool.outbox.send(effects.KeepGroup(host_uuid, order))
+
+    def _order(
+        self, group: db_api.GroupRecord, members: list[holds.Member]
+    ) -> objects.GroupOrder:
+        return objects.GroupOrder(
+            group_id=group.group_id,
+            revision=0,
+            project_id=group.project_id,
+            accelerator=group.accelerator,
+            arbitration=(
+                description.TIME if group.shared else description.FIFO
+            ),
+            # Only what a core keeps can pass between clients of one project.
+            clear_between=(
+                description.PROJECTS
+                if self._pool.is_stateless(group.accelerator)
+                else description.CLIENTS
+            ),
+            max_task_bytes=description.MAX_TASK_BYTES,
+            clients=tuple(
+                objects.GroupAccess(
+                    client_id=one.client_id,
+                    project_id=one.project_id,
+                    secret_sha256=one.secret_hash,
+                )
+                for one in self._pool.groups.clients_of(group.group_id)
+            ),
+            hosts=self.hosts_of(members),
+        )
+
+    def revision_of(self, group_id: str) -> int:
+        """Return the revision of the last order; 0: there was none."""
+        order = self._orders.get(group_id)
+        return order.revision if order else 0
+
+    def hosts_of(
+        self, members: Iterable[holds.Member]
+    ) -> tuple[objects.GroupHost, ...]:
+        """Return where the clients of a group can connect.
+
+        :param members: all of the group.
+        """
+        counts = collections.Counter(
+            (one.slot.host.uuid, one.public_id)
+            for one in members
+            if one.serves
+        )
+        found = []
+        for (host_uuid, group_id), count in sorted(counts.items()):
+            desk = self._desks.get(host_uuid, {}).get(group_id, _Desk())
+            report = desk.report
+            found.append(
+                objects.GroupHost(
+                    host_uuid=host_uuid,
+                    members=count,
+                    endpoints=report.endpoints if report else (),
+                    certificate_sha256=(
+                        report.certificate_sha256 if report else None
+                    ),
+                )
+            )
+        return tuple(found)
+
+    # -- reports -----------------------------------------------------------
+
+    def heard(
+        self, host: registry.HostEntry, report: objects.AgentReport
+    ) -> None:
+        """Take the part about groups of an agent's report."""
+        is_new_agent = self._boots.get(host.uuid) != report.agent_boot_id
+        self._boots[host.uuid] = report.agent_boot_id
+        desks = self._desks.setdefault(host.uuid, {})
+        reported = {one.group_id: one for one in report.groups}
+        for group_id, line in reported.items():
+            self._take(host, desks.setdefault(group_id, _Desk()), line)
+        for group_id in list(desks):
+            self._follow_up(
+                host, group_id, reported.get(group_id), is_new_agent
+            )
+        self._pool.desk_accounts.expire_missing(
+            host.id, reported.keys(), desks.keys(), self._pool.now
+        )
+        self._pay_owners(host)
+
+    def _take(
+        self,
+        host: registry.HostEntry,
+        desk: _Desk,
+        line: objects.GroupReport,
+    ) -> None:
+        """Take a desk's report."""
+        pool, former = self._pool, desk.report
+        desk.report, desk.is_silent = line, False
+        group = pool.groups.groups.get(line.group_id)
+        if group is not None:
+            self._count_tasks(host, group, line)
+        if former is None or (
+            former.endpoints != line.endpoints
+            or former.certificate_sha256 != line.certificate_sha256
+        ):
+            pool.stirred_groups.add(line.group_id)
+
+    def _follow_up(
+        self,
+        host: registry.HostEntry,
+        group_id: str,
+        line: objects.GroupReport | None,
+        is_new_agent: bool,
+    ) -> None:
+        """Tell a desk again, and forget one that is gone."""
+        pool = self._pool
+        desk = self._desks[host.uuid][group_id]
+        if line is None:
+            self._silence(host, group_id, desk)
+            if desk.report is not None:
+                desk.report = None
+                pool.stirred_groups.add(group_id)
+            if not any(
+                one.public_id == group_id for one in self._members_on(host)
+            ):
+                del self._desks[host.uuid][group_id]
+                self._forget_order(group_id)
+                return
+        order = self._orders.get(group_id)
+        if order is None:
+            # Of a group that another leader has deleted.
+            pool.stirred_groups.add(group_id)
+        elif is_new_agent:
+            # It knows no orders.
+            self._send(host.uuid, desk, order)
+        elif line is None or line.revision != order.revision:
+            self._tell_again(host.uuid, desk, order)
+
+    def _tell_again(
+        self, host_uuid: str, desk: _Desk, order: objects.GroupOrder
+    ) -> None:
+        interval_s = self._pool.settings.resend_interval_s
+        if self._pool.now - desk.told_at >= interval_s:
+            self._send(host_uuid, desk, order)
+
+    def tick(self) -> None:
+        """Count no tasks that wait on hosts that are lost."""
+        for host_uuid, desks in self._desks.items():
+            host = self._pool.registry.hosts.get(host_uuid)
+            if host is not None and not host.up:
+                for group_id, desk in desks.items():
+                    self._silence(host, group_id, desk)
+
+    def _silence(
+        self, host: registry.HostEntry, group_id: str, desk: _Desk
+    ) -> None:
+        group = self._pool.groups.groups.get(group_id)
+        if group is not None and not desk.is_silent:
+            self._pool.tell(events.TaskStats(group.id, host.id, (), 0.0, 0))
+        desk.is_silent = True
+
+    def waiting_tasks(self) -> dict[str, int]:
+        """Return the tasks that wait at desks, by group."""
+        found = collections.Counter[str]()
+        for _, report in self._heard_reports():
+            found[report.group_id] += sum(
+                one.waiting for one in report.clients
+            )
+        return found
+
+    def _heard_reports(self) -> Iterator[tuple[float, objects.GroupReport]]:
+        """Yield the last reports of desks on hosts that are up, with times."""
+        for host_uuid, desks in self._desks.items():
+            host = self._pool.registry.hosts.get(host_uuid)
+            if host is not None and host.up:
+                for desk in desks.values():
+                    if desk.report is not None:
+                        yield host.heard_at, desk.report
+
+    def absent_clients(self) -> list[db_api.GroupClientRecord]:
+        """Return the clients whose programs are gone."""
+        pool = self._pool
+        if not pool.groups.groups:
+            return []
+        reports = collections.defaultdict[
+            str, list[tuple[float, objects.GroupReport]]
+        ](list)
+        for heard_at, report in self._heard_reports():
+            reports[report.group_id].append((heard_at, report))
+        # A desk serves on while its agent is away.
+        for one in pool.members():
+            if not one.slot.host.up:
+                reports.pop(one.public_id, None)
+        return self._absences.find(
+            (
+                (pool.groups.clients_of(group_id), reports.get(group_id, ()))
+                for group_id in pool.groups.groups
+            ),
+            pool.now,
+        )
+
+    # -- tasks -------------------------------------------------------------
+
+    def _count_tasks(
+        self,
+        host: registry.HostEntry,
+        group: db_api.GroupRecord,
+        line: objects.GroupReport,
+    ) -> None:
+        """Charge the tasks since the last report, and tell the core."""
+        pool = self._pool
+        account = pool.desk_accounts.of(group.group_id, host.id, pool.now)
+        clients = {
+            one.client_id: one
+            for one in pool.groups.clients_of(group.group_id)
+        }
+
+        def project_of(client_id: str) -> str:
+            if (client := clients.get(client_id)) is not None:
+                return client.project_id
+            ended = pool.groups.project_of_ended(client_id)
+            return group.project_id if ended is None else ended
+
+        found = account.new_tasks(line, project_of)
+        for project_id, one in found:
+            if one.ended or one.busy_s:
+                pool.counts.group_tasks += one.ended
+                pool.counts.group_busy_s += one.busy_s
+                account.pay(one.busy_s)
+                pool.ledger.add(
+                    project_id,
+                    group.accelerator,
+                    pool.now,
+                    group_busy_s=one.busy_s,
+                )
+                if (client := clients.get(one.client)) is not None:
+                    self._record_use(client, one)
+        pool.tell(
+            events.TaskStats(
+                group_id=group.id,
+                host_id=host.id,
+                clients=tuple(one for _, one in found),
+                busy_s=sum(one.busy_s for _, one in found),
+                busy_members=sum(one.running for one in line.clients),
+            )
+        )
+
+    def _record_use(
+        self, client: db_api.GroupClientRecord, more: events.ClientStats
+    ) -> None:
+        """Record what a client has used."""
+        row = dataclasses.replace(
+            client,
+            tasks=client.tasks + more.ended,
+            slot_s=client.slot_s + more.busy_s,
+        )
+        self._pool.groups.put([row])
+        self._pool.outbox.write(row)
+
+    # -- usage -------------------------------------------------------------
+
+    def count_time(self, host: registry.HostEntry) -> None:
+        """Add up the time of a host's members since it was done last."""
+        now, held_s = self._pool.now, collections.Counter[str]()
+        for one in self._members_on(host):
+            time_s = max(now - one.charged_at, 0.0)
+            held_s[one.public_id] += time_s
+            is_ready = one.phase is not model.Phase.PREPARING
+            kind = "serving" if is_ready else "programming"
+            self._pool.counts.group_slot_s[kind] += time_s
+            # A new leader's clock may be behind.
+            one.charged_at = max(one.charged_at, now)
+        for group_id, time_s in held_s.items():
+            self._pool.desk_accounts.of(group_id, host.id, now).add_time(
+                time_s, now
+            )
+
+    def _members_on(self, host: registry.HostEntry) -> Iterator[holds.Member]:
+        for device in host.devices.values():
+            for slot in device.slots.values():
+                hold = self._pool.holds.get(slot.id)
+                if type(hold) is holds.Member:
+                    yield hold
+
+    def _pay_owners(self, host: registry.HostEntry) -> None:
+        """Charge the owners for the time in which no task ran."""
+        pool = self._pool
+        for account in pool.desk_accounts.on(host.id):
+            idle_s = account.idle_s
+            group = pool.groups.groups.get(account.record.group_id)
+            if group is not None and idle_s:
+                account.pay(idle_s)
+                pool.ledger.add(
+                    group.project_id,
+                    group.accelerator,
+                    pool.now,
+                    group_idle_s=idle_s,
+                )
+
+
+def _deleted(group_id: str) -> objects.GroupOrder:
+    """Return the order to end the desk of a group."""
+    return objects.GroupOrder(
+        group_id=group_id,
+        revision=0,
+        project_id="",
+        accelerator="",
+        arbitration=description.FIFO,
+        clear_between=description.CLIENTS,
+        max_task_bytes=description.MAX_TASK_BYTES,
+        deleted=True,
+    )

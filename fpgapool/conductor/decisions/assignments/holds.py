@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Slots and their holders, as the conductor knows them."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.core import model
+from fpgapool.core.topology import slots
+from fpgapool.db import api as db_api
+
+
+@dataclasses.dataclass(slots=True)
+class Energy:
+    """Energy that a slot has drawn for one holder, over agent restarts.
+
+    :ivar total_j: None as long as the agent measures nothing.
+    """
+
+    total_j: float | None = None
+    _boot_id: str = ""
+    _before_j: float = 0.0
+
+    def note(self, boot_id: str, energy_j: float) -> None:
+        """Take an agent's measurement since its start."""
+        if boot_id != self._boot_id:
+            self._boot_id = boot_id
+            self._before_j = self.total_j or 0.0
+        self.total_j = self._before_j + max(energy_j, 0.0)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Hold(abc.ABC):
+    """The conductor's own state of an assignment; the core has the rest.
+
+    It exists until the agent shows that the assignment is over.
+
+    :ivar core: the assignment; only the core changes it.
+    :ivar told_at: when the agent was last told to prepare or release it.
+    :ivar prepared: the agent's report shows the slot ready; the secret may
+        still be on its way.
+    :ivar offer: where the client may come before that.
+    :ivar heard: boot id and sequence of the agent's last report before it
+        announced the slot as ready.
+    :ivar bitstream: the bitstream in the slot; None for the driver's own
+        implementation.
+    """
+
+    slot: registry.SlotEntry
+    core: slots.Hold
+    assigned_at: float
+    told_at: float = 0.0
+    prepared: bool = False
+    offer: objects.Offer | None = None
+    heard: tuple[str, int] = ("", 0)
+    energy: Energy = dataclasses.field(default_factory=Energy)
+    bitstream: objects.BitstreamRef | None = None
+
+    # -- the holder --------------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def holder(self) -> model.Holder:
+        """The kind of the holder, and the id of its row."""
+
+    @property
+    @abc.abstractmethod
+    def public_id(self) -> str:
+        """The holder's id in messages."""
+
+    @property
+    @abc.abstractmethod
+    def accelerator(self) -> str:
+        """The key of its accelerator in the library."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a session still depends on the slot."""
+        return False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the assignment has a row."""
+        return True
+
+    @abc.abstractmethod
+    def ordered(self) -> dict[str, Any]:
+        """Return what the order to prepare the slot says of the holder."""
+
+    # -- the assignment ----------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The assignment's number; later ones have higher numbers."""
+        return self.core.generation
+
+    @property
+    def phase(self) -> model.Phase:
+        """The assignment's phase."""
+        return self.core.phase
+
+    @property
+    def is_unprepared(self) -> bool:
+        """Whether the agent has not said yet that it prepared the slot."""
+        return not self.prepared and (
+            self.phase is model.Phase.PREPARING
+            or (self.offer is not None and self.phase is model.Phase.READY)
+        )
+
+    @property
+    def revoked(self) -> str:
+        """Why the slot is being revoked; empty while it is not."""
+        return self.core.revoked
+
+    @property
+    def bitstream_id(self) -> str | None:
+        """Id of the bitstream in the slot."""
+        return self.bitstream.bitstream_id if self.bitstream else None
+
+    def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
+        """Take the slot's energy from a report, if it is for this holder."""
+        generation = line.generation
+        if generation is None and line.last_result is not None:
+            generation = line.last_result.generation
+        if line.energy_j is not None and generation == self.generation:
+            self.energy.note(boot_id, line.energy_j)
+
+    def outdates(self, report: objects.AgentReport) -> bool:
+        """Whether a report is older than the known state of the slot."""
+        boot_id, sequence = self.heard
+        return report.agent_boot_id == boot_id and report.sequence <= sequence
+
+    def record(self) -> db_api.AssignmentRecord:
+        """Return the assignment's row."""
+        return db_api.AssignmentRecord(
+            slot_id=self.slot.id,
+            holder_kind=self.holder.kind.value,
+            holder_id=self.holder.id,
+            accelerator=self.accelerator,
+            generation=self.generation,
+            phase=self.phase.value,
+            local=self.core.local,
+            assigned_at=self.assigned_at,
+            bitstream_id=self.bitstream_id,
+        )
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Member(Hold):
+    """A group's slot.
+
+    :ivar group: its row when it got the slot.
+    :ivar charged_at: up to when its time is in the usage.
+    """
+
+    group: db_api.GroupRecord
+    charged_at: float
+
+    @property
+    def holder(self) -> model.Holder:
+        """The group."""
+        return model.Holder(model.HolderKind.GROUP, self.group.id)
+
+    @property
+    def public_id(self) -> str:
+        """The group's id."""
+        return self.group.group_id
+
+    @property
+    def accelerator(self) -> str:
+        """The group's accelerator."""
+        return self.group.accelerator
+
+    @property
+    def serves(self) -> bool:
+        """Whether the slot serves the group's clients."""
+        return self.phase is not model.Phase.PREPARING and not self.revoked
+
+    def ordered(self) -> dict[str, Any]:
+        """Return what the order to prepare the slot says of the group."""
+        return {
+            "session_id": self.group.group_id,
+            "group_id": self.group.group_id,
+            "generation": self.generation,
+            "project_id": self.group.project_id,
+            "accelerator": self.group.accelerator,
+            "connect_timeout_s": 0.0,
+            "resume_grace_s": 0.0,
+            "claimed_bytes": 0,
+            "local": True,
+        }

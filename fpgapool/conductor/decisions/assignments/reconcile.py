@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Compares an agent's slot table with the assignments.
+
+Reports and orders cross on the way, are lost and are repeated. So a report is
+not an event: it is compared with the expected state, and the finding names the
+difference.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from fpgapool import objects
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.core import model
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+
+class Finding(enum.Enum):
+    """The difference between expected and reported state."""
+
+    AS_IT_SHOULD = enum.auto()
+    #: The slot works for an unknown session or an older assignment.
+    STRAY = enum.auto()
+    #: The agent has not received the order to prepare yet.
+    NOT_STARTED = enum.auto()
+    #: The slot is ready for its client.
+    READY = enum.auto()
+    ATTACHED = enum.auto()
+    DETACHED = enum.auto()
+    #: The assignment has ended; the report has the result.
+    FINISHED = enum.auto()
+    PREPARE_FAILED = enum.auto()
+    #: The assignment has ended, and its result is lost.
+    VANISHED = enum.auto()
+    #: The agent has not carried out the order to release.
+    NOT_RELEASED = enum.auto()
+
+
+_BUSY = frozenset(
+    {
+        states.SLOT_PREPARING,
+        states.SLOT_READY,
+        states.SLOT_ACTIVE,
+        states.SLOT_DETACHED,
+    }
+)
+
+_BY_STATE = {
+    states.SLOT_PREPARING: Finding.AS_IT_SHOULD,
+    states.SLOT_READY: Finding.READY,
+    states.SLOT_ACTIVE: Finding.ATTACHED,
+    states.SLOT_DETACHED: Finding.DETACHED,
+}
+
+
+#: Until then the client has sent nothing.
+UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
+
+# A former leader had no more patience with the slot, and died before it
+# recorded that.
+_GIVEN_UP = frozenset({codes.PREPARE_TIMEOUT, codes.SUPERSEDED})
+
+
+def busy(report: objects.SlotReport) -> bool:
+    """Whether the slot works for a session or a test."""
+    return report.state in _BUSY
+
+
+def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
+    """Whether a slot was never ready for its holder, so that another may be.
+
+    A holder that is connected has the slot, whatever its agent knows of it.
+
+    :param result: of this assignment.
+    """
+    return hold.phase in UNCONNECTED and (
+        result.state == states.PREPARE_FAILED
+        or (result.code in _GIVEN_UP and result.started_at is None)
+    )
+
+
+def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
+    """Compare a slot's assignment with its line in an agent's report.
+
+    :param hold: the slot's assignment; None if it has none.
+    :param report: the slot in the agent's report.
+    """
+    if hold is None:
+        return Finding.STRAY if busy(report) else Finding.AS_IT_SHOULD
+    if busy(report):
+        return _compare_busy(hold, report)
+    result = report.last_result
+    if result is not None and result.generation == hold.generation:
+        if is_not_prepared(hold, result) and not hold.revoked:
+            return Finding.PREPARE_FAILED
+        return Finding.FINISHED
+    return _compare_idle(hold, report)
+
+
+def _compare_busy(hold: holds.Hold, report: objects.SlotReport) -> Finding:
+    if report.generation != hold.generation:
+        return Finding.STRAY
+    if hold.revoked:
+        return Finding.NOT_RELEASED
+    return _BY_STATE[report.state]
+
+
+def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
+    """Compare an idle slot whose last result is of another assignment."""
+    if report.seen_generation >= hold.generation:
+        return Finding.VANISHED
+    if hold.revoked:
+        # The order to prepare may still be on its way, so the agent has to
+        # receive the release.
+        return Finding.NOT_RELEASED
+    if hold.is_unprepared:
+        return Finding.NOT_STARTED
+    return Finding.VANISHED

@@ -1,0 +1,543 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Handles agents' reports about their hosts and slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import members
+from fpgapool.conductor.decisions.assignments import reconcile
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.hardware import accelerators
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import hosts
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+# For lines that agents can cause again and again.
+_LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
+
+_PROGRAMMED = frozenset(
+    {
+        reconcile.Finding.READY,
+        reconcile.Finding.ATTACHED,
+        reconcile.Finding.DETACHED,
+    }
+)
+
+# The state of a session in the conductor and in the worker's result: the
+# client closed the session, and cancelled it before the conductor heard of
+# that.
+_CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
+
+# States of sessions that no former slot's result closes: their clients are in
+# another slot, or they are closed or never had one.
+_NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
+
+# A client was told late if it knew of its slot for less than this share of
+# ``connect_timeout_s``.
+_TIME_TO_CONNECT = 0.5
+
+
+class Reports:
+    """Compares agents' reports with the assignments, and acts on findings."""
+
+    def __init__(
+        self,
+        pool: pools.Pool,
+        serving: servings.Serving,
+        host_watch: hosts.Hosts,
+        group_members: members.Members,
+        group_desks: desks.Desks,
+        library: accelerators.Accelerators,
+    ) -> None:
+        self._pool = pool
+        self._library = library
+        self._members = group_members
+        self._desks = group_desks
+        self._serving = serving
+        self._hosts = host_watch
+
+    @property
+    def handled(self) -> Mapping[type, pools.Handler]:
+        """The handlers of inputs."""
+        return {
+            objects.AgentReport: self._report,
+            objects.Prepared: self._prepared,
+        }
+
+    def _prepared(self, prepared: objects.Prepared) -> None:
+        pool = self._pool
+        host = pool.registry.hosts.get(prepared.host_uuid)
+        device = host.devices.get(prepared.device) if host else None
+        slot = device.slots.get(prepared.slot) if device else None
+        hold = pool.holds.get(slot.id) if slot else None
+        if (
+            not isinstance(hold, sessions.Hold)
+            or hold.generation != prepared.generation
+            or hold.revoked
+            or hold.phase not in reconcile.UNCONNECTED
+        ):
+            LOG.debug(
+                "Stale preparation of generation %d ignored",
+                prepared.generation,
+            )
+            return
+        session = hold.session
+        hold.announced_at = min(hold.announced_at, pool.now)
+        session.secret = prepared.secret
+        if prepared.secret:
+            # A new one, or that of a worker which takes none from outside.
+            session.secret_sha256 = ""
+        session.endpoints = prepared.endpoints
+        session.certificate_sha256 = prepared.certificate_sha256
+        hold.heard = prepared.agent_boot_id, prepared.sequence
+        if not session.has_secret:
+            # The front door that had made one was started anew.
+            pool.outbox.send(agent_orders.reissue_secret(hold))
+        if hold.phase is model.Phase.PREPARING:
+            pool.tell(events.SlotReady(hold.slot.id, hold.generation))
+        else:
+            pool.touch(session)
+
+    def _report(self, report: objects.AgentReport) -> None:
+        pool = self._pool
+        known = pool.registry.hosts.get(report.host_uuid)
+        if known and not known.accepts(report.agent_boot_id, report.sequence):
+            _log_ignored(known, report)
+            return
+        host, changed, rows = pool.registry.update(report)
+        host.check_clock(report.agent_boot_id, report.sent_at, pool.now)
+        host.note_report(report.agent_boot_id, report.sequence, pool.now)
+        pool.outbox.write(*rows)
+        if changed or not host.up:
+            self._library.see_slots()
+            self._host_up(host)
+        # Before it shows the end of members.
+        self._desks.count_time(host)
+        for device in report.devices:
+            for line in device.slots:
+                slot = host.devices[device.name].slots[line.slot]
+                self._check_slot(slot, line, report)
+            for slot in host.devices[device.name].slots.values():
+                if slot.missing:
+                    self._check_missing(slot, report)
+        self._desks.heard(host, report)
+
+    def _host_up(self, host: registry.HostEntry) -> None:
+        pool = self._pool
+        if not host.up:
+            LOG.info("Host %s (%s) is up", host.name, host.uuid)
+            host.up = True
+            self._hosts.found(host)
+            pool.outbox.write(registry.host_row(host))
+        # Some of its devices may be new.
+        pool.tell(
+            *administration.core_events(host.devices.values()),
+            events.HostUp(host.spec()),
+        )
+        pool.tell_power_caps()
+
+    def _check_slot(
+        self,
+        slot: registry.SlotEntry,
+        line: objects.SlotReport,
+        report: objects.AgentReport,
+    ) -> None:
+        pool = self._pool
+        self._end_unrecorded(slot, line)
+        hold = pool.holds.get(slot.id)
+        if hold is None or not hold.outdates(report):
+            finding = reconcile.compare(hold, line)
+            if hold is None and pool.probation.check_report(
+                slot, line, pool.now
+            ):
+                finding = reconcile.Finding.AS_IT_SHOULD
+            if finding is reconcile.Finding.STRAY:
+                self._release_stray(slot, line)
+            self._update_programmed(slot, line)
+            self._update_usable(slot, line, finding)
+            if hold is not None:
+                hold.note_energy(report.agent_boot_id, line)
+                self._handle_finding(hold, finding, line)
+        self._end_late(slot.host, line.last_result)
+
+    def _check_missing(
+        self, slot: registry.SlotEntry, report: objects.AgentReport
+    ) -> None:
+        """Take a slot out of use that a board no longer has."""
+        self._pool.probation.check_missing(slot)
+        hold = self._pool.holds.get(slot.id)
+        if hold is not None and not hold.outdates(report):
+            self._vanished(hold)
+
+    # -- ends that were missed ---------------------------------------------
+
+    def _end_unrecorded(
+        self, slot: registry.SlotEntry, line: objects.SlotReport
+    ) -> None:
+        """End an assignment that the agent reports as its previous one.
+
+        A former leader assigned the slot again, but died before it recorded
+        that. So the new holder is unknown, and the former one has a result.
+        """
+        hold, result = self._pool.holds.get(slot.id), line.previous_result
+        if (
+            hold is not None
+            and result is not None
+            and result.generation == hold.generation
+            and not reconcile.is_not_prepared(hold, result)
+        ):
+            self._pool.counts.reconciled["end_not_recorded"] += 1
+            self._finished(hold, result)
+
+    def _end_late(
+        self, host: registry.HostEntry, result: objects.SessionResult | None
+    ) -> None:
+        """End a session whose client used and closed its former slot.
+
+        The slot's host was silent meanwhile, so the session was queued again
+        and may have another slot, which it no longer needs, or has ended
+        otherwise.
+        """
+        if result is None or result.state != states.CLOSED:
+            return
+        pool = self._pool
+        session = pool.sessions.by_id.get(result.session_id)
+        if session is None or session.state in _NOT_CLOSED_LATE:
+            return
+        if session.hold and session.hold.generation <= result.generation:
+            return
+        self._serving.charge_late(session, result)
+        self._apply_result(session, result, host)
+        if not session.live:
+            pool.close(session)
+            return
+        pool.end(session, result.state, result.code, result.message)
+        pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
+        # The result of the other slot's worker is not that of the session.
+        session.hold = None
+
+    # -- findings ----------------------------------------------------------
+
+    def _handle_finding(
+        self,
+        hold: holds.Hold,
+        finding: reconcile.Finding,
+        line: objects.SlotReport,
+    ) -> None:
+        if isinstance(hold, sessions.Hold):
+            self._update_session(hold, finding, line)
+        elif isinstance(hold, holds.Member) and finding in _PROGRAMMED:
+            joined = finding is not reconcile.Finding.READY
+            self._members.ready(hold, joined=joined)
+        match finding:
+            case (
+                reconcile.Finding.NOT_STARTED | reconcile.Finding.NOT_RELEASED
+            ):
+                self._serving.tell_again(hold)
+            case reconcile.Finding.PREPARE_FAILED:
+                self._prepare_failed(hold, line.last_result)
+            case reconcile.Finding.FINISHED:
+                self._finished(hold, line.last_result)
+            case reconcile.Finding.VANISHED:
+                self._vanished(hold)
+
+    def _update_session(
+        self,
+        hold: sessions.Hold,
+        finding: reconcile.Finding,
+        line: objects.SlotReport,
+    ) -> None:
+        session, serving = hold.session, self._serving
+        if hold.wanted and line.generation == hold.generation:
+            session.note_bytes(line.input_bytes, line.output_bytes)
+        match finding:
+            case reconcile.Finding.READY:
+                hold.prepared = True
+                if not (session.has_secret and session.endpoints):
+                    serving.ask_secret(hold)
+            case reconcile.Finding.ATTACHED:
+                serving.attached(hold)
+                self._check_claim(hold)
+                self._measure_progress(hold, line)
+                if hold.quantum_bytes:
+                    self._report_border(hold, line)
+            case reconcile.Finding.DETACHED:
+                serving.detached(hold)
+                self._measure_progress(hold, line)
+
+    def _measure_progress(
+        self, hold: sessions.Hold, line: objects.SlotReport
+    ) -> None:
+        """Measure a holder's rate, for the core and for placement."""
+        pool = self._pool
+        reading = pool.traffic.note(
+            hold.slot.id,
+            hold.generation,
+            line.input_bytes,
+            line.output_bytes,
+            pool.now,
+        )
+        if reading is not None and (
+            pool.core.wants_rates or hold.session.deadline_at is not None
+        ):
+            pool.tell(
+                events.Progress(
+                    hold.slot.id,
+                    hold.generation,
+                    hold.session.done_bytes,
+                    reading.input_bytes_per_s,
+                )
+            )
+
+    def _report_border(
+        self, hold: sessions.Hold, line: objects.SlotReport
+    ) -> None:
+        """Tell the core of a border, where others may get the slot."""
+        quanta = line.input_bytes // hold.quantum_bytes
+        if quanta > hold.quanta:
+            hold.quanta = quanta
+            self._pool.tell(
+                events.QuantumDone(
+                    hold.slot.id, hold.generation, hold.session.done_bytes
+                )
+            )
+
+    def _check_claim(self, hold: sessions.Hold) -> None:
+        pool, session = self._pool, hold.session
+        limit_bytes = pool.settings.claim_limit_bytes(session.claimed_bytes)
+        if session.claim_used_bytes > limit_bytes:
+            pool.tell(events.ClaimExceeded(hold.slot.id, hold.generation))
+
+    def _prepare_failed(
+        self, hold: holds.Hold, result: objects.SessionResult | None
+    ) -> None:
+        reason = result.code if result else codes.PREPARE_FAILED
+        LOG.warning(
+            "Slot %s could not be prepared for %s %s: %s",
+            hold.slot,
+            hold.holder.kind.value,
+            hold.public_id,
+            reason,
+        )
+        self._hosts.fail_preparation(
+            hold, reason, result.message if result else ""
+        )
+
+    def _vanished(self, hold: holds.Hold) -> None:
+        """End or requeue an assignment whose worker is gone."""
+        pool = self._pool
+        pool.counts.reconciled["vanished"] += 1
+        if not isinstance(hold, sessions.Hold):
+            self._serving.free(hold, pool.now)
+            return
+        if hold.wanted and hold.phase in reconcile.UNCONNECTED:
+            # The client has not sent anything yet and can use another slot.
+            self._hosts.fail_preparation(
+                hold, codes.WORKER_LOST, "the slot's worker process is gone"
+            )
+            return
+        if hold.wanted:
+            pool.end(
+                hold.session,
+                states.FAILED,
+                codes.WORKER_LOST,
+                "the slot's worker process is gone",
+            )
+        self._serving.free(hold, pool.now)
+
+    # -- ends --------------------------------------------------------------
+
+    def _finished(
+        self, hold: holds.Hold, result: objects.SessionResult | None
+    ) -> None:
+        pool = self._pool
+        if result is not None:
+            pool.probation.finished(hold, result, pool.now)
+        if (
+            result is None
+            or not isinstance(hold, sessions.Hold)
+            or hold.abandoned
+        ):
+            self._serving.free(hold, pool.now, result)
+            return
+        session, result = hold.session, hold.complete(result)
+        self._apply_result(session, result, hold.slot.host)
+        if not session.live:
+            if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
+                pool.close(session)
+            pool.touch(session)
+            again = False
+        else:
+            again = self._may_go_on(hold, result)
+            if not again:
+                pool.end(session, *self._how_it_ended(session, result))
+        self._serving.free(hold, pool.now, result)
+        if again:
+            # It goes behind the waiting sessions: it has had a slot.
+            self._serving.resubmit(
+                session,
+                result.code,
+                yields=result.code not in codes.ROOM_IS_MADE,
+            )
+
+    def _may_go_on(
+        self, hold: sessions.Hold, result: objects.SessionResult
+    ) -> bool:
+        """Whether a session that lost its slot waits for another one."""
+        session = hold.session
+        if result.code == codes.YIELDED:
+            # A claim of twice its usage; a wrong claim costs its place.
+            session.claimed_bytes = min(
+                2 * session.input_bytes, self._pool.settings.max_claimed_bytes
+            )
+            return True
+        if result.code == codes.PREEMPTED:
+            return True
+        if result.code in codes.ROOM_IS_MADE:
+            profile = self._pool.profiles.get(session.accelerator)
+            has_begun = result.started_at is not None or result.input_bytes > 0
+            return not has_begun or (profile is not None and profile.moves)
+        if result.code == codes.CONNECT_TIMEOUT and self._was_told_late(hold):
+            return session.got_in_vain(result.code)
+        return False
+
+    def _how_it_ended(
+        self, session: sessions.Session, result: objects.SessionResult
+    ) -> tuple[str, str, str]:
+        """:returns: state, code and message."""
+        at = f"ended at input offset {result.input_bytes}"
+        if result.code in codes.ROOM_IS_MADE:
+            return (
+                states.FAILED,
+                result.code,
+                f"the slot is taken back; {at}",
+            )
+        if result.code == codes.CLAIM_EXCEEDED:
+            return (
+                states.FAILED,
+                result.code,
+                f"more than the {session.claimed_bytes} bytes that were"
+                f" claimed; {at}",
+            )
+        if result.code == codes.DEADLINE_PASSED:
+            return (
+                states.EXPIRED,
+                result.code,
+                f"it could not end in time; {at}",
+            )
+        # An agent of another version may know other ends.
+        known = result.state in states.RESULTS - {states.PREPARE_FAILED}
+        state = result.state if known else states.FAILED
+        return state, result.code, result.message
+
+    def _was_told_late(self, hold: sessions.Hold) -> bool:
+        """Whether a client learned too late of its slot to connect.
+
+        The agent's message was lost, the database or the bus was away, or a
+        former leader died before it could publish the session.
+        """
+        pool = self._pool
+        enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
+        told_at = max(
+            hold.announced_at, pool.failing_at, pool.unreachable_until
+        )
+        # announced_at is infinite if the client was never told.
+        return pool.now - told_at < enough_s
+
+    def _apply_result(
+        self,
+        session: sessions.Session,
+        result: objects.SessionResult,
+        host: registry.HostEntry,
+    ) -> None:
+        """Take over a worker's byte counts and start time of a session."""
+        session.note_bytes(result.input_bytes, result.output_bytes)
+        if result.started_at is not None:
+            started_at = host.our_time(result.started_at)
+            # The host's clock may have been set since its last report.
+            session.started_at = min(
+                max(started_at, session.queued_at), self._pool.now
+            )
+
+    # -- slots -------------------------------------------------------------
+
+    def _release_stray(
+        self, slot: registry.SlotEntry, line: objects.SlotReport
+    ) -> None:
+        pool = self._pool
+        # The agent answers each order with a report, which would cause the
+        # next order while the worker is still ending.
+        if pool.now - slot.stray_told_at < pool.settings.resend_interval_s:
+            return
+        slot.stray_told_at = pool.now
+        pool.counts.reconciled["stray"] += 1
+        LOG.warning(
+            "Slot %s works for session %s, generation %s, which should not"
+            " have it: released",
+            slot,
+            line.session_id,
+            line.generation,
+        )
+        pool.outbox.send(agent_orders.release_stray(slot, line))
+
+    def _update_programmed(
+        self, slot: registry.SlotEntry, line: objects.SlotReport
+    ) -> None:
+        if slot.programmed != line.programmed:
+            slot.programmed = line.programmed
+            self._pool.outbox.write(registry.slot_row(slot))
+        slot.bitstream_id = line.bitstream_id
+        slot.outdated = self._pool.catalogue.is_outdated(
+            slot.programmed, slot.bitstream_id, slot.shape
+        )
+
+    def _update_usable(
+        self,
+        slot: registry.SlotEntry,
+        line: objects.SlotReport,
+        finding: reconcile.Finding,
+    ) -> None:
+        """Update whether sessions may get the slot."""
+        usable = finding is not reconcile.Finding.STRAY and (
+            line.state not in (states.SLOT_FAULTY, states.SLOT_STARTING)
+        )
+        if usable != slot.usable:
+            slot.usable = usable
+            self._pool.tell(self._pool.probation.core_event(slot))
+
+
+def _log_ignored(
+    known: registry.HostEntry, report: objects.AgentReport
+) -> None:
+    LOG.debug(
+        "Late report %s/%d of host %s ignored",
+        report.agent_boot_id,
+        report.sequence,
+        report.host_name,
+    )
+    if known.is_double(report.agent_boot_id, report.sent_at):
+        _LIMITED_LOG.warning(
+            "Two agents report as host %s: %s on %s, and %s on %s, which is"
+            " ignored; give one of them a [DEFAULT] host_uuid of its own",
+            known.uuid,
+            known.boot_id,
+            known.name,
+            report.agent_boot_id,
+            report.host_name,
+        )

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Administrative states of devices and hosts.
+
+Slots of a device get sessions only if the device and its host are both
+enabled. The core drains a device if one of them is draining.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+
+from fpgapool.common import exception
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+
+Administered = registry.HostEntry | registry.DeviceEntry
+
+_ENABLED = model.AdminState.ENABLED
+_DRAINING = model.AdminState.DRAINING
+
+#: The length of the columns, in characters.
+MAX_REASON_LENGTH = 255
+
+#: A year: a longer time is probably a mistake.
+MAX_DRAIN_S = 366 * 86400.0
+
+
+def checked(
+    host_uuid: Any,
+    device: Any,
+    state: Any,
+    reason: Any,
+    drain_within_s: Any,
+) -> inputs.Administer:
+    """Check an operator's request, and make the input of it.
+
+    :raises InvalidRequest: if it is invalid.
+    """
+    texts = (host_uuid, state, reason, "" if device is None else device)
+    if not all(isinstance(text, str) for text in texts):
+        raise exception.InvalidRequest(
+            reason="host_uuid, device, state and reason must be text"
+        )
+    try:
+        wish = model.AdminState(state)
+    except ValueError:
+        raise exception.InvalidRequest(
+            reason=f"{state!r:.80} is no state of a device or host"
+        ) from None
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        raise exception.InvalidRequest(
+            reason="the reason is not valid Unicode text"
+        ) from None
+    if "\0" in reason:
+        raise exception.InvalidRequest(reason="the reason has the character 0")
+    if len(reason) > MAX_REASON_LENGTH:
+        raise exception.InvalidRequest(
+            reason=f"more than {MAX_REASON_LENGTH} characters of reason"
+        )
+    if drain_within_s is not None:
+        _check_deadline(wish, drain_within_s)
+    return inputs.Administer(
+        host_uuid=host_uuid,
+        device=device,
+        state=wish,
+        reason=reason,
+        drain_within_s=drain_within_s,
+        future=concurrent.futures.Future(),
+    )
+
+
+def _check_deadline(wish: model.AdminState, drain_within_s: Any) -> None:
+    if wish is not _DRAINING:
+        raise exception.InvalidRequest(
+            reason="only a device or host that is drained has a deadline"
+        )
+    if type(drain_within_s) not in (int, float) or not (
+        0 <= drain_within_s <= MAX_DRAIN_S and math.isfinite(drain_within_s)
+    ):
+        raise exception.InvalidRequest(
+            reason=f"the deadline is not in 0 to {MAX_DRAIN_S:.0f} seconds"
+        )
+
+
+def state(device: registry.DeviceEntry) -> model.AdminState:
+    """Return the effective state of a device, with that of its host."""
+    found = {device.admin.state, device.host.admin.state}
+    if _DRAINING in found:
+        return _DRAINING
+    return _ENABLED if found == {_ENABLED} else model.AdminState.DISABLED
+
+
+def core_event(device: registry.DeviceEntry) -> events.Event:
+    """Return the event for the core about a device's state."""
+    match state(device):
+        case model.AdminState.ENABLED:
+            return events.DeviceEnabled(device.id)
+        case model.AdminState.DISABLED:
+            return events.DeviceDisabled(device.id)
+    deadlines = [
+        one.deadline_at
+        for one in (device.admin, device.host.admin)
+        if one.state is _DRAINING and one.deadline_at is not None
+    ]
+    return events.DrainRequested(device.id, min(deadlines, default=None))
+
+
+def devices_of(entry: Administered) -> list[registry.DeviceEntry]:
+    """Return a device itself, or those of a host."""
+    if isinstance(entry, registry.DeviceEntry):
+        return [entry]
+    return sorted(entry.devices.values(), key=lambda device: device.id)
+
+
+def core_events(
+    devices: Iterable[registry.DeviceEntry],
+) -> Iterator[events.Event]:
+    """Yield the events for the core about devices that are not enabled."""
+    return (core_event(one) for one in devices if state(one) is not _ENABLED)
+
+
+def draining(pool: registry.Registry) -> list[Administered]:
+    """Return the devices and hosts that are draining."""
+    every: list[Administered] = [*pool.devices.values(), *pool.hosts.values()]
+    return [one for one in every if one.admin.state is _DRAINING]
+
+
+def is_empty(entry: Administered, taken: Iterable[registry.SlotEntry]) -> bool:
+    """Whether no slot of a device or host is taken."""
+    owner = "device" if isinstance(entry, registry.DeviceEntry) else "host"
+    return not any(getattr(slot, owner) is entry for slot in taken)
+
+
+def name(entry: Administered) -> str:
+    """Return the name of a device or host for the log."""
+    if isinstance(entry, registry.DeviceEntry):
+        return f"Device {entry.host.name} {entry.name}"
+    return f"Host {entry.name} ({entry.uuid})"
+
+
+def row(entry: Administered) -> db_api.Record:
+    """Return the row of a device or host."""
+    if isinstance(entry, registry.DeviceEntry):
+        return registry.device_row(entry)
+    return registry.host_row(entry)

@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Changes of the library: requests in, rows out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import uuid
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from packaging import version as versions
+
+from fpgapool import objects
+from fpgapool.bitstreams import library
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.db import api as db_api
+from fpgapool.objects import bitstream
+from fpgapool.objects import declaration
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import rules
+
+_MAX_NAME_LENGTH = 255
+_MAX_VERSION_LENGTH = 64
+_UUID_LENGTH = 36
+_CHECKSUM = re.compile(r"[0-9a-f]{64}")
+_ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one project; None: no limit.
+
+    :ivar count: of bitstreams.
+    :ivar total_bytes: of all their files.
+    """
+
+    count: int | None = 200
+    total_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The state of the pool on which a change may depend.
+
+    :ivar now: wall clock.
+    :ivar limits: of the bitstream's project.
+    :ivar capacities: the resources of the pool's slots, by shape.
+    :ivar running: ids of the bitstreams that sessions use.
+    """
+
+    now: float
+    limits: Limits = Limits()
+    capacities: declaration.Capacities = dataclasses.field(
+        default_factory=dict
+    )
+    running: Collection[str] = ()
+
+
+class Catalogue:
+    """All accelerators and bitstreams; it checks and applies changes.
+
+    :ivar library: the accelerators that sessions can use.
+    :param accelerators: those that need no file.
+    :param bitstreams: of any state.
+    :param last_id: the highest row id.
+    """
+
+    def __init__(
+        self,
+        accelerators: Iterable[db_api.AcceleratorRecord],
+        bitstreams: Iterable[db_api.BitstreamRecord] = (),
+        last_id: int = 0,
+    ) -> None:
+        self._accelerators = tuple(accelerators)
+        self._by_id = {one.bitstream_id: one for one in bitstreams}
+        self._last_id = last_id
+        self.library = library.Library(self._accelerators, self.bitstreams)
+
+    @property
+    def bitstreams(self) -> Collection[db_api.BitstreamRecord]:
+        """All bitstreams, of any state."""
+        return self._by_id.values()
+
+    def set_builtins(
+        self, builtins: Mapping[str, library.Builtins | None]
+    ) -> bool:
+        """Take over what slots run without a file, by shape.
+
+        :returns: whether that changes which slots fit an accelerator.
+        """
+        before = self.library
+        if builtins != before.builtins:
+            self.library = library.Library(
+                self._accelerators, self.bitstreams, builtins
+            )
+        return self.library.profiles != before.profiles
+
+    def set_accelerators(
+        self, accelerators: Iterable[db_api.AcceleratorRecord]
+    ) -> None:
+        """Replace the accelerators that need no file."""
+        self._accelerators = tuple(accelerators)
+        self._build()
+
+    def reference(
+        self, bitstream_id: str | None
+    ) -> objects.BitstreamRef | None:
+        """Return a bitstream's reference for agents; None if there is none."""
+        record = self._by_id.get(bitstream_id or "")
+        return None if record is None else library.reference(record)
+
+    def is_outdated(
+        self, programmed: str | None, bitstream_id: str | None, shape: str
+    ) -> bool:
+        """Whether the library has a newer bitstream than a slot.
+
+        :param programmed: its accelerator.
+        :param bitstream_id: the bitstream with which it was programmed.
+        """
+        if programmed is None:
+            return False
+        chosen = self.library.choose(programmed, shape)
+        return bitstream_id != (chosen.bitstream_id if chosen else None)
+
+    def resolve(
+        self, name: str, project_id: str
+    ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
+        """Find the accelerator that a project means.
+
+        :returns: profiles, and the key of the accelerator among them. If there
+            is none, those that the project may use, and the unknown name.
+        """
+        key = self.library.resolve(name, project_id)
+        if key is None:
+            return self.library.visible(project_id), name
+        return self.library.profiles, key
+
+    def project_of(self, change: bitstream.BitstreamChange) -> str:
+        """Return the project that owns the bitstream of a change.
+
+        :raises Rejected: if there is no such bitstream.
+        """
+        if isinstance(change, objects.CreateBitstream):
+            return change.project_id
+        return self._find(change.bitstream_id).project_id
+
+    def apply(
+        self, change: bitstream.BitstreamChange, around: Surroundings
+    ) -> db_api.BitstreamRecord | None:
+        """Change the library.
+
+        :returns: the row to write; None if nothing changes.
+        :raises Rejected: if the change is not allowed; nothing changes then.
+        """
+        if isinstance(change, objects.CreateBitstream):
+            return self._create(change, around)
+        old = self._find(change.bitstream_id)
+        new = self._changed(old, change, around)
+        if new == old:
+            return None
+        new = dataclasses.replace(new, updated_at=around.now)
+        if new.state != db_api.DELETED:
+            _check_row(new)
+        self._put(new)
+        return new
+
+    def _changed(
+        self,
+        old: db_api.BitstreamRecord,
+        change: bitstream.BitstreamChange,
+        around: Surroundings,
+    ) -> db_api.BitstreamRecord:
+        match change:
+            case objects.UploadBitstream():
+                return self._uploaded(old, change, around)
+            case objects.UpdateBitstream():
+                return self._updated(old, change, around)
+            case objects.DecideBitstream(approve=True):
+                return self._approved(old, change, around)
+            case objects.DecideBitstream():
+                return _rejected(old, change, around)
+            case objects.ShareBitstream():
+                return _shared(old, change)
+            case objects.DeleteBitstream():
+                self._check_unused(old, around)
+                return dataclasses.replace(old, state=db_api.DELETED)
+        raise TypeError(f"not a change of what there is: {change}")
+
+    def _create(
+        self, change: objects.CreateBitstream, around: Surroundings
+    ) -> db_api.BitstreamRecord | None:
+        if change.bitstream_id in self._by_id:
+            return None
+        own = self._of_project(change.project_id)
+        limit = around.limits.count
+        if limit is not None and len(own) >= limit:
+            raise admission.Rejected(
+                codes.QUOTA_EXCEEDED,
+                f"the project has {len(own)} bitstreams, and may have {limit}",
+            )
+        self._last_id += 1
+        record = db_api.BitstreamRecord(
+            id=self._last_id,
+            state=library.UPLOADING,
+            created_at=around.now,
+            updated_at=around.now,
+            projects=[],
+            **{
+                field.name: getattr(change, field.name)
+                for field in dataclasses.fields(change)
+            }
+            | {"shapes": list(change.shapes)},
+        )
+        _check_row(record)
+        if change.format == formats.BINARY:
+            self._check_profile(record)
+        self._put(record)
+        return record
+
+    def _uploaded(
+        self,
+        old: db_api.BitstreamRecord,
+        change: objects.UploadBitstream,
+        around: Surroundings,
+    ) -> db_api.BitstreamRecord:
+        if old.state != library.UPLOADING:
+            raise admission.Rejected(
+                codes.BITSTREAM_HAS_FILE, "the bitstream has its file already"
+            )
+        used = sum(one.size_bytes for one in self._of_project(old.project_id))
+        limit = around.limits.total_bytes
+        if limit is not None and used + change.size_bytes > limit:
+            raise admission.Rejected(
+                codes.QUOTA_EXCEEDED,
+                f"the project's quota of bytes of bitstreams is {limit}:"
+                f" {used} used, {change.size_bytes} more wanted",
+            )
+        shapes = _fitting(change, around.capacities)
+        new = dataclasses.replace(
+            old,
+            state=library.UNAPPROVED,
+            checksum_sha256=change.checksum_sha256,
+            size_bytes=change.size_bytes,
+            location=change.location,
+            signed_by=change.signed_by,
+            shapes=shapes,
+            profile=change.profile,
+            uploaded_at=around.now,
+        )
+        self._check_profile(new)
+        return new
+
+    def _updated(
+        self,
+        old: db_api.BitstreamRecord,
+        change: objects.UpdateBitstream,
+        around: Surroundings,
+    ) -> db_api.BitstreamRecord:
+        wanted = {
+            name: value
+            for name in ("name", "description", "public")
+            if (value := getattr(change, name)) is not None
+        }
+        new = dataclasses.replace(old, **wanted)
+        if change.public is False:
+            # A private bitstream is not shared with other projects.
+            new = dataclasses.replace(new, projects=[])
+        if new.public != old.public:
+            # The change makes it implement another accelerator.
+            self._check_unused(old, around)
+            if new.state != library.UPLOADING or new.profile:
+                self._check_profile(new)
+        return new
+
+    def _approved(
+        self,
+        old: db_api.BitstreamRecord,
+        change: objects.DecideBitstream,
+        around: Surroundings,
+    ) -> db_api.BitstreamRecord:
+        if old.state == library.UPLOADING:
+            raise admission.Rejected(
+                codes.BITSTREAM_HAS_NO_FILE,
+                "a bitstream without a file cannot be approved",
+            )
+        if not change.force and not library.fits(old, around.capacities):
+            raise admission.Rejected(
+                codes.NO_COMPATIBLE_SLOT,
+                f"no slot of the pool has one of the shapes"
+                f" {', '.join(old.shapes)}",
+            )
+        # An accelerator that needs no file may have been removed meanwhile.
+        self._check_profile(old)
+        if old.state == library.APPROVED:
+            return old
+        return dataclasses.replace(
+            old,
+            state=library.APPROVED,
+            signed_by=change.signed_by,
+            reason=change.reason,
+            decided_by=change.user_id,
+            decided_at=around.now,
+        )
+
+    # -- checks ------------------------------------------------------------
+
+    def _check_profile(self, record: db_api.BitstreamRecord) -> None:
+        """Check that a new accelerator has a complete profile."""
+        if record.public and any(
+            one.name == record.accelerator for one in self._accelerators
+        ):
+            return
+        if record.profile.get("peak_bytes_per_s") is None:
+            raise admission.Rejected(
+                codes.INVALID_REQUEST,
+                f"{record.accelerator} is a new accelerator: its profile must"
+                " have peak_bytes_per_s",
+            )
+
+    def _check_unused(
+        self, record: db_api.BitstreamRecord, around: Surroundings
+    ) -> None:
+        if record.bitstream_id in around.running:
+            raise admission.Rejected(
+                codes.BITSTREAM_IN_USE, "a slot of a session runs it"
+            )
+
+    def _find(self, bitstream_id: str) -> db_api.BitstreamRecord:
+        record = self._by_id.get(bitstream_id)
+        if record is None:
+            raise admission.Rejected(
+                codes.BITSTREAM_NOT_FOUND,
+                f"there is no bitstream {bitstream_id!r:.80}",
+            )
+        return record
+
+    def _of_project(self, project_id: str) -> list[db_api.BitstreamRecord]:
+        return [one for one in self.bitstreams if one.project_id == project_id]
+
+    def _put(self, record: db_api.BitstreamRecord) -> None:
+        old = self._by_id.get(record.bitstream_id)
+        if record.state == db_api.DELETED:
+            del self._by_id[record.bitstream_id]
+        else:
+            self._by_id[record.bitstream_id] = record
+        # Other bitstreams are not in the library, and tenants change them
+        # often.
+        states = {record.state, old.state if old else ""}
+        if library.APPROVED in states:
+            self._build()
+
+    def _build(self) -> None:
+        self.library = library.Library(
+            self._accelerators, self.bitstreams, self.library.builtins
+        )
+
+
+def _fitting(
+    change: objects.UploadBitstream, capacities: declaration.Capacities
+) -> list[str]:
+    """Return the shapes of the slots that a file fits.
+
+    :raises Rejected: if there is none, or if a shape that the owner names
+        lacks resources that the file needs.
+    """
+    if change.resources:
+        try:
+            room = declaration.fitting(change.resources, capacities)
+        except ValueError as error:
+            raise admission.Rejected(
+                codes.INVALID_DECLARATION, str(error)
+            ) from error
+        for shape in change.shapes:
+            if shape in capacities and shape not in room:
+                raise admission.Rejected(
+                    codes.INVALID_DECLARATION,
+                    f"it needs more than slots of the shape {shape} have",
+                )
+        if not change.shapes and room:
+            return list(room)
+    if not change.shapes:
+        raise admission.Rejected(
+            codes.INVALID_REQUEST,
+            "a bitstream fits slots of at least one shape",
+        )
+    return list(change.shapes)
+
+
+def _rejected(
+    old: db_api.BitstreamRecord,
+    change: objects.DecideBitstream,
+    around: Surroundings,
+) -> db_api.BitstreamRecord:
+    if old.state == library.UPLOADING:
+        raise admission.Rejected(
+            codes.BITSTREAM_HAS_NO_FILE,
+            "a bitstream without a file cannot be rejected; delete it",
+        )
+    return dataclasses.replace(
+        old,
+        state=library.REJECTED,
+        reason=change.reason,
+        decided_by=change.user_id,
+        decided_at=around.now,
+    )
+
+
+def _shared(
+    old: db_api.BitstreamRecord, change: objects.ShareBitstream
+) -> db_api.BitstreamRecord:
+    projects = {*old.projects} - {change.project_id}
+    if change.shared and change.project_id != old.project_id:
+        projects.add(change.project_id)
+    if len(projects) > rules.MAX_PROJECTS:
+        raise admission.Rejected(
+            codes.QUOTA_EXCEEDED,
+            f"a bitstream can be shared with {rules.MAX_PROJECTS} projects",
+        )
+    return dataclasses.replace(old, projects=sorted(projects))
+
+
+def _check_row(record: db_api.BitstreamRecord) -> None:
+    """Refuse a row that the library or the database would not take.
+
+    A row that the database refuses would block all later rows.
+    """
+    try:
+        _check_values(record)
+    except ValueError as error:
+        raise admission.Rejected(codes.INVALID_REQUEST, str(error)) from error
+
+
+def _check_values(record: db_api.BitstreamRecord) -> None:
+    """:raises ValueError: with the reason."""
+    text = json.dumps(dataclasses.asdict(record), allow_nan=False)
+    # Fails for surrogates, which JSON escapes but databases refuse.
+    json.dumps(json.loads(text), ensure_ascii=False).encode()
+    if "\\u0000" in text:
+        raise ValueError("texts cannot hold the character 0")
+    uuid.UUID(record.bitstream_id)
+    if len(record.bitstream_id) != _UUID_LENGTH:
+        raise ValueError(f"not a UUID: {record.bitstream_id!r:.80}")
+    versions.parse(record.version)
+    if len(record.version) > _MAX_VERSION_LENGTH:
+        raise ValueError(f"the version is too long: {record.version!r:.80}")
+    if record.format not in formats.FORMATS:
+        raise ValueError(f"unknown format: {record.format!r:.80}")
+    if record.checksum_sha256 and not _CHECKSUM.fullmatch(
+        record.checksum_sha256
+    ):
+        raise ValueError("checksum_sha256 must be 64 hexadecimal digits")
+    if not _ACCELERATOR.fullmatch(record.accelerator):
+        raise ValueError(
+            f"not a name of an accelerator: {record.accelerator!r:.80}"
+        )
+    if len(library.key_of(record)) > _MAX_NAME_LENGTH:
+        raise ValueError("the names of accelerator and project are too long")
+    library.check_profile(record.profile)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations of slots for instances."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_log import log as logging
+
+from fpgapool.common import exception
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.core import events
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+# The length of the columns, that of a UUID.
+_MAX_ID_LENGTH = 36
+
+
+def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
+    """Check an operator's request, and make the input of it.
+
+    :raises InvalidRequest: if it is invalid.
+    """
+    if not isinstance(host_uuid, str) or not isinstance(device, str):
+        raise exception.InvalidRequest(
+            reason="host_uuid and device must be text"
+        )
+    if type(slots) is not int or slots < 0:
+        raise exception.InvalidRequest(
+            reason=f"slots must be a whole number from 0 on, not {slots!r:.80}"
+        )
+    return inputs.SetReservable(
+        host_uuid=host_uuid,
+        device=device,
+        slots=slots,
+        future=concurrent.futures.Future(),
+    )
+
+
+def refusal(
+    wish: inputs.SetReservable, device: registry.DeviceEntry | None
+) -> exception.FpgapoolException | None:
+    """Return why a number of reservable slots is refused, or None."""
+    if device is None:
+        return exception.DeviceNotFound(
+            device=wish.device, host_uuid=wish.host_uuid
+        )
+    if wish.slots > len(device.slots):
+        return exception.InvalidRequest(
+            reason=f"device {device.name} has {len(device.slots)} slots only"
+        )
+    if wish.slots < device.reserved_slots:
+        return exception.FewerThanReserved(
+            reserved=device.reserved_slots, device=device.name
+        )
+    return None
+
+
+def restore(
+    pool: registry.Registry, rows: list[db_api.ReservationRecord]
+) -> None:
+    """Take over the rows of the known devices."""
+    for row in rows:
+        device = pool.devices.get(row.device_id)
+        if device is not None:
+            device.reservations = dict(row.instances)
+
+
+def replace(
+    pool: registry.Registry, by_device: Mapping[str, Mapping[str, int]]
+) -> list[db_api.Record]:
+    """Replace all reservations.
+
+    :param by_device: see :class:`.inputs.Reservations`.
+    :returns: the rows to write.
+    """
+    wanted = {}
+    for device_uuid, counts in by_device.items():
+        device = pool.find_device(device_uuid)
+        if device is None:
+            LOG.warning(
+                "Placement has reservations for unknown device %s",
+                device_uuid,
+            )
+            continue
+        wanted[device.id] = {
+            instance_id: count
+            for instance_id, count in counts.items()
+            if count > 0 and len(instance_id) <= _MAX_ID_LENGTH
+        }
+    rows: list[db_api.Record] = []
+    for device in pool.devices.values():
+        reservations = wanted.get(device.id, {})
+        if device.reservations != reservations:
+            device.reservations = reservations
+            rows.append(
+                db_api.ReservationRecord(
+                    device_id=device.id, instances=reservations
+                )
+            )
+    return rows
+
+
+def core_event(pool: registry.Registry) -> events.ReservationsChanged:
+    """Return the event for the core with all reservations."""
+    return events.ReservationsChanged(
+        tuple(
+            (device.id, tuple(sorted(device.reservations.items())))
+            for device in pool.devices.values()
+            if device.reservations
+        )
+    )
+
+
+def core_events(pool: registry.Registry) -> Iterator[events.Event]:
+    """Yield the events for the core after a restart."""
+    for device in pool.devices.values():
+        if device.reservable_slots:
+            yield events.ReservableSlotsChanged(
+                device.id, device.reservable_slots
+            )
+    yield events.ReservationsChanged(
+        core_event(pool).by_device,
+        tuple(
+            (slot.id, slot.reserved_for)
+            for slot in pool.slots.values()
+            if slot.reserved_for is not None
+        ),
+    )

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Self-tests of slots: the orders, and the choice of slots."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.core import health
+from fpgapool.core import model
+from fpgapool.core import state as core_state
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names as vocabulary_names
+
+_NOBODY = ""
+
+
+@dataclasses.dataclass(slots=True)
+class SelfTest:
+    """The conductor's own state of a test under way; the core has the rest.
+
+    :ivar is_check: whether the unit is in use and an operator ordered the
+        test.
+    :ivar asked_at: when it began.
+    :ivar ordered_at: when the agent was last ordered to test.
+    :ivar generation: of the assignment; 0 until the core has made it.
+    :ivar seen: whether the agent has reported that it runs.
+    """
+
+    unit: health.Unit
+    slot: registry.SlotEntry
+    accelerator: str
+    bitstream: objects.BitstreamRef | None
+    asked_at: float
+    ordered_at: float
+    generation: int = 0
+    seen: bool = False
+    is_check: bool = False
+
+    @property
+    def place(self) -> health.Place:
+        """Its slot and accelerator."""
+        return place_of(self.slot, self.accelerator)
+
+    @property
+    def session_id(self) -> str:
+        """Its session id in messages to agents."""
+        return f"self-test-{self.generation}"
+
+    def order(self) -> effects.TestSlot:
+        """Return the order to begin it."""
+        slot, bitstream = self.slot, self.bitstream
+        return effects.TestSlot(
+            objects.AssignRequest(
+                host_uuid=slot.host.uuid,
+                device=slot.device.name,
+                slot=slot.number,
+                session_id=self.session_id,
+                generation=self.generation,
+                project_id=_NOBODY,
+                accelerator=self.accelerator,
+                bitstream=vocabulary_names.bitstream_of(
+                    self.accelerator,
+                    bitstream.bitstream_id if bitstream else None,
+                ),
+                bitstream_ref=bitstream,
+                connect_timeout_s=0.0,
+                resume_grace_s=0.0,
+                claimed_bytes=0,
+                local=True,
+                self_test=True,
+            )
+        )
+
+    def call_off(self) -> effects.ReleaseSlot:
+        """Return the order to end it."""
+        return effects.ReleaseSlot(
+            host_uuid=self.slot.host.uuid,
+            device=self.slot.device.name,
+            slot=self.slot.number,
+            session_id=self.session_id,
+            generation=self.generation,
+            reason=codes.PREPARE_TIMEOUT,
+        )
+
+
+class Bench:
+    """Finds the slots in which a unit can be tested.
+
+    :param settings: limits.
+    :param pool: the hosts and slots.
+    :param catalogue: the accelerators for tests.
+    :param core: has the holders of slots.
+    :param used: the slots that sessions have, or may still have.
+    :param faults: the units out of use.
+    """
+
+    def __init__(
+        self,
+        settings: admission.Limits,
+        pool: registry.Registry,
+        catalogue: bitstreams.Catalogue,
+        core: core_state.PoolState,
+        used: Container[int],
+        faults: Mapping[health.Unit, health.Fault],
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._catalogue = catalogue
+        self._core = core
+        self._used = used
+        self._faults = faults
+
+    def candidates(
+        self, unit: health.Unit, now: float
+    ) -> Iterator[tuple[registry.SlotEntry, str]]:
+        """Yield the slots and accelerators for a test of a unit now."""
+        silent_before = now - self._settings.report_timeout_s
+        for slot in self.slots_of(unit):
+            # A silent host would not report the result.
+            if slot.host.heard_at < silent_before:
+                continue
+            if not self._is_free(slot, unit):
+                continue
+            for name in self._accelerators(slot, unit):
+                yield slot, name
+
+    def is_crowded(self, unit: health.Unit) -> bool:
+        """Whether only busy slots delay the test of an accelerator."""
+        if unit.level is not health.Level.ACCELERATOR:
+            # Slots and devices that are out get no sessions and become idle.
+            return False
+        return any(
+            slot.id in self._used and self._accelerators(slot, unit)
+            for slot in self.slots_of(unit)
+            if slot.host.up and not slot.faulty
+        )
+
+    def slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
+        """Return the slots that belong to a unit."""
+        if unit.level is health.Level.SLOT:
+            found = self._pool.slots.get(unit.id)
+            return [found] if found else []
+        if unit.level is health.Level.DEVICE:
+            device = self._pool.devices.get(unit.id)
+            return list(device.slots.values()) if device else []
+        host = self._pool.hosts_by_id.get(unit.id)
+        return [
+            slot
+            for slot in (host.slots() if host else ())
+            if unit.shape in ("", slot.shape)
+        ]
+
+    def _is_free(self, slot: registry.SlotEntry, unit: health.Unit) -> bool:
+        """Whether a slot can be tested without disturbing sessions."""
+        by_level = {
+            one.level
+            for one in (of(slot), of_device(slot))
+            if one in self._faults and one != unit
+        }
+        if unit.level is health.Level.SLOT and by_level:
+            # The device is tested first.
+            return False
+        if unit.level is health.Level.ACCELERATOR and (
+            by_level or slot.reserved_for is not None or not slot.usable
+        ):
+            return False
+        return (
+            slot.host.up
+            and slot.device.healthy
+            and not slot.missing
+            and slot.id not in self._used
+            and self._core.hold(slot.id) is None
+            and administration.state(slot.device) is model.AdminState.ENABLED
+        )
+
+    def _accelerators(
+        self, slot: registry.SlotEntry, unit: health.Unit
+    ) -> list[str]:
+        """Return the accelerators with which a slot can be tested."""
+        profiles = self._catalogue.library.profiles
+        if unit.accelerator:
+            names = [unit.accelerator] if unit.accelerator in profiles else []
+        else:
+            # Tenants' accelerators are private.
+            names = sorted(
+                n for n, one in profiles.items() if not one.projects
+            )
+        return [
+            name
+            for name in names
+            if not profiles[name].shapes or slot.shape in profiles[name].shapes
+        ]
+
+    # -- orders of operators -----------------------------------------------
+
+    def unit_of_test(
+        self, slot: registry.SlotEntry, accelerator: str
+    ) -> health.Unit:
+        """Return the unit that an operator's test of a slot tests."""
+        for unit in (of_device(slot), of(slot)):
+            if unit in self._faults:
+                return unit
+        off = on_host(slot, accelerator)
+        return off if off in self._faults else of(slot)
+
+    def names_for(
+        self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
+    ) -> list[str]:
+        """Return the accelerators for an operator's test of a slot.
+
+        :param accelerator: only this one; empty: any.
+        """
+        names = self._accelerators(slot, unit)
+        if accelerator:
+            return [accelerator] if accelerator in names else []
+        # Accelerators that are out on this host prove nothing about a slot.
+        return [
+            name
+            for name in names
+            if unit in self._faults or on_host(slot, name) not in self._faults
+        ]
+
+    def obstacles(
+        self, slot: registry.SlotEntry, unit: health.Unit, now: float
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the reasons why a slot cannot be tested now: code and text."""
+        if (
+            not slot.host.up
+            or slot.host.heard_at < now - self._settings.report_timeout_s
+        ):
+            yield codes.HOST_DOWN, "its host does not report"
+        # The slots of a disabled device may be tested before it is enabled.
+        if administration.state(slot.device) is model.AdminState.DRAINING:
+            yield codes.SLOT_NOT_TESTABLE, "its device is being drained"
+        if slot.missing:
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not report it"
+        if not slot.device.healthy:
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "its driver reports the device faulty",
+            )
+        if slot.id in self._used:
+            yield codes.SLOT_IN_USE, "a session has it"
+        fault = self._faults.get(unit)
+        if self._core.hold(slot.id) or (fault and fault.is_tested):
+            yield codes.SLOT_IN_USE, "a test is under way"
+        if fault is not None and unit.level is not health.Level.ACCELERATOR:
+            return
+        # The slot is in use, and may be needed soon.
+        if slot.reserved_for is not None:
+            yield codes.SLOT_IN_USE, "it is reserved for an instance"
+        if not slot.usable:
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not report it idle"
+
+
+def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
+    """Return the place of a slot and an accelerator."""
+    return health.Place(
+        host_id=slot.host.id,
+        device_id=slot.device.id,
+        slot_id=slot.id,
+        accelerator=accelerator,
+        shape=slot.shape,
+    )
+
+
+def of(slot: registry.SlotEntry) -> health.Unit:
+    """Return the unit of a slot."""
+    return health.Unit(health.Level.SLOT, slot.id)
+
+
+def of_device(slot: registry.SlotEntry) -> health.Unit:
+    """Return the unit of a slot's device."""
+    return health.Unit(health.Level.DEVICE, slot.device.id)
+
+
+def on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
+    """Return the unit of an accelerator on a slot's host, in its shape."""
+    return health.Unit(
+        health.Level.ACCELERATOR, slot.host.id, accelerator, slot.shape
+    )

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checks whether requests become sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+from typing import Self
+
+from fpgapool import objects
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.core import events
+from fpgapool.core import health
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits; see the options of the same names in ``[conductor]``.
+
+    :ivar quantum_bytes: the least input between two borders at which a session
+        may have to leave its slot; 0: it never has to.
+    """
+
+    report_timeout_s: float = 15.0
+    lost_session_timeout_s: float = 600.0
+    wait_timeout_s: float = 3600.0
+    connect_timeout_s: float = 30.0
+    resume_grace_s: float = 10.0
+    prepare_timeout_s: float = 60.0
+    resend_interval_s: float = 2.0
+    max_claimed_bytes: int = 2**50
+    max_queued_sessions: int = 200_000
+    default_quota: ProjectQuota = dataclasses.field(
+        default_factory=lambda: ProjectQuota()
+    )
+    claim_slack: float = 0.1
+    idle_timeout_s: float = 60.0
+    max_hold_s: float = 86400.0
+    min_progress_bytes_per_s: float = 1000.0
+    deadline_action: str = states.CONTINUE
+    quantum_bytes: int = 0
+    power_cap_w: float | None = None
+    host_power_caps_w: Mapping[str, float] = dataclasses.field(
+        default_factory=dict
+    )
+    instances_are_local: bool = False
+    max_bitstreams_per_project: int | None = 200
+    health: health.Options = dataclasses.field(default_factory=health.Options)
+
+    def claim_limit_bytes(self, claimed_bytes: int) -> int:
+        """Return the bytes that a session may send while others wait."""
+        return math.floor(claimed_bytes * (1 + self.claim_slack))
+
+
+#: How operators and Keystone write "no limit".
+UNLIMITED = -1
+
+#: The source of a limit: the configuration, the project's own row, or
+#: Keystone.
+FROM_DEFAULT = "default"
+FROM_PROJECT = "project"
+FROM_KEYSTONE = "keystone"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProjectQuota:
+    """The limits of one project; None: no limit.
+
+    :ivar sessions: sessions that have a slot. More sessions wait.
+    :ivar queued: waiting requests. More requests are refused.
+    :ivar queued_bytes: the bytes that waiting requests claim.
+    :ivar bitstream_bytes: the size of its bitstreams. More are refused.
+    :ivar groups: its groups. More are refused.
+    :ivar group_slots: the slots that its groups may grow to. More are refused.
+    :ivar group_clients: the clients that it has attached to groups. More are
+        refused.
+    :ivar max_priority: the highest priority of its sessions that counts
+        against other projects.
+    :ivar sources: the sources of limits that are not FROM_DEFAULT.
+    """
+
+    sessions: int | None = None
+    queued: int | None = None
+    queued_bytes: int | None = None
+    bitstream_bytes: int | None = None
+    groups: int | None = None
+    group_slots: int | None = None
+    group_clients: int | None = None
+    max_priority: int | None = 0
+    sources: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+
+    def replaced(self, limits: Mapping[str, int], source: str) -> Self:
+        """Return this quota with some limits replaced.
+
+        :param limits: by resource; below 0: no limit.
+        :param source: the source of these limits.
+        """
+        changes: dict[str, Any] = {
+            resource: _unless_negative(limit)
+            for resource, limit in limits.items()
+        }
+        sources = {**self.sources, **dict.fromkeys(limits, source)}
+        return dataclasses.replace(self, **changes, sources=sources)
+
+    def limit(self, resource: str) -> int:
+        """Return a limit as operators write it.
+
+        :param resource: one of RESOURCES.
+        """
+        found: int | None = getattr(self, resource)
+        return UNLIMITED if found is None else found
+
+    def source(self, resource: str) -> str:
+        """Return the source of a limit.
+
+        :param resource: one of RESOURCES.
+        """
+        return self.sources.get(resource, FROM_DEFAULT)
+
+
+#: The resources that have limits, by the names that operators and Keystone
+#: use.
+RESOURCES = tuple(
+    field.name
+    for field in dataclasses.fields(ProjectQuota)
+    if field.name != "sources"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quotas:
+    """The limits of all projects.
+
+    :ivar default: of the projects without limits of their own.
+    :ivar of_projects: of the others.
+    """
+
+    default: ProjectQuota = ProjectQuota()
+    of_projects: Mapping[str, ProjectQuota] = dataclasses.field(
+        default_factory=dict
+    )
+
+    @classmethod
+    def layered(
+        cls,
+        default: ProjectQuota,
+        limits: Mapping[str, Mapping[str, int]],
+        source: str,
+    ) -> Self:
+        """Combine a default with projects' own limits.
+
+        :param default: for all limits that are not a project's own.
+        :param limits: by project and resource; below 0: no limit.
+        :param source: the source of these limits.
+        """
+        return cls(
+            default,
+            {
+                project_id: default.replaced(own, source)
+                for project_id, own in limits.items()
+                if own
+            },
+        )
+
+    def of(self, project_id: str) -> ProjectQuota:
+        """Return the limits of a project."""
+        return self.of_projects.get(project_id, self.default)
+
+    def session_limits(self) -> events.SessionLimitsChanged:
+        """Return the limits of slots as an event for the core."""
+        return events.SessionLimitsChanged(
+            self.default.sessions,
+            tuple((p, q.sessions) for p, q in self.of_projects.items()),
+            self.default.max_priority,
+            tuple((p, q.max_priority) for p, q in self.of_projects.items()),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Queue:
+    """The length of the queue.
+
+    :ivar total: all waiting sessions.
+    :ivar of_project: waiting sessions of the request's project.
+    :ivar bytes_of_project: the bytes that these claim.
+    """
+
+    total: int = 0
+    of_project: int = 0
+    bytes_of_project: int = 0
+
+
+class Rejected(exceptions.PicklableError):
+    """A request cannot become a session.
+
+    :ivar code: of :mod:`fpgapool.vocabulary.codes`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check(
+    request: objects.OpenRequest,
+    limits: Limits,
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+    quota: ProjectQuota,
+    queue: Queue,
+) -> None:
+    """Check a request.
+
+    :param pool: the known hosts and slots.
+    :param profiles: the library.
+    :param quota: of the request's project.
+    :param queue: the length of the queue.
+    :raises Rejected: if the request cannot become a session.
+    """
+    try:
+        rules.check_request_id(request.request_id)
+        description.FIELDS.checked(vars(request))
+    except rules.RequestError as error:
+        raise Rejected(error.code, error.message) from error
+    if request.host_uuid and request.host_uuid not in pool.hosts:
+        raise Rejected(
+            codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
+        )
+    check_accelerator(request.accelerator, pool, profiles)
+    _check_size(request, limits)
+    _check_room(request, limits, quota, queue)
+
+
+def _unless_negative(limit: int) -> int | None:
+    return None if limit < 0 else limit
+
+
+def check_accelerator(
+    name: str,
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+) -> None:
+    """Check that the pool can run an accelerator.
+
+    :param name: its key.
+    :param pool: the known slots.
+    :param profiles: the library.
+    :raises Rejected: if it cannot.
+    """
+    profile = profiles.get(name)
+    if profile is None:
+        raise Rejected(
+            codes.UNKNOWN_ACCELERATOR,
+            f"unknown accelerator {name!r:.80}; known are:"
+            f" {', '.join(sorted(profiles)) or 'none'}",
+        )
+    if not any(
+        not profile.shapes or slot.shape in profile.shapes
+        for slot in pool.present_slots()
+    ):
+        raise Rejected(
+            codes.NO_COMPATIBLE_SLOT,
+            f"no slot of the pool can run {name}",
+        )
+
+
+def check_in_use(
+    name: str,
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+    faults: Mapping[health.Unit, health.Fault],
+) -> None:
+    """Check that failures have not put an accelerator out of use everywhere.
+
+    :param name: its key, which is known.
+    :param pool: the known slots.
+    :param profiles: the library.
+    :param faults: the units out of use.
+    :raises Rejected: if they have.
+    """
+    if not any(unit.accelerator == name for unit in faults):
+        return
+    shapes, found = profiles[name].shapes, None
+    for slot in pool.present_slots():
+        if slot.faulty or not slot.host.up:
+            continue
+        if not shapes or slot.shape in shapes:
+            found = _fault_of(name, slot, faults)
+            if found is None:
+                return
+    if found is not None:
+        raise Rejected(
+            codes.ACCELERATOR_OUT_OF_USE,
+            f"{name} is out of use: every host that could run it has failed"
+            f" with it, the last with {found.last_test or found.reason}; the"
+            " pool tests it from time to time, and uses it again when a test"
+            " passes",
+        )
+
+
+def _fault_of(
+    name: str,
+    slot: registry.SlotEntry,
+    faults: Mapping[health.Unit, health.Fault],
+) -> health.Fault | None:
+    """Return why an accelerator is out of use in a slot, None if it is not."""
+    level, host_id = health.Level.ACCELERATOR, slot.host.id
+    return faults.get(
+        health.Unit(level, host_id, name, slot.shape)
+    ) or faults.get(health.Unit(level, host_id, name))
+
+
+def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
+    if request.claimed_bytes < 1:
+        raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
+    if request.claimed_bytes > limits.max_claimed_bytes:
+        raise Rejected(
+            codes.SIZE_TOO_LARGE,
+            f"the size must be at most {limits.max_claimed_bytes} bytes",
+        )
+
+
+def check_deadline(
+    request: objects.OpenRequest,
+    deadline_s: float,
+    best_peak_bytes_per_s: float,
+) -> None:
+    """Check that a slot could compute a request before its deadline.
+
+    :param deadline_s: of the request, from now.
+    :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
+    :raises Rejected: if none could.
+    """
+    least_s = request.claimed_bytes / best_peak_bytes_per_s
+    if deadline_s < least_s:
+        raise Rejected(
+            codes.DEADLINE_IMPOSSIBLE,
+            f"{request.claimed_bytes} bytes take at least {least_s:.3g} s in"
+            f" the fastest slot, the deadline is {deadline_s:g} s",
+        )
+
+
+def _check_room(
+    request: objects.OpenRequest,
+    limits: Limits,
+    quota: ProjectQuota,
+    queue: Queue,
+) -> None:
+    if queue.total >= limits.max_queued_sessions:
+        raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
+    check_quota("queued requests", quota.queued, queue.of_project, 1)
+    check_quota(
+        "queued bytes",
+        quota.queued_bytes,
+        queue.bytes_of_project,
+        request.claimed_bytes,
+    )
+
+
+def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
+    """Check that a project may have more of a resource.
+
+    :param what: the resource, for people.
+    :param limit: None: no limit.
+    :raises Rejected: if it may not.
+    """
+    if limit is not None and used + wanted > limit:
+        raise Rejected(
+            codes.QUOTA_EXCEEDED,
+            f"the project's quota of {what} is {limit}: {used} used, {wanted}"
+            " more wanted",
+        )
+
+
+def refusal(
+    request: objects.OpenRequest, error: Rejected, now: float
+) -> objects.SessionView:
+    """Return the answer to a refused request, which is not recorded."""
+    return objects.SessionView.rejected(
+        request, error.code, str(error), finished_at=now
+    )

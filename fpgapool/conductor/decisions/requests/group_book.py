@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups and their clients: requests in, rows out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.db import api as db_api
+from fpgapool.objects import group as group_objects
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group as description
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
+
+Row = db_api.GroupRecord | db_api.GroupClientRecord
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+#: A request that comes twice finds its group or client among so many ended
+#: ones.
+_REMEMBERED = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The state of the pool on which a change may depend.
+
+    :ivar now: wall clock.
+    :ivar quota_of: returns the limits of a project.
+    :ivar find_accelerator: returns the key of the accelerator that a project
+        names; raises Rejected if it cannot have it.
+    :ivar is_stateless: whether the accelerator with a key keeps no state.
+    """
+
+    now: float
+    quota_of: Callable[[str], admission.ProjectQuota]
+    find_accelerator: Callable[[str, str], str]
+    is_stateless: Callable[[str], bool]
+
+
+class Book:
+    """All groups and clients; it checks changes, and keeps their results.
+
+    :ivar groups: by their public ids.
+    :ivar by_row: the same, by their row ids.
+    :param groups: their rows.
+    :param clients: the rows of their clients.
+    :param last_id: the highest row id of a group.
+    :param last_client_id: the highest row id of a client.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[db_api.GroupRecord] = (),
+        clients: Iterable[db_api.GroupClientRecord] = (),
+        last_id: int = 0,
+        last_client_id: int = 0,
+    ) -> None:
+        self.groups: dict[str, db_api.GroupRecord] = {}
+        self.by_row: dict[int, db_api.GroupRecord] = {}
+        self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
+        self._last_id = last_id
+        self._last_client_id = last_client_id
+        # Public ids of groups and clients, and their projects, the oldest
+        # first.
+        self._ended: dict[str, str] = {}
+        self.put([*groups, *clients])
+
+    def clients_of(self, group_id: str) -> list[db_api.GroupClientRecord]:
+        """Return the clients of a group."""
+        return list(self._clients.get(group_id, {}).values())
+
+    def project_of_ended(self, client_id: str) -> str | None:
+        """Return the project of a client that has ended; None if it is old."""
+        return self._ended.get(client_id)
+
+    def in_use(self, project_id: str) -> dict[str, int]:
+        """Return a project's use of the limited resources."""
+        own = self._of_project(project_id)
+        return {
+            "groups": len(own),
+            "group_slots": sum(map(charge_of, own)),
+            "group_clients": sum(
+                one.project_id == project_id
+                for clients in self._clients.values()
+                for one in clients.values()
+            ),
+        }
+
+    def put(self, rows: Iterable[Row]) -> None:
+        """Keep the rows that :meth:`planned` has returned."""
+        for row in rows:
+            if isinstance(row, db_api.GroupRecord):
+                self.groups[row.group_id] = self.by_row[row.id] = row
+                if row.state == states.GROUP_DELETED:
+                    self._remember_end(row.group_id, row.project_id)
+                    del self.groups[row.group_id]
+                    del self.by_row[row.id]
+            else:
+                clients = self._clients.setdefault(row.group_id, {})
+                clients[row.client_id] = row
+                if row.state != states.CLIENT_ATTACHED:
+                    self._remember_end(row.client_id, row.project_id)
+                    del clients[row.client_id]
+                if not clients:
+                    del self._clients[row.group_id]
+
+    def _remember_end(self, public_id: str, project_id: str) -> None:
+        self._ended[public_id] = project_id
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def planned(
+        self, change: group_objects.GroupChange, around: Surroundings
+    ) -> list[Row]:
+        """Return the rows that a change would make; keep nothing.
+
+        :raises Rejected: if the change is not allowed.
+        """
+        try:
+            return self._planned(change, around)
+        except rules.RequestError as error:
+            raise admission.Rejected(error.code, error.message) from error
+
+    def _planned(
+        self, change: group_objects.GroupChange, around: Surroundings
+    ) -> list[Row]:
+        if isinstance(change, objects.CreateGroup):
+            return self._create(change, around)
+        old = self._find(change.group_id)
+        match change:
+            case objects.DeleteGroup():
+                draining = dataclasses.replace(
+                    old, state=states.GROUP_DRAINING, updated_at=around.now
+                )
+                clients = self.clients_of(old.group_id)
+                return [*map(revoked, clients), draining]
+            case objects.AttachClient():
+                return self._attach(old, change, around)
+            case objects.RevokeClient():
+                client = self._client(old, change.client_id)
+                return [ended(client) if change.ended else revoked(client)]
+            case objects.SetGoal(goal=goal):
+                new = dataclasses.replace(old, **_goal(goal, around.now))
+            case objects.UpdateGroup():
+                new = self._updated(old, change, around)
+        if new == old:
+            return []
+        _check_goal_of(new)
+        new = dataclasses.replace(new, updated_at=around.now)
+        return [
+            new,
+            *(
+                revoked(client)
+                for client in self.clients_of(new.group_id)
+                if not description.is_open_to(new, client.project_id)
+            ),
+        ]
+
+    # -- groups ------------------------------------------------------------
+
+    def _create(
+        self, change: objects.CreateGroup, around: Surroundings
+    ) -> list[Row]:
+        if change.group_id in self.groups or change.group_id in self._ended:
+            # The message came twice.
+            return []
+        options = {
+            # A group without a minimum or maximum keeps its size.
+            "min_size": change.size,
+            "max_size": change.size,
+            **_given(change),
+        }
+        new = db_api.GroupRecord(
+            id=self._last_id + 1,
+            group_id=change.group_id,
+            project_id=change.project_id,
+            accelerator=around.find_accelerator(
+                change.accelerator, change.project_id
+            ),
+            state=states.GROUP_CREATING,
+            created_at=around.now,
+            updated_at=around.now,
+            **options,
+            **_goal(change.goal, around.now),
+        )
+        self._check(new, around)
+        _check_goal_of(new)
+        quota = around.quota_of(new.project_id)
+        used = self.in_use(new.project_id)
+        admission.check_quota("groups", quota.groups, used["groups"], 1)
+        self._check_slots(new, 0, around)
+        self._last_id = new.id
+        return [new]
+
+    def _updated(
+        self,
+        old: db_api.GroupRecord,
+        change: objects.UpdateGroup,
+        around: Surroundings,
+    ) -> db_api.GroupRecord:
+        wanted = _given(change)
+        if wanted.get("shared") is False:
+            wanted.setdefault("projects", ())
+        new = dataclasses.replace(old, **wanted)
+        self._check(new, around)
+        self._check_slots(new, charge_of(old), around)
+        return new
+
+    def _check(self, new: db_api.GroupRecord, around: Surroundings) -> None:
+        """Check what does not depend on the former state of a group."""
+        rules.check_group_sizes(new.size, new.min_size, new.max_size)
+        if new.shared and not around.is_stateless(new.accelerator):
+            raise admission.Rejected(
+                codes.ACCELERATOR_NOT_STATELESS,
+                f"{new.accelerator} keeps state: its groups cannot be shared",
+            )
+        if new.projects and not new.shared:
+            raise admission.Rejected(
+                codes.GROUP_NOT_SHARED,
+                "only a shared group can have projects",
+            )
+        for one in self._of_project(new.project_id):
+            if one.name == new.name and one.group_id != new.group_id:
+                raise admission.Rejected(
+                    codes.GROUP_NAME_TAKEN,
+                    f"the project has a group {new.name}: {one.group_id}",
+                )
+
+    def _check_slots(
+        self, new: db_api.GroupRecord, before: int, around: Surroundings
+    ) -> None:
+        more = charge_of(new) - before
+        if more > 0:
+            admission.check_quota(
+                "slots of groups",
+                around.quota_of(new.project_id).group_slots,
+                self.in_use(new.project_id)["group_slots"],
+                more,
+            )
+
+    def _find(self, group_id: str) -> db_api.GroupRecord:
+        group = self.groups.get(group_id)
+        if group is None or group.state == states.GROUP_DRAINING:
+            raise _not_found(group_id)
+        return group
+
+    def _of_project(self, project_id: str) -> list[db_api.GroupRecord]:
+        groups = self.groups.values()
+        return [one for one in groups if one.project_id == project_id]
+
+    # -- clients -----------------------------------------------------------
+
+    def _attach(
+        self,
+        group: db_api.GroupRecord,
+        change: objects.AttachClient,
+        around: Surroundings,
+    ) -> list[Row]:
+        if not description.is_open_to(group, change.project_id):
+            raise _not_found(group.group_id)
+        clients = self._clients.get(group.group_id, {})
+        if change.client_id in clients or change.client_id in self._ended:
+            # The message came twice.
+            return []
+        if not _HASH.fullmatch(change.secret_hash):
+            raise admission.Rejected(
+                codes.INVALID_REQUEST, "secret_hash is not a SHA-256"
+            )
+        admission.check_quota(
+            "clients of groups",
+            around.quota_of(change.project_id).group_clients,
+            self.in_use(change.project_id)["group_clients"],
+            1,
+        )
+        self._last_client_id += 1
+        return [
+            db_api.GroupClientRecord(
+                id=self._last_client_id,
+                state=states.CLIENT_ATTACHED,
+                created_at=around.now,
+                **vars(change),
+            )
+        ]
+
+    def _client(
+        self, group: db_api.GroupRecord, client_id: str
+    ) -> db_api.GroupClientRecord:
+        client = self._clients.get(group.group_id, {}).get(client_id)
+        if client is None:
+            raise admission.Rejected(
+                codes.GROUP_CLIENT_NOT_FOUND,
+                f"group {group.name} has no client {client_id!r:.80}, or it"
+                " was revoked",
+            )
+        return client
+
+
+def charge_of(group: db_api.GroupRecord) -> int:
+    """Return the slots of a group that count against its project's limit."""
+    return description.charged_slots(
+        group.size, group.max_size, elastic=group.elastic
+    )
+
+
+def _given(
+    change: objects.CreateGroup | objects.UpdateGroup,
+) -> Mapping[str, Any]:
+    """Return the options of a change that were given.
+
+    :raises RequestError: if one is wrong.
+    """
+    given = {k: v for k, v in vars(change).items() if v is not None}
+    return description.GROUP.checked(given)
+
+
+def _goal(goal: objects.Goal | None, now: float) -> Mapping[str, Any]:
+    """Return the columns of a goal, of which nothing is done yet.
+
+    :raises RequestError: if it is wrong.
+    """
+    if goal is None:
+        wanted, kind = objects.Goal(), ""
+    else:
+        wanted = goal
+        rules.check_goal(goal.deadline_at, goal.rate_per_s, goal.actions, now)
+        is_rate = goal.deadline_at is None
+        kind = description.RATE if is_rate else description.DEADLINE
+    return {"goal_kind": kind, "actions_done": 0, **vars(wanted)}
+
+
+def _check_goal_of(group: db_api.GroupRecord) -> None:
+    if group.goal_kind and not group.elastic:
+        raise admission.Rejected(
+            codes.GROUP_NOT_ELASTIC, "only an elastic group can have a goal"
+        )
+
+
+def revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
+    """Return the row that takes a group from a client."""
+    return dataclasses.replace(client, state=states.CLIENT_REVOKED)
+
+
+def ended(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
+    """Return the row of a client whose program has ended it, or is gone."""
+    return dataclasses.replace(client, state=states.CLIENT_ENDED)
+
+
+def _not_found(group_id: str) -> admission.Rejected:
+    return admission.Rejected(
+        codes.GROUP_NOT_FOUND, f"there is no group {group_id!r:.80}"
+    )

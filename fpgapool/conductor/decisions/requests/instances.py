@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Instances that have tokens, and changes of them in Nova.
+
+Pure: :mod:`fpgapool.conductor.outside.instance_watch` polls Nova with
+:mod:`fpgapool.clients.nova`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import uuid
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.clients import nova
+from fpgapool.common import flavors
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.db import api as db_api
+from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
+
+# Deleted instances to remember: a late request must not bring one back. The
+# database knows the older ones.
+_REMEMBERED = 100_000
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_NONCE = re.compile(r"[0-9a-f]{32,64}")
+
+
+class Directory:
+    """All instances that have tokens and are not deleted.
+
+    :param records: their rows.
+    :param last_id: the highest id of any row.
+    """
+
+    def __init__(
+        self, records: Iterable[db_api.InstanceRecord], last_id: int
+    ) -> None:
+        self._live = {record.instance_id: record for record in records}
+        self._last_id = last_id
+        self._deleted: dict[str, None] = {}
+        self._changed: dict[int, db_api.InstanceRecord] = {}
+
+    @property
+    def live(self) -> Mapping[str, db_api.InstanceRecord]:
+        """The instances, by UUID."""
+        return self._live
+
+    def take(self) -> list[db_api.InstanceRecord]:
+        """Return the rows that have changed since the last call."""
+        rows, self._changed = list(self._changed.values()), {}
+        return rows
+
+    def admit(self, entry: objects.InstanceEntry, now: float) -> None:
+        """Add an instance with its token, or update a known one.
+
+        A known instance keeps its token: of two concurrent requests the first
+        one decides.
+
+        :param entry: the instance, and the token that it gets if it is new.
+        :param now: wall clock.
+        """
+        known = self._live.get(entry.instance_id)
+        if known is not None:
+            self._put(
+                dataclasses.replace(
+                    known, name=entry.name, max_sessions=entry.max_sessions
+                )
+            )
+        elif entry.instance_id not in self._deleted:
+            self._last_id += 1
+            self._put(
+                db_api.InstanceRecord(
+                    id=self._last_id,
+                    instance_id=entry.instance_id,
+                    project_id=entry.project_id,
+                    name=entry.name,
+                    max_sessions=entry.max_sessions,
+                    token_nonce=entry.token_nonce,
+                    token_hash=entry.token_hash,
+                    token_revoked=entry.token_revoked,
+                    created_at=now,
+                )
+            )
+
+    def replace_token(
+        self, instance_id: str, lost_hash: str, nonce: str, hash_: str
+    ) -> None:
+        """Give an instance another token.
+
+        :param lost_hash: hash of the token to replace; another token stays.
+        """
+        known = self._live.get(instance_id)
+        if known is not None and known.token_hash == lost_hash:
+            self._put(
+                dataclasses.replace(known, token_nonce=nonce, token_hash=hash_)
+            )
+
+    def revoke(self, instance_id: str) -> None:
+        """Revoke an instance's token for good."""
+        known = self._live.get(instance_id)
+        if known is not None:
+            self._put(dataclasses.replace(known, token_revoked=True))
+
+    def delete(self, instance_id: str, now: float) -> bool:
+        """Note that an instance was deleted.
+
+        :returns: whether it was known.
+        """
+        known = self._live.pop(instance_id, None)
+        if known is None:
+            return False
+        self._changed[known.id] = dataclasses.replace(known, deleted_at=now)
+        self._deleted[instance_id] = None
+        while len(self._deleted) > _REMEMBERED:
+            del self._deleted[next(iter(self._deleted))]
+        return True
+
+    def note(
+        self, instance_id: str, host_uuid: str | None, max_sessions: int | None
+    ) -> None:
+        """Set an instance's host and its flavor's limit of sessions."""
+        known = self._live.get(instance_id)
+        if known is not None:
+            self._put(
+                dataclasses.replace(
+                    known, host_uuid=host_uuid, max_sessions=max_sessions
+                )
+            )
+
+    def check(self, request: objects.OpenRequest, used: int) -> None:
+        """Check that an instance may have one more session.
+
+        :param request: of an instance or another user.
+        :param used: the number of sessions of the same user.
+        :raises Rejected: if it may not.
+        """
+        instance_id = instance.id_of(request.user_id)
+        if instance_id is None:
+            return
+        known = self._live.get(instance_id)
+        if known is None or known.project_id != request.project_id:
+            raise admission.Rejected(
+                codes.INSTANCE_DELETED, f"instance {instance_id} is gone"
+            )
+        limit = known.max_sessions
+        if limit is not None and used >= limit:
+            raise admission.Rejected(
+                codes.INSTANCE_SESSION_LIMIT,
+                f"the flavor allows the instance {limit} sessions at a time",
+            )
+
+    def host_uuid(self, user_id: str) -> str | None:
+        """Return the host of an instance; None if it is unknown.
+
+        :param user_id: the user id of the instance; of other users it is None.
+        """
+        known = self._live.get(instance.id_of(user_id) or "")
+        return known.host_uuid if known else None
+
+    def _put(self, record: db_api.InstanceRecord) -> None:
+        if record != self._live.get(record.instance_id):
+            self._live[record.instance_id] = record
+            self._changed[record.id] = record
+
+
+def changes(
+    known: Mapping[str, db_api.InstanceRecord],
+    servers: Iterable[nova.Server],
+    computes: Mapping[str, str],
+) -> Iterator[inputs.Input]:
+    """Yield the inputs that follow from changes in Nova.
+
+    While an instance exists (through rebuild, resize, shelve, stop, rescue),
+    it keeps its token and its sessions, which have time limits of their own. A
+    new host or flavor applies from its next session on.
+
+    :param known: the instances that have tokens.
+    :param servers: as Nova lists them.
+    :param computes: UUIDs of compute nodes, by the names of their hypervisors,
+        without ambiguous names.
+    """
+    for server in servers:
+        record = known.get(server.id)
+        if record is None:
+            continue
+        if server.deleted:
+            yield inputs.InstanceDeleted(server.id)
+            continue
+        host_uuid = computes.get(server.hypervisor or "")
+        wish = flavors.read(server.extra_specs or {})
+        max_sessions = (
+            record.max_sessions
+            # None means that Nova did not send the extra specs. And a flavor
+            # without accelerators does not lift a limit.
+            if server.extra_specs is None
+            or not (wish.asks or wish.max_sessions is not None)
+            else wish.max_sessions
+        )
+        if (host_uuid, max_sessions) != (
+            record.host_uuid,
+            record.max_sessions,
+        ):
+            yield inputs.InstanceChanged(server.id, host_uuid, max_sessions)
+
+
+def strange_computes(
+    hosts: Mapping[str, db_api.ComputeState], listed: Collection[str]
+) -> tuple[frozenset[str], list[str]]:
+    """Compare the pool's hosts with Nova's compute nodes.
+
+    Hosts that never had a compute node are ignored: agents also run without
+    Nova.
+
+    :param hosts: the known state of each host's compute node, by UUID.
+    :param listed: UUIDs of the compute nodes that Nova lists.
+    :returns: hosts whose compute node is new, and hosts whose compute node
+        Nova no longer lists.
+    """
+    known = db_api.ComputeState.KNOWN
+    return (
+        frozenset(u for u in hosts if u in listed and hosts[u] is not known),
+        sorted(u for u in hosts if u not in listed and hosts[u] is known),
+    )
+
+
+def suspects(
+    known: Mapping[str, db_api.InstanceRecord],
+    servers: Iterable[nova.Server],
+    before: float,
+) -> list[str]:
+    """Return the instances that a full list of Nova's servers lacks.
+
+    :param known: the instances that have tokens.
+    :param servers: all servers in Nova.
+    :param before: wall clock when Nova was asked; younger instances are left
+        out.
+    """
+    listed_ids = {server.id for server in servers}
+    return [
+        record.instance_id
+        for record in known.values()
+        if record.instance_id not in listed_ids and record.created_at < before
+    ]
+
+
+def newcomers(
+    known: Mapping[str, db_api.InstanceRecord],
+    servers: Iterable[nova.Server],
+    since: float,
+) -> list[str]:
+    """Return the instances with new tokens that a list of changes lacks.
+
+    They may have been running long before they got tokens.
+
+    :param known: the instances that have tokens.
+    :param servers: the servers that changed.
+    :param since: wall clock; instances with older tokens are left out.
+    """
+    listed_ids = {server.id for server in servers}
+    return [
+        record.instance_id
+        for record in known.values()
+        if record.instance_id not in listed_ids and record.created_at >= since
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cursor:
+    """The time of the last successful query of changes in Nova.
+
+    Nova selects changes by its own clock, which may be behind, and its
+    transactions take time. So queries overlap.
+
+    :ivar since: wall clock of the last successful query; None: there was none,
+        and the next one asks for all servers.
+    """
+
+    since: float | None = None
+
+    #: The overlap of queries.
+    OVERLAP_S = 120.0
+    #: After so long, Nova may have archived what it has deleted.
+    MAX_GAP_S = 3600.0
+
+    def start(self, now: float) -> float | None:
+        """Return the start of the next query; None: ask for all servers.
+
+        :param now: wall clock.
+        """
+        if self.since is None or not 0 <= now - self.since < self.MAX_GAP_S:
+            return None
+        return self.since - self.OVERLAP_S
+
+
+def check_entry(entry: objects.InstanceEntry) -> None:
+    """Check that an instance's row can be written.
+
+    :raises ValueError: with the reason.
+    """
+    try:
+        if str(uuid.UUID(entry.instance_id)) != entry.instance_id:
+            raise ValueError
+    except ValueError:
+        raise ValueError("InstanceEntry.instance_id is not a UUID") from None
+    if not entry.project_id:
+        raise ValueError("InstanceEntry.project_id is empty")
+    if not _NONCE.fullmatch(entry.token_nonce):
+        raise ValueError("InstanceEntry.token_nonce is malformed")
+    if not _HASH.fullmatch(entry.token_hash):
+        raise ValueError("InstanceEntry.token_hash is malformed")
+    limit = entry.max_sessions
+    if limit is not None and not 0 <= limit < 2**31:
+        raise ValueError("InstanceEntry.max_sessions is out of range")
+
+
+def entry_of(record: db_api.InstanceRecord) -> objects.InstanceEntry:
+    """Return the RPC payload of an instance."""
+    return objects.InstanceEntry(
+        instance_id=record.instance_id,
+        project_id=record.project_id,
+        name=record.name,
+        max_sessions=record.max_sessions,
+        token_nonce=record.token_nonce,
+        token_hash=record.token_hash,
+        token_revoked=record.token_revoked,
+    )

@@ -1,0 +1,605 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions as the conductor knows them, and their slots."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.objects import base
+from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import names
+from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
+
+#: The most slots that a session gets in vain by the same cause.
+MAX_VAIN_SLOTS = 3
+
+# Ended sessions that are still answered from memory.
+_REMEMBERED = 10_000
+
+
+@functools.lru_cache(maxsize=10_000)
+def front_doors(host_uuid: str | None) -> frozenset[str]:
+    """Return a set of one host, or of none, that many sessions share."""
+    return frozenset((host_uuid,)) if host_uuid else frozenset()
+
+
+class Place(NamedTuple):
+    """A session's slot, with the names that a view uses for it."""
+
+    slot_host_uuid: str
+    slot_host_name: str
+    device: str
+    slot: int
+
+
+_KEPT = [field.name for field in description.FIELDS.kept]
+_kept = fields.copier(_KEPT)
+_asked = fields.copier(
+    name for name in base.members(objects.OpenRequest) if name in _KEPT
+)
+_ordered = fields.copier(
+    name for name in base.members(objects.AssignRequest) if name in _KEPT
+)
+
+# The options that a repeated request has to give like the first one.
+_REPEATED = [
+    option.name
+    for option in description.FIELDS.options
+    if not option.limits_only
+]
+
+_IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Hold(holds.Hold):
+    """A session's slot.
+
+    :ivar announced_at: when this leader first announced the slot as ready.
+    :ivar quantum_bytes: the input between two borders at which the session may
+        have to leave the slot; 0: it never has to.
+    :ivar quanta: the borders that it has reached.
+    :ivar is_left: whether its client waits for another slot already.
+    :ivar failure: why it could not be prepared, for the session's owner.
+    :ivar booked_bytes: input and output that are in the usage already.
+    """
+
+    session: Session
+    announced_at: float = math.inf
+    quantum_bytes: int = 0
+    quanta: int = 0
+    is_left: bool = False
+    failure: str = ""
+    booked_bytes: tuple[int, int] = (0, 0)
+
+    @property
+    def holder(self) -> model.Holder:
+        """The session."""
+        return model.Holder(model.HolderKind.SESSION, self.session.row_id)
+
+    @property
+    def public_id(self) -> str:
+        """The session's id."""
+        return self.session.session_id
+
+    @property
+    def accelerator(self) -> str:
+        """The session's accelerator."""
+        return self.session.accelerator
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the session waits for, or has, another slot already."""
+        return self.session.hold is not self
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the session still depends on the slot."""
+        return self.session.live and not self.abandoned
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the session has a row, so that its slot may have one."""
+        return not self.session.withdrawn
+
+    @property
+    def told_bytes(self) -> tuple[int, int]:
+        """Input and output of the slot, as its host has told them so far.
+
+        0 before its client has come, and when the session has left it.
+        """
+        session = self.session
+        if self.phase not in _IN_USE or self.abandoned:
+            return 0, 0
+        return (
+            session.input_bytes - session.former_input_bytes,
+            session.output_bytes - session.former_output_bytes,
+        )
+
+    def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
+        """Note that bytes of the slot are in the usage.
+
+        :param input_bytes: since the session has the slot, as the output.
+        :returns: those that were not there yet, by the ledger's names.
+        """
+        booked = self.booked_bytes
+        self.booked_bytes = (
+            max(input_bytes, booked[0]),
+            max(output_bytes, booked[1]),
+        )
+        return {
+            "input_bytes": self.booked_bytes[0] - booked[0],
+            "output_bytes": self.booked_bytes[1] - booked[1],
+        }
+
+    def complete(self, result: objects.SessionResult) -> objects.SessionResult:
+        """Return a result with what was told before.
+
+        A host that was lost since then does not know what its slot computed.
+        """
+        if result.started_at is not None:
+            return result
+        input_bytes, output_bytes = self.told_bytes
+        return dataclasses.replace(
+            result,
+            input_bytes=max(result.input_bytes, input_bytes),
+            output_bytes=max(result.output_bytes, output_bytes),
+        )
+
+    def ordered(self) -> dict[str, Any]:
+        """Return what the order to prepare the slot says of the session."""
+        return {
+            **_ordered(self.session),
+            "origin_host_uuid": self.session.host_uuid,
+        }
+
+
+class WrongMove(Exception):
+    """A session's life cycle does not allow a move."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+@fields.with_members(
+    field.member for field in description.FIELDS.kept if field.name != "state"
+)
+class Session:
+    """A session's whole state; only the engine changes it.
+
+    Times are wall clock in seconds. Secrets live in memory only: after a
+    restart the conductor asks the agent for a fresh one.
+
+    :ivar hold: its slot; None while it waits and when the slot is free.
+    :ivar end: its terminal state; empty while it lives.
+    :ivar arrival_s: when it was queued, in pool time: its wait starts then.
+    :ivar row_id: of its row, for ever.
+    :ivar job_id: its id in the core; a new one when it moves while its
+        former slot is still being revoked.
+    :ivar secret_sha256: of the secret that its first slot accepts, and that
+        its front door has; empty: ``secret``.
+    """
+
+    row_id: int
+    job_id: int
+    arrival_s: float
+    host_uuid: str | None = None
+    hold: Hold | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    end: str = ""
+    place: Place | None = None
+    secret: str = dataclasses.field(default="", repr=False)
+    secret_sha256: str = ""
+    endpoints: tuple[objects.Endpoint, ...] = ()
+    certificate_sha256: str | None = None
+    front_doors: frozenset[str] = frozenset()
+    #: Whether it counts in its project's usage.
+    counted: bool = False
+    #: Whether its deadline counts there as met or missed.
+    judged: bool = False
+    #: Input that its client says it has computed itself; it only steers.
+    own_bytes: int = 0
+    #: Input that slots have computed which it lost: the next ones may have to
+    #: compute it again, so it does not count against the claim.
+    lost_bytes: int = 0
+    #: How many slots it got in vain, by cause, since its client last came.
+    vain: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    #: Whether neither it nor its slot shall have a row.
+    withdrawn: bool = False
+
+    @property
+    def state(self) -> str:
+        """Its state; the phase of its slot, while it has one."""
+        if self.end:
+            return self.end
+        return self.hold.phase.value if self.hold else states.QUEUED
+
+    @property
+    def done_bytes(self) -> int:
+        """Input that is computed, in slots and by the client."""
+        return self.input_bytes + self.own_bytes
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether its front door knows by which secret its client comes."""
+        return bool(self.secret or self.secret_sha256)
+
+    @property
+    def live(self) -> bool:
+        """Whether the session waits for or has a slot."""
+        return not self.end
+
+    def check_move(self, event: str, *to: str) -> None:
+        """Check that the session's life cycle allows an event.
+
+        :param to: the next state, if there are several.
+        :raises WrongMove: if not; nothing has changed then.
+        """
+        moves = states.SESSION_MOVES.get(self.state, {})
+        if event not in moves or not moves[event] >= set(to):
+            raise WrongMove(
+                f"session {self.session_id}, {self.state}, slot"
+                f" {self.slot_id}, generation {self.generation}, cannot"
+                f" {event} {' '.join(to)}"
+            )
+
+    @property
+    def request_key(self) -> tuple[str, str]:
+        """The client's name of the session."""
+        return self.project_id, self.request_id
+
+    def job(self, ahead_s: float) -> model.Job:
+        """Return the scheduler's view of the session.
+
+        :param ahead_s: by how much its clock is ahead of pool time.
+        """
+        return model.Job(
+            id=self.job_id,
+            host_id=self.host_id,
+            accelerator=self.accelerator,
+            claimed_bytes=self.claimed_bytes,
+            arrival_s=self.arrival_s + ahead_s,
+            priority=self.priority,
+            project=self.project_id,
+            skips=self.skips,
+            wait_timeout_s=self.wait_timeout_s,
+            instance_id=instance.id_of(self.user_id),
+            done_bytes=self.done_bytes,
+            deadline_s=(
+                None
+                if self.deadline_s is None
+                else self.arrival_s + ahead_s + self.deadline_s
+            ),
+            deadline_action=self.deadline_action or states.CONTINUE,
+            affinity_key=self.application,
+        )
+
+    def same_request(
+        self, request: objects.OpenRequest, settings: admission.Limits
+    ) -> bool:
+        """Whether a repeated request asks for what the first one did.
+
+        :param settings: what the request means where it says nothing.
+        """
+        wanted = wishes(request, settings)
+        # A session that has yielded its slot has another claim.
+        has_own_claim = bool(self.former_input_bytes)
+        return (
+            self.accelerator in _keys(request)
+            and (request.claimed_bytes == self.claimed_bytes or has_own_claim)
+            and all(getattr(self, name) == wanted[name] for name in _REPEATED)
+            and instance.may_share(request.user_id, self.user_id)
+        )
+
+    def take_slot(self, hold: Hold) -> None:
+        """Hold a slot from now on."""
+        slot = hold.slot
+        self.hold = hold
+        self.slot_id = slot.id
+        self.generation = hold.generation
+        self.local = self.host_id == slot.host.id
+        self.place = Place(
+            slot_host_uuid=slot.host.uuid,
+            slot_host_name=slot.host.name,
+            device=slot.device.name,
+            slot=slot.number,
+        )
+
+    def note_ready(self, now: float) -> None:
+        """Note that its slot is ready; why it lost another one is over."""
+        self.ready_at = self.ready_at or now
+        if self.live:
+            self.reason = self.message = ""
+
+    def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
+        """Note how much its slot has computed; it never shrinks."""
+        self.input_bytes = max(
+            self.input_bytes, self.former_input_bytes + input_bytes
+        )
+        self.output_bytes = max(
+            self.output_bytes, self.former_output_bytes + output_bytes
+        )
+
+    def give_way(self) -> None:
+        """Keep what the slot has computed that it leaves."""
+        if self.hold is not None or self.end:
+            # Its worker has not said where it stopped.
+            self.lost_bytes += self.input_bytes - self.former_input_bytes
+        self.former_input_bytes = self.input_bytes
+        self.former_output_bytes = self.output_bytes
+
+    @property
+    def claim_used_bytes(self) -> int:
+        """The input that counts against its claim."""
+        return self.input_bytes - self.lost_bytes
+
+    def got_in_vain(self, cause: str) -> bool:
+        """Count a slot that its client could not use.
+
+        :param cause: its code.
+        :returns: whether another slot is worth a try.
+        """
+        self.vain[cause] += 1
+        return self.vain[cause] < MAX_VAIN_SLOTS
+
+    def wait_again(self, reason: str = "", message: str = "") -> None:
+        """Wait from now on; forget the values that belong to the slot.
+
+        :param reason: the code of why it lost its slot, for its client.
+        :param message: more about that.
+        :raises WrongMove: if the session cannot wait.
+        """
+        if self.state != states.QUEUED:
+            self.check_move("reopen" if self.end else "requeue")
+        self.give_way()
+        self.hold = None
+        self.end = ""
+        self.reason, self.message = reason, limits.writable(message)
+        self.finished_at = None
+        self.deadline_met = None
+        self.slot_id = None
+        self.local = None
+        self.place = None
+        self.ready_at = None
+        self.forget_secret()
+
+    def forget_secret(self) -> None:
+        """Drop members, useless once a client has connected or gone."""
+        self.secret = self.secret_sha256 = ""
+        self.endpoints = ()
+        self.certificate_sha256 = None
+
+    def finish(
+        self, state: str, code: str, message: str, now: float, pool_time: float
+    ) -> None:
+        """Enter a terminal state.
+
+        :param now: wall clock, for people.
+        :param pool_time: decides whether it was in time.
+        :raises WrongMove: if the session cannot end so.
+        """
+        self.check_move("end", state)
+        self.end = state
+        self.reason = code
+        self.message = limits.writable(message)
+        self.finished_at = now
+        self.deadline_met = self._met_deadline(pool_time)
+        self.forget_secret()
+
+    def _met_deadline(self, pool_time: float) -> bool | None:
+        """Whether it ended in time; None if it had no chance to show it."""
+        if self.deadline_s is None:
+            return None
+        if pool_time > self.arrival_s + self.deadline_s:
+            return False
+        if self.end == states.CLOSED:
+            return True
+        # Its client has changed its mind, or may go on in another slot.
+        if self.end == states.CANCELLED or self.reason in codes.REOPENABLE:
+            return None
+        return False
+
+    def view(
+        self, *, with_secret: bool = False, **others: Any
+    ) -> objects.SessionView:
+        """Return the view for the session's owner.
+
+        :param with_secret: for the front door that has opened it.
+        :param others: members that only the engine knows.
+        """
+        ready = self.state == states.READY
+        told = ready and with_secret
+        return objects.SessionView.of(
+            self,
+            host_uuid=self.host_uuid,
+            **(self.place._asdict() if self.place else {}),
+            endpoints=self.endpoints if ready else (),
+            secret=self.secret if told else "",
+            secret_sha256=self.secret_sha256 if told else "",
+            certificate_sha256=self.certificate_sha256 if ready else None,
+            **others,
+        )
+
+    def record(self) -> db_api.SessionRecord:
+        """Return the session's row."""
+        return db_api.SessionRecord(id=self.row_id, **_kept(self))
+
+    @classmethod
+    def from_record(
+        cls, record: db_api.SessionRecord, host_uuid: str | None
+    ) -> Session:
+        """Rebuild a session from its row."""
+        # An instance asks the API, wherever it is.
+        door = None if instance.is_user(record.user_id) else host_uuid
+        members = _kept(record)
+        state = members.pop("state")
+        members["end"] = "" if state in states.LIVE else state
+        # It is not known how much of that was lost.
+        members["lost_bytes"] = record.former_input_bytes
+        return cls(
+            row_id=record.id,
+            job_id=record.id,
+            host_uuid=host_uuid,
+            front_doors=front_doors(door),
+            **members,
+        )
+
+
+def wishes(
+    request: objects.OpenRequest, settings: admission.Limits
+) -> dict[str, Any]:
+    """Return the session's members from a request; limits it may lower."""
+    said = _asked(request)
+    said["secret_sha256"] = request.secret_sha256
+    for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
+        limit, wish = getattr(settings, name), said[name]
+        said[name] = limit if wish is None else min(wish, limit)
+    if said["deadline_action"] is None:
+        said["deadline_action"] = settings.deadline_action
+    return said
+
+
+def _keys(request: objects.OpenRequest) -> tuple[str, str]:
+    """Return the possible keys of a request's accelerator in the library."""
+    own = names.key_of(request.accelerator, request.project_id)
+    return request.accelerator, own
+
+
+class Book:
+    """All sessions in memory, by each of their names.
+
+    It holds live sessions and recently ended ones: a client that missed the
+    last message asks again within seconds.
+
+    :ivar queued: number of waiting sessions by project.
+    :ivar queued_bytes: the sum of their claims.
+    :ivar queued_by_size: number of waiting sessions whose claim lies between
+        two thresholds, the smallest first.
+    :ivar queued_by_host: number of waiting sessions by the id of the host
+        that they come from; None: from outside of the pool.
+    :ivar queued_by_accelerator: number of waiting sessions by accelerator.
+
+    :param thresholds_bytes: between priority queues.
+    """
+
+    def __init__(self, thresholds_bytes: Sequence[float] = ()) -> None:
+        self._thresholds_bytes = thresholds_bytes
+        self.queued_by_size = [0] * (len(thresholds_bytes) + 1)
+        self.by_job: dict[int, Session] = {}
+        self.by_id: dict[str, Session] = {}
+        self.by_request: dict[tuple[str, str], Session] = {}
+        self.queued = collections.Counter[str]()
+        self.queued_bytes = collections.Counter[str]()
+        self.queued_by_host = collections.Counter[int | None]()
+        self.queued_by_accelerator = collections.Counter[str]()
+        self._ended: dict[int, Session] = {}
+        # Live sessions of instances, by user and row.
+        self._of_instance: dict[str, dict[int, Session]] = {}
+
+    def add(self, session: Session) -> None:
+        """Add a session."""
+        self.by_job[session.job_id] = session
+        self.by_id[session.session_id] = session
+        self.by_request[session.request_key] = session
+        self._note_alive(session)
+
+    def of_instance(self, user_id: str) -> list[Session]:
+        """Return an instance's sessions that wait for or have a slot.
+
+        :param user_id: the user as whom it acts; other users have none here.
+        """
+        return list(self._of_instance.get(user_id, {}).values())
+
+    def count_of_instance(self, user_id: str) -> int:
+        """Return how many sessions :meth:`of_instance` would return."""
+        return len(self._of_instance.get(user_id, ()))
+
+    def _note_alive(self, session: Session) -> None:
+        if instance.is_user(session.user_id):
+            own = self._of_instance.setdefault(session.user_id, {})
+            own[session.row_id] = session
+
+    def _note_dead(self, session: Session) -> None:
+        own = self._of_instance.get(session.user_id)
+        if own is not None:
+            own.pop(session.row_id, None)
+            if not own:
+                del self._of_instance[session.user_id]
+
+    def count_queued(self, session: Session) -> None:
+        """Count a session that begins to wait."""
+        self._count(session, 1)
+
+    def uncount_queued(self, session: Session) -> None:
+        """Count a session that has stopped waiting."""
+        self._count(session, -1)
+
+    def _count(self, session: Session, change: int) -> None:
+        project_id, size_bytes = session.project_id, session.claimed_bytes
+        self.queued[project_id] += change
+        self.queued_bytes[project_id] += change * size_bytes
+        self.queued_by_size[self._size_class(session)] += change
+        self.queued_by_host[session.host_id] += change
+        self.queued_by_accelerator[session.accelerator] += change
+
+    def _size_class(self, session: Session) -> int:
+        return bisect.bisect_left(
+            self._thresholds_bytes, session.claimed_bytes
+        )
+
+    def rename_job(self, session: Session, job_id: int) -> None:
+        """Give a session a new id in the core."""
+        del self.by_job[session.job_id]
+        session.job_id = job_id
+        self.by_job[job_id] = session
+
+    def note_end(self, session: Session) -> None:
+        """Keep an ended session for a while; forget the oldest one instead."""
+        self._ended[session.row_id] = session
+        self._note_dead(session)
+        while len(self._ended) > _REMEMBERED:
+            self.forget(self._ended[next(iter(self._ended))])
+
+    def forget(self, session: Session) -> None:
+        """Forget a session."""
+        self._ended.pop(session.row_id, None)
+        self._note_dead(session)
+        del self.by_job[session.job_id]
+        del self.by_id[session.session_id]
+        del self.by_request[session.request_key]
+
+    def revive(self, session: Session) -> None:
+        """Count an ended session as live again."""
+        del self._ended[session.row_id]
+        self._note_alive(session)
+
+    def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
+        """Return how many sessions are in each state.
+
+        It does not look at waiting sessions: there may be very many.
+
+        :param served: the sessions that have a slot.
+        """
+        counts = collections.Counter(s.state for s in self._ended.values())
+        counts.update(session.state for session in served)
+        counts[states.QUEUED] += self.queued.total()
+        return {state: count for state, count in counts.items() if count}

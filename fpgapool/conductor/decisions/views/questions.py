@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Answers queries about the pool, and supports audits."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import restoring
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.requests import opening as openings
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.conductor.decisions.views import summary
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import group as description
+from fpgapool.vocabulary import states
+
+
+class Questions:
+    """Answers queries, on the thread that owns the pool.
+
+    :param strategy_name: of the core's strategy.
+    """
+
+    def __init__(
+        self,
+        pool: pools.Pool,
+        opening: openings.Opening,
+        serving: servings.Serving,
+        group_desks: desks.Desks,
+        strategy_name: str,
+    ) -> None:
+        self.pool = pool
+        self.dry_run = opening.dry_run
+        self._desks = group_desks
+        self._serving = serving
+        self._strategy_name = strategy_name
+
+    # -- sessions ----------------------------------------------------------
+
+    @property
+    def queued_count(self) -> int:
+        """The number of sessions that wait for a slot."""
+        return self.pool.sessions.queued.total()
+
+    def changed(
+        self, revisions: Mapping[str, int], host_uuid: str = ""
+    ) -> tuple[list[objects.SessionView], list[str]]:
+        """Return the sessions that changed since the caller last saw them.
+
+        :param revisions: the last revision that the caller has seen, by id.
+        :param host_uuid: of the front door that asks; it gets the secrets of
+            sessions that were opened there.
+        :returns: the sessions with another revision, and the ids of sessions
+            that are not in memory.
+        """
+        changed, missing = [], []
+        for session_id, revision in revisions.items():
+            session = self.pool.sessions.by_id.get(session_id)
+            if session is None:
+                missing.append(session_id)
+            elif session.revision != revision:
+                changed.append(self.pool.view(session, host_uuid))
+        return changed, missing
+
+    def session(
+        self, session_id: str, project_id: str
+    ) -> objects.SessionView | None:
+        """Return how a session stands; None if it is not in memory.
+
+        :param project_id: of the client that may connect; if the session is
+            that project's and READY, the view has its secret.
+        """
+        session = self.pool.sessions.by_id.get(session_id)
+        if session is None:
+            return None
+        if session.state == states.READY and session.project_id == project_id:
+            return session.view(with_secret=True)
+        return self.pool.view(session)
+
+    # -- the pool ----------------------------------------------------------
+
+    def groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
+        """Return the groups that exist."""
+        known = self.pool.groups.groups
+        members = collections.defaultdict[str, list[holds.Member]](list)
+        for one in self.pool.members():
+            members[one.public_id].append(one)
+        return [
+            self._group_view(known[group_id], members[group_id])
+            for group_id in group_ids
+            if group_id in known
+        ]
+
+    def groups_named(
+        self, project_id: str, name: str
+    ) -> list[objects.GroupView]:
+        """Return the groups that a project may use and calls so.
+
+        :param name: of the groups, or the ID of one.
+        """
+        known = self.pool.groups.groups
+        usable = {
+            group_id
+            for group_id, group in known.items()
+            if description.is_open_to(group, project_id)
+            and group.state != states.GROUP_DRAINING
+        }
+        named = [one for one in sorted(usable) if known[one].name == name]
+        return self.groups(named or usable & {name.lower()})
+
+    def has_client(
+        self, project_id: str, group_id: str, client_id: str
+    ) -> bool:
+        """Whether a client of a group is that of a project."""
+        return any(
+            one.client_id == client_id and one.project_id == project_id
+            for one in self.pool.groups.clients_of(group_id)
+        )
+
+    def _group_view(
+        self, group: db_api.GroupRecord, members: list[holds.Member]
+    ) -> objects.GroupView:
+        pool = self.pool
+        goal: dict[str, Any] = {}
+        going = pool.core.goal_progress(group.id)
+        if going is not None:
+            goal = {
+                "goal_slots": going.asked,
+                "expected_finish_at": going.expected_finish_s,
+                "goal_progress": (
+                    going.progress if math.isfinite(going.progress) else None
+                ),
+            }
+        return objects.GroupView.of(
+            group,
+            members=tuple(
+                objects.GroupMember(
+                    host_uuid=one.slot.host.uuid,
+                    host_name=one.slot.host.name,
+                    device=one.slot.device.name,
+                    slot=one.slot.number,
+                    phase=one.phase.value,
+                )
+                for one in members
+            ),
+            hosts=self._desks.hosts_of(members),
+            hosts_revision=self._desks.revision_of(group.group_id),
+            **goal,
+        )
+
+    def reservable_slots(self, device_id: str) -> int:
+        """Return the number of slots of a device that instances can reserve.
+
+        :param device_id: its UUID in the API and in Placement.
+        :returns: 0 also for an unknown device.
+        """
+        device = self.pool.registry.find_device(device_id)
+        return device.reservable_slots if device else 0
+
+    def now(self) -> dict[str, Any]:
+        """Return the figures about the pool that no row has, as JSON."""
+        pool, book = self.pool, self.pool.sessions
+        loads = summary.nic_loads(
+            pool.registry, pool.holds.values(), pool.traffic
+        )
+        return {
+            "strategy": self._strategy_name,
+            "sessions": book.count_by_state(self._served()),
+            "queued": {
+                name: count
+                for name, count in book.queued_by_accelerator.items()
+                if count
+            },
+            "unusable_slots": [
+                slot.id
+                for slot in pool.registry.slots.values()
+                if not slot.usable
+            ],
+            "hosts": {
+                host.uuid: {
+                    "nic_load": loads.get(host.id, 0.0),
+                    "queued": book.queued_by_host.get(host.id, 0),
+                    "last_report_at": host.heard_at,
+                    "link_message": host.link_message,
+                }
+                for host in pool.registry.hosts.values()
+            },
+            "builtins": pool.catalogue.library.builtins_as_json(),
+        }
+
+    def _served(self) -> Iterator[sessions.Session]:
+        """Yield the sessions that have a slot."""
+        return (
+            hold.session
+            for hold in self.pool.holds.values()
+            if isinstance(hold, sessions.Hold) and hold.wanted
+        )
+
+    def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
+        """Return the numbers of sessions, groups, slots, hosts and devices.
+
+        It does not iterate over waiting sessions: there may be very many.
+
+        :param max_projects: the most projects to list by name.
+        :param max_groups: the most groups to list.
+        """
+        pool, book = self.pool, self.pool.sessions
+        hosts = pool.registry.hosts.values()
+        served = collections.Counter(one.state for one in self._served())
+        return summary.Figures(
+            queued_by_project=summary.largest(book.queued, max_projects),
+            queued_by_size=tuple(book.queued_by_size),
+            queued_bytes=book.queued_bytes.total(),
+            sessions={state: served[state] for state in states.ASSIGNED}
+            | {states.QUEUED: self.queued_count},
+            slots=summary.slots_by_state(pool.registry, pool.holds),
+            hosts={host.name: host.up for host in hosts},
+            clocks_behind_s={
+                host.name: host.clock_behind_s
+                for host in hosts
+                if host.up and host.clock_readings_s
+            },
+            devices=summary.devices_by_state(pool.registry),
+            reservations=summary.reservations_by_state(
+                pool.registry, pool.core.view.reservations.pending
+            ),
+            groups=summary.groups(
+                pool.groups.groups.values(),
+                pool.members(),
+                self._desks.waiting_tasks(),
+                max_groups,
+            ),
+        )
+
+    # -- audits ------------------------------------------------------------
+
+    @property
+    def live_sessions(self) -> Iterator[sessions.Session]:
+        """All sessions that wait for or have a slot."""
+        return (one for one in self.pool.sessions.by_id.values() if one.live)
+
+    def ask_reports(self, host_uuid: str | None = None) -> set[str]:
+        """Ask the agents of hosts that are up for reports.
+
+        :param host_uuid: of one host; None: all hosts.
+        :returns: the UUIDs of these hosts.
+        """
+        up = {
+            host.uuid
+            for host in self.pool.registry.hosts.values()
+            if host.up and host_uuid in (None, host.uuid)
+        }
+        self.pool.outbox.send(*map(effects.AskReport, up))
+        return up
+
+    def record_again(
+        self, session_id: str | None, slot_id: int | None
+    ) -> None:
+        """Write the rows of a session and a slot again.
+
+        :param session_id: None: no session.
+        :param slot_id: row id; None: the session's slot, if it has one.
+        """
+        pool = self.pool
+        session = pool.sessions.by_id.get(session_id or "")
+        if session is not None:
+            pool.touch(session)
+            slot_id = session.slot_id if slot_id is None else slot_id
+        if slot_id is None:
+            return
+        hold = pool.holds.get(slot_id)
+        if isinstance(hold, sessions.Hold):
+            self._serving.entered(hold)
+        elif hold is not None:
+            pool.save(hold)
+        else:
+            pool.outbox.write_assignment(slot_id, None)
+
+    def adopt(self, record: db_api.SessionRecord) -> None:
+        """Take over a session that only the database knows.
+
+        Its former slot is free or assigned to another session.
+        """
+        if (
+            record.session_id not in self.pool.sessions.by_id
+            and record.state in states.LIVE
+        ):
+            restoring.adopt(self.pool, record)
+            self.pool.decide()

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Figures about the pool, for the API and metrics."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import rates
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import states
+
+Holds: TypeAlias = Mapping[int, holds.Hold]
+
+#: Stands for all projects that are not listed by name.
+OTHER = "other"
+
+_HOST_DOWN = "host_down"
+
+SLOT_STATES = (
+    states.SLOT_IDLE,
+    *(phase.value.lower() for phase in model.Phase),
+    states.FAULTY,
+    states.DISABLED,
+    _HOST_DOWN,
+)
+
+# Rounds loads, so that small changes do not count as changes.
+_LOAD_DIGITS = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupFigures:
+    """Numbers of one group, or of several.
+
+    :ivar wanted: the slots that it shall have.
+    :ivar programming: the slots that are made ready for it.
+    :ivar serving: its other slots.
+    :ivar waiting: tasks in the queues of its desks.
+    """
+
+    wanted: int = 0
+    programming: int = 0
+    serving: int = 0
+    waiting: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Numbers for metrics.
+
+    :ivar queued_by_project: waiting sessions, by project.
+    :ivar queued_by_size: waiting sessions, by priority queue.
+    :ivar queued_bytes: the bytes that waiting sessions claim.
+    :ivar sessions: live sessions, by state.
+    :ivar slots: by state; ``host_down`` if the host is silent.
+    :ivar hosts: whether each is up, by name.
+    :ivar clocks_behind_s: by how much each wall clock is behind ours.
+    :ivar devices: by administrative state.
+    :ivar reservations: of slots, ``ready`` and ``pending``.
+    :ivar groups: of groups, by their ids.
+    """
+
+    queued_by_project: Mapping[str, int]
+    queued_by_size: Sequence[int]
+    queued_bytes: int
+    sessions: Mapping[str, int]
+    slots: Mapping[str, int]
+    hosts: Mapping[str, bool]
+    clocks_behind_s: Mapping[str, float]
+    devices: Mapping[str, int]
+    reservations: Mapping[str, int]
+    groups: Mapping[str, GroupFigures]
+
+
+def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
+    if hold is not None:
+        return hold.phase.value.lower()
+    if slot.faulty or not slot.usable:
+        return states.FAULTY
+    enabled = administration.state(slot.device) is model.AdminState.ENABLED
+    return states.SLOT_IDLE if enabled else states.DISABLED
+
+
+def slots_by_state(pool: registry.Registry, held: Holds) -> dict[str, int]:
+    """Return the numbers of slots by state."""
+    return collections.Counter(
+        _slot_state(slot, held.get(slot.id)) if slot.host.up else _HOST_DOWN
+        for slot in pool.slots.values()
+    )
+
+
+def devices_by_state(pool: registry.Registry) -> dict[str, int]:
+    """Return the numbers of devices by administrative state."""
+    counts = collections.Counter(
+        administration.state(device) for device in pool.devices.values()
+    )
+    return {state.value: counts[state] for state in model.AdminState}
+
+
+def reservations_by_state(
+    pool: registry.Registry, pending: Callable[[int], int]
+) -> dict[str, int]:
+    """Return the numbers of ready and pending reservations.
+
+    :param pending: returns the number of a device's reservations without a
+        usable slot.
+    """
+    waiting = sum(map(pending, pool.devices))
+    total = sum(device.reserved_slots for device in pool.devices.values())
+    return {"ready": total - waiting, "pending": waiting}
+
+
+def nic_loads(
+    pool: registry.Registry,
+    held: Iterable[holds.Hold],
+    readings: rates.Traffic,
+) -> dict[int, float]:
+    """Return the used share of hosts' network cards, by the hosts' ids.
+
+    It is that of the busier direction; hosts with idle cards are left out.
+    """
+    used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for hold in held:
+        if not isinstance(hold, sessions.Hold):
+            continue
+        reading = readings.of(hold.slot.id)
+        origin, target = hold.session.host_id, hold.slot.host.id
+        if (
+            reading is None
+            or reading.generation != hold.generation
+            or hold.abandoned
+            or origin == target
+        ):
+            continue
+        sent, returned = reading.input_bytes_per_s, reading.output_bytes_per_s
+        used[target][0] += returned
+        used[target][1] += sent
+        if origin is not None:
+            used[origin][0] += sent
+            used[origin][1] += returned
+    return {
+        host.id: round(
+            min(max(used[host.id]) / host.nic_bytes_per_s, 1.0), _LOAD_DIGITS
+        )
+        for host in pool.hosts.values()
+        if host.id in used and host.nic_bytes_per_s > 0
+    }
+
+
+def groups(
+    rows: Iterable[db_api.GroupRecord],
+    members: Iterable[holds.Member],
+    waiting: Mapping[str, int],
+    most: int,
+) -> dict[str, GroupFigures]:
+    """Return the numbers of the groups with the most slots, and of the rest.
+
+    :param rows: of all groups.
+    :param members: of all groups.
+    :param waiting: the tasks that wait, by group.
+    :param most: the number of groups besides OTHER.
+    """
+    programming = collections.Counter[str]()
+    serving = collections.Counter[str]()
+    for one in members:
+        is_ready = one.phase is not model.Phase.PREPARING
+        (serving if is_ready else programming)[one.public_id] += 1
+    found = [
+        (
+            one.group_id,
+            GroupFigures(
+                wanted=(0 if one.state == states.GROUP_DRAINING else one.size),
+                programming=programming[one.group_id],
+                serving=serving[one.group_id],
+                waiting=waiting.get(one.group_id, 0),
+            ),
+        )
+        for one in rows
+    ]
+    # Those that are older come first if others have as many slots.
+    found.sort(
+        key=lambda pair: max(
+            pair[1].wanted, pair[1].serving + pair[1].programming
+        ),
+        reverse=True,
+    )
+    shown = dict(found[:most])
+    rest = [figures for _, figures in found[most:]]
+    names = [one.name for one in dataclasses.fields(GroupFigures)]
+    shown[OTHER] = GroupFigures(
+        **{name: sum(getattr(one, name) for one in rest) for name in names}
+    )
+    return shown
+
+
+def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:
+    """Return the largest counts by name, and the sum of all others.
+
+    :param counts: by name.
+    :param most: the number of names besides OTHER.
+    """
+    top = heapq.nlargest(
+        most, ((count, name) for name, count in counts.items() if count)
+    )
+    shown = {name: count for count, name in top}
+    left = sum(counts.values()) - sum(shown.values())
+    shown[OTHER] = shown.get(OTHER, 0) + left
+    return shown

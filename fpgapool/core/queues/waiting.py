@@ -1,0 +1,492 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The waiting jobs, in the orders that passes need."""
+
+import math
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core import ordered
+from fpgapool.core import preferences
+from fpgapool.core.queues import columns as job_columns
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
+
+# A timeout is due a little before its time, so that a wake-up at exactly that
+# time is never too early by a rounding error.
+_TIMEOUT_SLACK_S = 1e-12
+
+
+def has_waited(since_s: float, patience_s: float, now: float) -> bool:
+    """Whether a job has waited for ``patience_s``.
+
+    It has from :func:`first_due_s` on.
+    """
+    return now - since_s >= patience_s - _TIMEOUT_SLACK_S
+
+
+def first_due_s(arrival_s: float, patience_s: float) -> float:
+    """The first time at which a job has waited for ``patience_s``.
+
+    It is the smallest number ``now`` for which ``now - arrival_s`` is at least
+    ``patience_s`` less the slack, all in floating point.
+    """
+    if math.isinf(patience_s):
+        return math.inf
+    enough_s = patience_s - _TIMEOUT_SLACK_S
+    time_s = arrival_s + enough_s
+    if time_s - arrival_s < enough_s:
+        time_s = math.nextafter(time_s, math.inf)
+        if time_s - arrival_s >= enough_s:
+            return time_s
+    elif math.nextafter(time_s, -math.inf) - arrival_s < enough_s:
+        return time_s
+    step_s = math.ulp(max(abs(arrival_s), abs(time_s), patience_s))
+    early_s, late_s = time_s - step_s, time_s + step_s
+    while early_s - arrival_s >= enough_s:
+        early_s -= step_s
+    while late_s - arrival_s < enough_s:
+        late_s += step_s
+    while early_s < (middle_s := (early_s + late_s) / 2) < late_s:
+        if middle_s - arrival_s >= enough_s:
+            late_s = middle_s
+        else:
+            early_s = middle_s
+    return late_s
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class WaitingJobs:
+    """All waiting jobs.
+
+    :param strategy: orders the jobs, and limits how long a job waits for its
+        own host.
+    :param is_home: whether a host has a usable slot for a group's jobs.
+    :param columns: kept up to date, if the strategy wants rates.
+    :param accounts: of the projects, if they share the pool.
+    :ivar count: the number of waiting jobs.
+    :ivar records: the jobs that wait, and those that have a slot.
+    :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
+    :ivar changes: grows whenever a group comes, goes, gets its first job or
+        loses its last one.
+    :ivar shown: the jobs that the strategy sees: all of them, or those that
+        may get the next slot.
+    :ivar lanes: by project; the lane of None always exists.
+    :ivar urgent: the lanes of jobs that go first, by project.
+    :ivar ranked: the number of lanes of jobs of other priorities than 0.
+    :ivar patience: when jobs stop waiting for their own host.
+    :ivar limits: when jobs have waited for their ``wait_timeout_s``.
+    :ivar ageing: when jobs become urgent.
+    :ivar quiet_until_s: a time before which no timer is due.
+    :ivar look_s: when another pass should follow, although nothing happens.
+    :ivar skipped: jobs that were passed over; None: not counted.
+    """
+
+    def __init__(
+        self,
+        strategy: preferences.Preferences,
+        is_home: abc.Callable[[queued.JobGroup, model.HostId], bool],
+        columns: job_columns.Columns | None = None,
+        accounts: sharing.Accounts | None = None,
+    ) -> None:
+        self._strategy = strategy
+        self._columns = columns
+        self._accounts = accounts
+        self._max_wait_s = strategy.max_wait_s
+        self._has_one_lane = accounts is None and self._max_wait_s is None
+        self._skip_limit = strategy.skip_limit
+        self.skipped: set[model.JobId] | None = None
+        self.by_host = strategy.wants_hosts
+        self._is_home = is_home
+        self._common = queued.Lane(None, False)
+        self.lanes: dict[str | None, queued.Lane] = {None: self._common}
+        self.urgent: dict[str | None, queued.Lane] = {}
+        self.ranked = 0
+        self.shown: queued.Shown = self._common
+        # The lanes with jobs that arrived at this event.
+        self._greeted: list[queued.Lane] = []
+        self._ranks = ordered.Ranks(self._keys)
+        self.count = 0
+        self.changes = 0
+        self.records: dict[model.JobId, queued.JobRecord] = {}
+        self.of_instances: dict[str, dict[str, ordered.KeyQueue]] = {}
+        self.patience = ordered.Timers()
+        self.limits = ordered.Timers()
+        self.ageing = ordered.Timers()
+        self.quiet_until_s = math.inf
+        self.look_s = math.inf
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> abc.Iterator[model.Job]:
+        for key in sorted(self._keys()):
+            yield self.records[key[-1]].job
+
+    def _keys(self) -> list[ordered.Key]:
+        return [
+            record.key
+            for record in self.records.values()
+            if record.group is not None
+        ]
+
+    def position(self, record: queued.JobRecord) -> int:
+        """The number of jobs before this one."""
+        return self._ranks.rank(record.key)
+
+    # -- lanes -----------------------------------------------------------
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all jobs are in one lane, which is shown."""
+        return len(self.lanes) == 1 and not self.urgent
+
+    def show(self, shown: queued.Shown) -> None:
+        """Show the strategy only these jobs."""
+        shown.greet(self._greeted)
+        self.shown = shown
+
+    def show_common(self) -> None:
+        """Show it the jobs of the common lane."""
+        self.shown = self._common
+
+    def groups(self) -> abc.Collection[queued.JobGroup]:
+        """The groups that are shown; some may have no jobs."""
+        return self.shown.groups()
+
+    def groups_for(self, shape: str) -> tuple[queued.JobGroup, ...]:
+        """The shown groups whose jobs fit slots of this shape."""
+        return self.shown.groups_for(shape)
+
+    def all_lanes(self) -> abc.Iterator[queued.Lane]:
+        """All lanes, shown or not."""
+        for lane in self.lanes.values():
+            yield lane
+            yield from lane.ranks.values()
+        yield from self.urgent.values()
+
+    def all_groups(self) -> abc.Iterator[queued.JobGroup]:
+        """All groups, shown or not."""
+        for lane in self.all_lanes():
+            yield from lane.groups()
+
+    def group_for(
+        self, record: queued.JobRecord, shapes: model.Shapes, now: float
+    ) -> tuple[queued.JobGroup, bool]:
+        """The group for a job.
+
+        :returns: the group, and whether it is new.
+        """
+        lane = self._common if self._has_one_lane else self._lane(record, now)
+        group = lane.by_needs.get((shapes, record.avoided, ""))
+        if group is not None:
+            return group, False
+        self.changes += 1
+        return lane.make_group(shapes, record.avoided), True
+
+    def _lane(self, record: queued.JobRecord, now: float) -> queued.Lane:
+        if self._max_wait_s is not None and not record.urgent:
+            self._see_urgency(record, now)
+        project: str | None = None
+        if self._accounts is not None:
+            project = self._accounts.lane_of(record.job.project)
+        lanes = self.urgent if record.urgent else self.lanes
+        lane = lanes.get(project)
+        if lane is None:
+            lane = lanes[project] = queued.Lane(project, record.urgent)
+            if self._accounts and project is not None and not record.urgent:
+                self._accounts.join(project)
+        priority = record.job.priority
+        if priority and project is not None and not record.urgent:
+            if priority not in lane.ranks:
+                lane.ranks[priority] = queued.Lane(project, False)
+                self.ranked += 1
+            return lane.ranks[priority]
+        return lane
+
+    def _see_urgency(self, record: queued.JobRecord, now: float) -> None:
+        due_s = first_due_s(record.job.arrival_s, self._max_wait_s or 0.0)
+        if due_s <= now:
+            record.urgent = True
+            # Before all other jobs, whatever the strategy's key.
+            record.key = (-math.inf, record.job.arrival_s, record.job.id)
+
+    def _drop_lane(self, lane: queued.Lane, priority: int) -> None:
+        """Forget an empty lane, and its project if nothing of it waits."""
+        project = lane.project
+        lanes = self.urgent if lane.urgent else self.lanes
+        first = lanes[project]
+        if lane is not first:
+            del first.ranks[priority]
+            self.ranked -= 1
+        if first.size or first.ranks:
+            return
+        del lanes[project]
+        if self._accounts and project is not None and not lane.urgent:
+            self._accounts.leave(project)
+
+    def greet(self, record: queued.JobRecord) -> None:
+        """Note that a job has arrived at this event."""
+        group = record.group
+        if group is not None:
+            lane = group.lane
+            if not lane.arrived:
+                self._greeted.append(lane)
+            lane.arrived[record.job.id] = record
+
+    def forget_arrivals(self) -> None:
+        """Forget which jobs arrived at this event."""
+        for lane in self._greeted:
+            lane.arrived.clear()
+        self._greeted.clear()
+
+    # -- coming and going ------------------------------------------------
+
+    def add(
+        self, record: queued.JobRecord, group: queued.JobGroup, now: float
+    ) -> None:
+        """Put a job in its place in the queue."""
+        job, key = record.job, record.key
+        record.group = group
+        if not group.count:
+            self.changes += 1
+        group.count += 1
+        group.lane.size += 1
+        self.count += 1
+        if self._ranks.followed:
+            self._ranks.note(key)
+        group.jobs.add(key)
+        if job.instance_id is not None:
+            self._add_of_instance(job, job.instance_id, key)
+        if self.by_host:
+            if job.host_id is not None:
+                self._add_of_host(group, job.host_id, key)
+            self._place(record, group, now)
+        if self._columns is not None:
+            self._columns.add(record, group)
+        if job.wait_timeout_s is not None:
+            limit_s = job.arrival_s + job.wait_timeout_s
+            if limit_s < math.inf:
+                record.limit_s = limit_s
+                self._expect(self.limits, limit_s, job.id)
+        if self._max_wait_s is not None and not record.urgent:
+            due_s = first_due_s(job.arrival_s, self._max_wait_s)
+            if due_s < math.inf:
+                record.urgent_s = due_s
+                self._expect(self.ageing, due_s, job.id)
+
+    def _add_of_host(
+        self, group: queued.JobGroup, host_id: model.HostId, key: ordered.Key
+    ) -> None:
+        jobs = group.by_host.get(host_id)
+        if jobs is None:
+            jobs = group.by_host[host_id] = ordered.KeyQueue()
+            self._update_home(group, host_id)
+        jobs.add(key)
+
+    def _add_of_instance(
+        self, job: model.Job, instance_id: str, key: ordered.Key
+    ) -> None:
+        queues = self.of_instances.setdefault(instance_id, {})
+        if job.accelerator not in queues:
+            queues[job.accelerator] = ordered.KeyQueue()
+        queues[job.accelerator].add(key)
+
+    def _remove_of_instance(
+        self, job: model.Job, instance_id: str, key: ordered.Key
+    ) -> None:
+        queues = self.of_instances[instance_id]
+        queues[job.accelerator].remove(key)
+        if not queues[job.accelerator].front:
+            del queues[job.accelerator]
+        if not queues:
+            del self.of_instances[instance_id]
+
+    def _expect(
+        self, timers: ordered.Timers, time_s: float, job_id: model.JobId
+    ) -> None:
+        timers.add(time_s, job_id)
+        if time_s < self.quiet_until_s:
+            self.quiet_until_s = time_s
+
+    def remove(self, record: queued.JobRecord) -> None:
+        """Take a job out of the queue."""
+        group, key = record.group, record.key
+        if group is None:
+            raise KeyError(record.job.id)
+        lane = group.lane
+        group.jobs.remove(key)
+        group.count -= 1
+        lane.size -= 1
+        self.count -= 1
+        if self._ranks.followed:
+            self._ranks.note(key)
+        if record.job.instance_id is not None:
+            self._remove_of_instance(record.job, record.job.instance_id, key)
+        if self.by_host:
+            self._displace(record, group)
+            host_id = record.job.host_id
+            if host_id is not None:
+                jobs = group.by_host[host_id]
+                jobs.remove(key)
+                if not jobs.front:
+                    del group.by_host[host_id]
+                    group.homes.discard(host_id)
+        if not group.count:
+            self.changes += 1
+        record.group = None
+        if self._columns is not None:
+            self._columns.remove(record)
+        if record.limit_s is not None:
+            self.limits.remove(record.limit_s, record.job.id)
+            record.limit_s = None
+        if record.urgent_s is not None:
+            self.ageing.remove(record.urgent_s, record.job.id)
+            record.urgent_s = None
+        # Groups that avoid slots would pile up; the others are few and used
+        # again soon.
+        if group.avoided and not group.count:
+            lane.drop(group)
+        if lane is not self._common and not lane.size:
+            self._drop_lane(lane, record.job.priority)
+
+    def grant(self, record: queued.JobRecord, now: float) -> None:
+        """Take a job out of the queue that gets a slot."""
+        self.remove(record)
+
+    def rehome(
+        self, group: queued.JobGroup, host_id: model.HostId, now: float
+    ) -> None:
+        """Update whether a host's jobs have a usable slot there."""
+        jobs = group.by_host.get(host_id)
+        if jobs is None:
+            return
+        was_home = host_id in group.homes
+        self._update_home(group, host_id)
+        if (host_id in group.homes) == was_home:
+            return
+        if self._columns is not None:
+            self._columns.rehome(group, host_id)
+        for key in jobs:
+            record = self.records[key[-1]]
+            self._displace(record, group)
+            self._place(record, group, now)
+            if self._columns is not None:
+                self._columns.jobs.homed[record.column] = record.homed
+
+    def _update_home(
+        self, group: queued.JobGroup, host_id: model.HostId
+    ) -> None:
+        if self._is_home(group, host_id):
+            group.homes.add(host_id)
+        else:
+            group.homes.discard(host_id)
+
+    def skip(self, record: queued.JobRecord) -> None:
+        """Count that a slot of another host passed a homed job over."""
+        record.skips += 1
+        if self.skipped is not None:
+            self.skipped.add(record.job.id)
+        if self._has_skips_enough(record):
+            self._release(record)
+
+    def hosts(self) -> set[model.HostId]:
+        """The hosts with waiting jobs of their own, as far as it matters."""
+        return {
+            host_id for one in self.all_groups() for host_id in one.by_host
+        }
+
+    # -- times -----------------------------------------------------------
+
+    def release_due(self, now: float) -> bool:
+        """Let the jobs go to other hosts whose patience is over.
+
+        :returns: whether there were any.
+        """
+        due = self.patience.take_due(now)
+        for job_id in due:
+            record = self.records[job_id]
+            record.patience_s = None
+            if record.homed:
+                self._release(record)
+        return bool(due)
+
+    def take_urgent(self, now: float) -> list[queued.JobRecord]:
+        """Remove from the timers, and return, the jobs that became urgent."""
+        if self.ageing.first_s() > now:
+            return []
+        urgent = [self.records[i] for i in self.ageing.take_due(now)]
+        for record in urgent:
+            record.urgent_s = None
+        return urgent
+
+    def take_overdue(self, now: float) -> list[queued.JobRecord]:
+        """Remove from the timers, and return, the overdue jobs."""
+        if self.limits.first_s() > now:
+            return []
+        overdue = [self.records[i] for i in self.limits.take_due(now)]
+        for record in overdue:
+            record.limit_s = None
+        return overdue
+
+    def next_due_s(self, *, with_patience: bool) -> float:
+        """The next due time; infinite if there is none.
+
+        :param with_patience: whether all timers count; else only ``limits``.
+        """
+        limit_s = self.limits.first_s()
+        self.quiet_until_s = min(
+            limit_s, self.patience.first_s(), self.ageing.first_s()
+        )
+        return self.quiet_until_s if with_patience else limit_s
+
+    def _release(self, record: queued.JobRecord) -> None:
+        # A job released by skips keeps its patience timer, which offers it the
+        # slots that are idle by then.
+        group = record.group
+        if group is None:
+            raise KeyError(record.job.id)
+        record.homed = False
+        group.homed_count -= 1
+        group.roaming.add(record.key)
+        if self._columns is not None:
+            self._columns.jobs.homed[record.column] = False
+
+    def _has_skips_enough(self, record: queued.JobRecord) -> bool:
+        limit = self._skip_limit
+        return limit is not None and record.skips >= limit
+
+    def _place(
+        self, record: queued.JobRecord, group: queued.JobGroup, now: float
+    ) -> None:
+        """Have a job wait for its own host or for any host."""
+        job = record.job
+        if job.host_id not in group.homes:
+            group.roaming.add(record.key)
+            return
+        patience_s = self._strategy.patience_s(job)
+        due_s = math.inf
+        if patience_s is not None:
+            due_s = first_due_s(job.arrival_s, patience_s)
+        if now < due_s < math.inf:
+            record.patience_s = due_s
+            self._expect(self.patience, due_s, job.id)
+        if due_s <= now or self._has_skips_enough(record):
+            group.roaming.add(record.key)
+            return
+        record.homed = True
+        group.homed_count += 1
+
+    def _displace(
+        self, record: queued.JobRecord, group: queued.JobGroup
+    ) -> None:
+        """Undo what :meth:`_place` did."""
+        if record.patience_s is not None:
+            self.patience.remove(record.patience_s, record.job.id)
+            record.patience_s = None
+        if record.homed:
+            record.homed = False
+            group.homed_count -= 1
+        else:
+            group.roaming.remove(record.key)

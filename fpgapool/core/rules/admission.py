@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Jobs enter the queue, move in it, and leave it without a slot."""
+
+from collections import abc
+
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core import strategy as strategy_api
+from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import deadlines
+from fpgapool.vocabulary import codes
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Admission:
+    """Queues each job in the group of jobs that fit the same slots.
+
+    :param strategy: gives each job its key in the queue.
+    :param outcome: receives the instructions of the current step.
+
+    :ivar deadlines: the jobs that end with their deadlines.
+    :ivar yielding: jobs that gave their slots back for others; they are queued
+        again after the pass of this step.
+    :ivar shunned: for each accelerator, the slots that its jobs avoid. All of
+        its jobs share one set, because it is large in large pools.
+    """
+
+    def __init__(
+        self,
+        strategy: strategy_api.Strategy,
+        view: pool_view.PoolView,
+        outcome: instructions.Outcome,
+    ) -> None:
+        self._strategy = strategy
+        self._view = view
+        self._jobs = view.jobs
+        self._outcome = outcome
+        self.deadlines = deadlines.Deadlines(view)
+        self.yielding: dict[model.JobId, events.JobSubmitted] = {}
+        self.shunned: dict[str, frozenset[model.SlotId]] = {}
+
+    def on_submitted(self, event: events.JobSubmitted) -> None:
+        """Queue a new job."""
+        if event.yields:
+            self.yielding[event.job.id] = event
+        else:
+            self._submit(event)
+
+    def let_yielding_wait(self) -> None:
+        """Queue the jobs again that yielded their slots."""
+        yielding, self.yielding = self.yielding, {}
+        for event in yielding.values():
+            self._submit(event)
+
+    def _submit(self, event: events.JobSubmitted) -> None:
+        job = event.job
+        if job.id in self._jobs.records:
+            return
+        if not job.has_valid_size():
+            self._reject(
+                job.id,
+                codes.INVALID_SIZE,
+                f"claimed_bytes must be positive, not {job.claimed_bytes}",
+            )
+            return
+        record = self.add_record(job)
+        record.paid_bytes = event.paid_bytes
+        if self.enqueue(record):
+            self._jobs.greet(record)
+
+    def add_record(self, job: model.Job) -> queued.JobRecord:
+        """Make the record of a new job."""
+        record = queued.JobRecord(job, self._strategy.key(job))
+        self._jobs.records[job.id] = record
+        return record
+
+    def enqueue(self, record: queued.JobRecord) -> bool:
+        """Queue a job, or reject it if its accelerator is unknown."""
+        job = record.job
+        if job.accelerator in self.shunned:
+            record.avoided = joined(
+                record.avoided, self.shunned[job.accelerator]
+            )
+        if not self._view.enqueue(record):
+            if job.group_id is not None:
+                # Its group waits until the accelerator is known again.
+                self.forget(job.id)
+                return False
+            self._reject(
+                job.id,
+                codes.UNKNOWN_ACCELERATOR,
+                f"there is no accelerator {job.accelerator!r}",
+            )
+            return False
+        if job.instance_id is not None:
+            self._view.reservations.stirred.add(job.instance_id)
+        if job.deadline_s is not None:
+            self.deadlines.watch(record)
+        self._outcome.pass_due = True
+        return True
+
+    def forget(self, job_id: model.JobId) -> None:
+        """Forget a job that has ended."""
+        record = self._jobs.records.pop(job_id, None)
+        if record is not None and record.job.deadline_s is not None:
+            self.deadlines.forget(job_id)
+
+    def reject_lost(self, record: queued.JobRecord) -> None:
+        """End a job without a slot because of its deadline."""
+        self._reject(
+            record.job.id,
+            codes.DEADLINE_PASSED,
+            f"it could not end in time: {record.done_bytes:.0f} of"
+            f" {record.job.claimed_bytes:.0f} bytes are done",
+        )
+
+    def _reject(self, job_id: model.JobId, code: str, message: str) -> None:
+        self.forget(job_id)
+        self._outcome.output.append(instructions.Reject(job_id, code, message))
+
+    def hurry(self, now: float) -> bool:
+        """Put the jobs first that have waited for ``max_wait_s``.
+
+        :returns: whether there are new ones.
+        """
+        urgent = self._jobs.take_urgent(now)
+        for record in urgent:
+            self._jobs.remove(record)
+            self._view.enqueue(record)
+        return bool(urgent)
+
+    def reject_overdue(self, now: float) -> None:
+        """Reject the jobs whose ``wait_timeout_s`` is over."""
+        for record in self._jobs.take_overdue(now):
+            self.withdraw(record)
+            self._reject(
+                record.job.id,
+                codes.WAIT_TIMEOUT,
+                f"no slot within {record.job.wait_timeout_s} s",
+            )
+
+    def withdraw(self, record: queued.JobRecord) -> None:
+        """Take a waiting job out of the queue."""
+        if record.group is not None:
+            record.group.lane.arrived.pop(record.job.id, None)
+        self._jobs.remove(record)
+
+    def waiting(self) -> list[queued.JobRecord]:
+        """The waiting jobs, first in the queue first."""
+        return [self._jobs.records[job.id] for job in self._jobs]
+
+    def move(self, is_moved: abc.Callable[[queued.JobRecord], bool]) -> None:
+        """Queue the selected waiting jobs anew, in their current groups."""
+        for record in self.waiting():
+            if is_moved(record):
+                self._jobs.remove(record)
+                self.enqueue(record)
+
+    def see_shapes(self) -> None:
+        """Regroup the waiting jobs after shapes or kept slots changed."""
+        view = self._view
+        if view.update_shapes():
+            self.move(
+                lambda record: (
+                    record.group is not None
+                    and record.group.shapes
+                    != view.shapes_for(
+                        view.accelerators[record.job.accelerator]
+                    )
+                )
+            )
+
+    def avoid(
+        self, record: queued.JobRecord, avoided: frozenset[model.SlotId]
+    ) -> None:
+        """Set the slots that a job avoids, and regroup it if it waits."""
+        waits = record.group is not None
+        if waits:
+            self._jobs.remove(record)
+        record.avoided = avoided
+        if waits:
+            self.enqueue(record)
+
+
+def joined(
+    avoided: frozenset[model.SlotId], shunned: frozenset[model.SlotId]
+) -> frozenset[model.SlotId]:
+    """Return the union; the shared set itself if that is the union."""
+    return shunned if avoided <= shunned else avoided | shunned

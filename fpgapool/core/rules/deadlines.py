@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Jobs that end with their deadlines, waiting or not."""
+
+import math
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.vocabulary import states
+
+#: A job that ends so little after its deadline is in time.
+TOLERANCE_S = 1e-6
+
+
+class Deadlines:
+    """Finds the jobs that have to end now.
+
+    :ivar next_s: when to look next; infinite if no job ends with its deadline.
+    """
+
+    def __init__(self, view: pool_view.PoolView) -> None:
+        self._view = view
+        self._timers = ordered.Timers()
+        self._due_s: dict[model.JobId, float] = {}
+        self.next_s = math.inf
+
+    def watch(self, record: queued.JobRecord) -> None:
+        """Watch a job that is new, has lost its slot or has progressed."""
+        job = record.job
+        if job.deadline_s is None or job.deadline_action == states.CONTINUE:
+            return
+        self.forget(job.id)
+        due_s = self._due_s[job.id] = self._last_chance_s(record)
+        self._timers.add(due_s, job.id)
+        self.next_s = self._timers.first_s()
+
+    def forget(self, job_id: model.JobId) -> None:
+        """Forget a job that has ended."""
+        if job_id in self._due_s:
+            self._timers.remove(self._due_s.pop(job_id), job_id)
+            self.next_s = self._timers.first_s()
+
+    def take_lost(self, now: float) -> list[queued.JobRecord]:
+        """Return the jobs that have to end now, the earliest first."""
+        lost = []
+        for job_id in self._timers.take_due(now):
+            del self._due_s[job_id]
+            record = self._view.jobs.records[job_id]
+            # It may have got a slot since.
+            if self._last_chance_s(record) > now:
+                self.watch(record)
+            else:
+                lost.append(record)
+        self.next_s = self._timers.first_s()
+        return lost
+
+    def _last_chance_s(self, record: queued.JobRecord) -> float:
+        """Return when the job has to be given up, by what is known now."""
+        job, view = record.job, self._view
+        if job.deadline_s is None:
+            return math.inf
+        accelerator = view.accelerators.get(job.accelerator)
+        if job.deadline_action != states.EARLY or accelerator is None:
+            return job.deadline_s
+        left_bytes = max(job.claimed_bytes - record.done_bytes, 0.0)
+        if record.slot_id is None:
+            peak_bytes_per_s = view.best_peak_bytes_per_s(accelerator)
+            needed_s = left_bytes / peak_bytes_per_s
+            return job.deadline_s + TOLERANCE_S - needed_s
+        hold = view.slots.assignments[record.slot_id]
+        if hold.slot is None:
+            return job.deadline_s
+        # Since its last report it may have been as fast as it can.
+        earliest_end_s = max(
+            record.seen_s, hold.started_s
+        ) + left_bytes / accelerator.peak_in(hold.slot.shape)
+        if earliest_end_s > job.deadline_s + TOLERANCE_S:
+            return view.now
+        return job.deadline_s

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Handles events of hosts, devices and slots, and drains devices."""
+
+import math
+
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import view as pool_view
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import members
+from fpgapool.core.rules import shunning
+from fpgapool.vocabulary import codes
+
+
+class Hardware:
+    """Keeps the usable slots up to date, and drains devices.
+
+    :param outcome: receives the instructions of the current step.
+    :ivar drains: the devices being drained, and their deadlines.
+    :ivar next_drain_s: the next of these deadlines.
+    """
+
+    def __init__(
+        self,
+        view: pool_view.PoolView,
+        queue: admission.Admission,
+        holding: holders.Holders,
+        group_members: members.Members,
+        shunned: shunning.Shunning,
+        outcome: instructions.Outcome,
+    ) -> None:
+        self._view = view
+        self._slots = view.slots
+        self._queue = queue
+        self._holders = holding
+        self._members = group_members
+        self._shunning = shunned
+        self._outcome = outcome
+        self.drains: dict[model.DeviceId, float] = {}
+        self.next_drain_s = math.inf
+
+    # -- hosts -----------------------------------------------------------
+
+    def on_host_up(self, event: events.HostUp) -> None:
+        """Add or update a host, and bring it up."""
+        host, view = event.host, self._view
+        usable_changed = self._slots.put_host(host)
+        if view.loads is not None:
+            view.loads.set_host(host)
+        for slot_id in self._slots.held_slots(host.id):
+            slot = self._slots.slots.get(slot_id)
+            if slot is None:
+                view.drop_flow(slot_id)
+                continue
+            record = self._slots.assignments[slot_id].record
+            if record is not None:
+                job = record.job
+                self._slots.set_local(slot_id, job.is_local_to(host.id))
+                view.put_flow(job, slot)
+        if usable_changed:
+            self._changed(host.id)
+        self._shunning.see_host(host.id)
+        self._members.touch()
+        view.reservations.touch_host(host.id)
+        self._queue.see_shapes()
+
+    def on_host_lost(self, event: events.HostLost) -> None:
+        """Take a host down, and take its unused assignments back."""
+        host_id = event.host_id
+        if self._slots.drop_host(host_id):
+            self._changed(host_id)
+        for slot_id in self._slots.held_slots(host_id):
+            self._holders.lose(self._slots.assignments[slot_id])
+
+    def _changed(self, host_id: model.HostId) -> None:
+        self._view.topology_changed(host_id)
+        self._view.reservations.touch_host(host_id)
+        self._outcome.pass_due = True
+
+    # -- faults ----------------------------------------------------------
+
+    def on_slot_faulty(self, event: events.SlotFaulty) -> None:
+        """Take a slot out of use."""
+        self._mark_slot(event.slot_id, True)
+
+    def on_slot_restored(self, event: events.SlotRestored) -> None:
+        """Use a slot again."""
+        self._mark_slot(event.slot_id, False)
+
+    def _mark_slot(self, slot_id: model.SlotId, is_faulty: bool) -> None:
+        slot = self._slots.slots.get(slot_id)
+        host_id = None if slot is None else slot.host.id
+        self._mark(self._slots.faulty_slots, slot_id, is_faulty, host_id)
+
+    def on_device_failed(self, event: events.DeviceFailed) -> None:
+        """Take a device out of use."""
+        self._mark_device(self._slots.failed_devices, event.device_id, True)
+
+    def on_device_restored(self, event: events.DeviceRestored) -> None:
+        """Use a device again."""
+        self._mark_device(self._slots.failed_devices, event.device_id, False)
+
+    def _mark_device(
+        self,
+        marked: set[model.DeviceId],
+        device_id: model.DeviceId,
+        is_marked: bool,
+    ) -> None:
+        host_id = self._slots.host_of_device(device_id)
+        self._mark(marked, device_id, is_marked, host_id)
+
+    def _mark(
+        self,
+        marked: set[int],
+        target_id: int,
+        is_marked: bool,
+        host_id: model.HostId | None,
+    ) -> None:
+        """Put a slot or device among the marked ones, or take it out."""
+        if (target_id in marked) == is_marked:
+            return
+        marked ^= {target_id}
+        if host_id is not None:
+            self._slots.refresh_host(host_id)
+            self._changed(host_id)
+
+    # -- administrative states -------------------------------------------
+
+    def on_device_enabled(self, event: events.DeviceEnabled) -> None:
+        """Give a device's slots to jobs again."""
+        self._end_drain(event.device_id)
+        self._mark_device(self._slots.barred_devices, event.device_id, False)
+
+    def on_device_disabled(self, event: events.DeviceDisabled) -> None:
+        """Give a device's slots to no job; holders keep theirs."""
+        self._end_drain(event.device_id)
+        self._mark_device(self._slots.barred_devices, event.device_id, True)
+
+    def on_drain_requested(self, event: events.DrainRequested) -> None:
+        """Give a device's slots to no job until it is empty."""
+        self.drains[event.device_id] = (
+            math.inf if event.deadline_s is None else event.deadline_s
+        )
+        self._mark_device(self._slots.barred_devices, event.device_id, True)
+
+    def _end_drain(self, device_id: model.DeviceId) -> None:
+        self.drains.pop(device_id, None)
+        self._set_next_drain()
+
+    def drain(self, now: float) -> None:
+        """Take slots back after deadlines, and report drained devices."""
+        for device_id, deadline_s in sorted(self.drains.items()):
+            held = self._slots.held_on(device_id)
+            if deadline_s <= now:
+                for slot_id in held:
+                    self._holders.call_back(
+                        self._slots.assignments[slot_id], codes.DRAINED
+                    )
+                held = self._slots.held_on(device_id)
+            if not held:
+                del self.drains[device_id]
+                self._outcome.output.append(instructions.Drained(device_id))
+        self._set_next_drain()
+
+    def _set_next_drain(self) -> None:
+        now = self._view.now
+        self.next_drain_s = min(
+            (due_s for due_s in self.drains.values() if due_s > now),
+            default=math.inf,
+        )

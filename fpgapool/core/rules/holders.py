@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Assignments of slots, from programming to release."""
+
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import members
+from fpgapool.core.topology import slots
+from fpgapool.vocabulary import codes
+
+# Looking up a member of an enumeration is slow.
+_PREPARING = model.Phase.PREPARING
+_READY = model.Phase.READY
+_ACTIVE = model.Phase.ACTIVE
+_PHASE_MOVES = events.PHASE_MOVES
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Holders:
+    """Moves assignments through their phases, and ends them.
+
+    :param queue: takes jobs that have lost their slots.
+    :param group_members: hears of the slots of groups.
+    :param outcome: receives the instructions of the current step.
+    :ivar overdrawn: slots whose holders have exceeded their claims.
+    """
+
+    def __init__(
+        self,
+        view: pool_view.PoolView,
+        queue: admission.Admission,
+        group_members: members.Members,
+        outcome: instructions.Outcome,
+    ) -> None:
+        self._view = view
+        self._slots = view.slots
+        self._records = view.jobs.records
+        self._reservations = view.reservations
+        self._queue = queue
+        self._members = group_members
+        self._outcome = outcome
+        self.overdrawn: set[model.SlotId] = set()
+
+    def current(
+        self, slot_id: model.SlotId, generation: int
+    ) -> slots.Hold | None:
+        """The slot's assignment; None if the generation is stale."""
+        hold = self._slots.assignments.get(slot_id)
+        if hold is None or hold.generation != generation:
+            return None
+        return hold
+
+    def on_restored(self, event: events.AssignmentRestored) -> None:
+        """Take over an assignment from before a restart.
+
+        :raises ValueError: if the slot or the job is assigned otherwise, or
+            the job waits.
+        """
+        job, slot_id = event.job, event.slot_id
+        known = self._records.get(job.id)
+        if known is not None and known.slot_id == slot_id:
+            return
+        if known is not None or slot_id in self._slots.assignments:
+            raise ValueError(
+                f"job {job.id} cannot have slot {slot_id}: one of them is "
+                "assigned or waits already"
+            )
+        slot = self._slots.slots.get(slot_id)
+        host_id = slot.host.id if slot is not None else event.host_id
+        record = self._queue.add_record(job)
+        record.slot_id = slot_id
+        record.seen_s = self._view.now
+        if job.group_id is not None:
+            # Groups have no claims.
+            record.paid_bytes = 0.0
+        hold = slots.Hold(
+            slot_id=slot_id,
+            record=record,
+            accelerator=job.accelerator,
+            generation=event.generation,
+            phase=event.phase,
+            local=job.is_local_to(host_id),
+            started_s=self._view.now,
+            slot=slot,
+        )
+        self._slots.hold(hold, event.host_id, event.device_id)
+        self._queue.deadlines.watch(record)
+        self._view.next_generation = max(
+            self._view.next_generation, event.generation + 1
+        )
+        self._reservations.note_restored(hold)
+        self._view.charge_claim(record, hold, in_round=False)
+        if slot is not None:
+            self._view.put_flow(job, slot)
+        if job.group_id is not None:
+            self._members.take_over(hold, job.group_id)
+
+    def on_test_requested(self, event: events.TestRequested) -> None:
+        """Give a slot to a self-test.
+
+        :raises ValueError: if its host is not up, or the slot has a holder.
+        """
+        slot_id, view = event.slot_id, self._view
+        slot = self._slots.slots.get(slot_id)
+        if slot is None or not slot.host.up:
+            raise ValueError(f"the host of slot {slot_id} is not up")
+        if slot_id in self._slots.assignments:
+            raise ValueError(f"slot {slot_id} has a holder")
+        hold = slots.Hold(
+            slot_id=slot_id,
+            record=None,
+            accelerator=event.accelerator,
+            generation=view.take_generation(),
+            phase=_PREPARING,
+            local=True,
+            started_s=view.now,
+            slot=slot,
+        )
+        self._slots.hold(hold)
+        self._outcome.output.append(
+            instructions.Test(slot_id, hold.accelerator, hold.generation)
+        )
+
+    def on_moved(
+        self,
+        event: events.SlotReady
+        | events.HolderAttached
+        | events.HolderDetached,
+    ) -> None:
+        """Set the phase of an assignment; grant a slot that is ready."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None:
+            return
+        before = hold.phase
+        phase = _PHASE_MOVES[type(event)].get(before)
+        if phase is None:
+            return
+        hold.phase = phase
+        # The SlotReady event may be late or lost.
+        if before is _PREPARING and hold.slot is not None:
+            hold.slot.programmed = hold.accelerator
+        if hold.group_id is not None:
+            # The desk of a group uses a slot as soon as it is ready.
+            hold.phase = _ACTIVE
+            if before is _PREPARING:
+                self._members.ready(hold, hold.group_id)
+        if phase is _READY and not hold.revoked and hold.record is not None:
+            self._outcome.output.append(
+                instructions.Grant(
+                    hold.slot_id, hold.record.job.id, hold.generation
+                )
+            )
+
+    def on_progress(self, event: events.Progress) -> None:
+        """Note how far a holder is, and how fast."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None:
+            return
+        if self._view.loads is not None:
+            self._view.loads.set_rate(event.slot_id, event.bytes_per_s)
+        record = hold.record
+        if record is not None:
+            record.done_bytes = float(event.bytes)
+            record.seen_s = self._view.now
+            self._queue.deadlines.watch(record)
+
+    def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
+        """Note that a holder has exceeded its claim."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None or hold.record is None or hold.revoked:
+            return
+        if hold.group_id is None:
+            self.overdrawn.add(event.slot_id)
+
+    def on_released(self, event: events.SlotReleased) -> None:
+        """Free a slot that its holder has left."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is not None:
+            self._end(hold)
+
+    def on_prepare_failed(self, event: events.PrepareFailed) -> None:
+        """Queue a job again for another slot than the failed one."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None or hold.phase not in (_PREPARING, _READY):
+            return
+        if hold.slot is not None:
+            hold.slot.programmed = None
+        record = hold.record
+        if record is None or hold.revoked:
+            # The revocation may have caused the failure.
+            self._end(hold)
+            return
+        record.avoided |= {event.slot_id}
+        if hold.group_id is None:
+            self._requeue(hold, record, event.reason)
+            return
+        # Its group asks for another slot, in its own time.
+        self._members.failed(record, hold.group_id)
+        self._end(hold)
+        self._outcome.output.append(
+            instructions.Requeue(
+                job_id=record.job.id,
+                generation_lost=hold.generation,
+                reason=event.reason,
+            )
+        )
+
+    def on_cancelled(self, event: events.JobCancelled) -> None:
+        """Take a job out of the queue, or revoke its slot."""
+        record = self._records.get(event.job_id)
+        if record is None:
+            self._queue.yielding.pop(event.job_id, None)
+            return
+        if record.slot_id is None:
+            self._queue.withdraw(record)
+            self._queue.forget(event.job_id)
+            return
+        hold = self._slots.assignments[record.slot_id]
+        if not hold.revoked:
+            self._revoke(hold, record, event.reason)
+
+    # -- losing slots ----------------------------------------------------
+
+    def lose(self, hold: slots.Hold) -> None:
+        """End an assignment whose host is lost, if it was not used yet."""
+        if hold.phase not in (_PREPARING, _READY):
+            # The worker may go on. If it does not, the client reopens the
+            # session.
+            return
+        if hold.record is None or hold.revoked:
+            self._end(hold)
+        else:
+            self._requeue(hold, hold.record, codes.HOST_LOST)
+
+    def call_back(self, hold: slots.Hold, reason: str) -> None:
+        """Take a slot from a holder that has to leave.
+
+        Holders on a silent host stay: their phase is not known. A self-test
+        stays, because it ends soon.
+        """
+        record = hold.record
+        if record is None or hold.revoked:
+            return
+        if hold.slot is None or not hold.slot.host.up:
+            return
+        if hold.phase in (_PREPARING, _READY):
+            self._requeue(hold, record, reason)
+        else:
+            self._revoke(hold, record, reason)
+
+    def end_lost(self) -> None:
+        """End the jobs whose deadlines have passed or cannot be kept."""
+        for record in self._queue.deadlines.take_lost(self._view.now):
+            if record.slot_id is None:
+                self._queue.withdraw(record)
+                self._queue.reject_lost(record)
+                continue
+            hold = self._slots.assignments[record.slot_id]
+            if hold.revoked:
+                continue
+            if hold.phase in (_PREPARING, _READY):
+                self._release(hold)
+                self._queue.reject_lost(record)
+            else:
+                self._revoke(hold, record, codes.DEADLINE_PASSED)
+
+    def call_in_overdrawn(self) -> None:
+        """Take slots from holders beyond their claims, if others wait.
+
+        The order to leave is never withdrawn: the agent may be carrying it out
+        already.
+        """
+        for slot_id in sorted(self.overdrawn):
+            slot = self._slots.slots.get(slot_id)
+            hold = self._slots.assignments[slot_id]
+            record = hold.record
+            if slot is None or record is None:
+                continue
+            if not self._is_waited_for(slot, record.job.project):
+                continue
+            if self._view.is_stateless(hold.accelerator):
+                self.make_yield(hold, record, codes.YIELDED)
+            else:
+                self._revoke(hold, record, codes.CLAIM_EXCEEDED)
+
+    def make_yield(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
+        """Take the slot from a stateless holder that waits again then."""
+        hold.revoked = reason
+        self.overdrawn.discard(hold.slot_id)
+        self._outcome.output.append(
+            instructions.Yield(
+                hold.slot_id, record.job.id, hold.generation, reason
+            )
+        )
+
+    def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
+        """Whether a waiting job would get a project's slot if it were free."""
+        if slot.reserved_for is not None:
+            return slot.is_usable and self._reservations.is_wanted(slot)
+        return slot.up and any(
+            group.first() is not None
+            and group.fits(slot.id, slot.shape)
+            and (
+                group.lane.project == project
+                or not self._view.is_held(group.lane.project)
+            )
+            for lane in self._view.jobs.all_lanes()
+            for group in lane.groups_for(slot.shape)
+        )
+
+    def _revoke(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
+        hold.revoked = reason
+        self.overdrawn.discard(hold.slot_id)
+        self._outcome.output.append(
+            instructions.Revoke(
+                slot_id=hold.slot_id,
+                job_id=record.job.id,
+                generation=hold.generation,
+                reason=reason,
+            )
+        )
+
+    def _requeue(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
+        """Free a slot and queue its job again."""
+        self._release(hold)
+        if self._queue.enqueue(record):
+            if hold.group_id is not None:
+                self._members.waits_again(record, hold.group_id)
+            self._outcome.output.append(
+                instructions.Requeue(
+                    job_id=record.job.id,
+                    generation_lost=hold.generation,
+                    reason=reason,
+                )
+            )
+
+    def _end(self, hold: slots.Hold) -> None:
+        """Free a slot whose holder is done."""
+        self._release(hold)
+        if hold.record is not None:
+            self._queue.forget(hold.record.job.id)
+
+    def _release(self, hold: slots.Hold) -> None:
+        slot = hold.slot
+        if slot is not None:
+            if hold.phase is _PREPARING:
+                slot.programmed = None
+            self._view.touched.add(slot.host.id)
+            if slot.reserved_for is not None:
+                self._reservations.stirred.add(slot.reserved_for)
+            if self._reservations.short:
+                self._reservations.touch_short(slot.spec.device_id)
+        self._slots.release(hold)
+        self._view.drop_flow(hold.slot_id)
+        if hold.record is not None:
+            self._view.take_back(hold.record, hold)
+        if self.overdrawn:
+            self.overdrawn.discard(hold.slot_id)
+        if hold.group_id is not None:
+            self._members.ended(hold, hold.group_id)
+        self._outcome.pass_due = True

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Slots that go from one job to another at a chunk border."""
+
+import math
+from collections import abc
+
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.core import strategy as strategy_api
+from fpgapool.core import view as pool_view
+from fpgapool.core.rules import holders
+from fpgapool.vocabulary import codes
+
+# A slot computes at least so many times as long as it is programmed.
+_LEAST_QUANTUM = 10
+
+
+def quantum_bytes(
+    least_bytes: int, peak_bytes_per_s: float, programming_time_s: float
+) -> int:
+    """Return the input of a slot between two borders.
+
+    :param least_bytes: the configured quantum.
+    :param peak_bytes_per_s: the highest input rate of the slot.
+    :param programming_time_s: the time to program the slot.
+    """
+    worth_s = _LEAST_QUANTUM * programming_time_s
+    return max(least_bytes, math.ceil(worth_s * peak_bytes_per_s))
+
+
+class Preemption:
+    """Takes slots from holders at their borders, for the strategy's choice.
+
+    A slot that is taken is promised to one waiting job, which gets it when it
+    is released.
+
+    :ivar borders: the slots whose holders came to a border in this step, with
+        the generations of these holders.
+    :ivar promised: the jobs that wait for slots that are being taken.
+    """
+
+    def __init__(
+        self,
+        strategy: strategy_api.Strategy,
+        view: pool_view.PoolView,
+        slot_holders: holders.Holders,
+    ) -> None:
+        self._strategy = strategy
+        self._view = view
+        self._holders = slot_holders
+        self.borders: dict[model.SlotId, int] = {}
+        self.promised: dict[model.SlotId, model.JobId] = {}
+
+    def on_quantum_done(self, event: events.QuantumDone) -> None:
+        """Note that a holder is at a border."""
+        hold = self._holders.current(event.slot_id, event.generation)
+        if hold is None or hold.record is None or hold.group_id is not None:
+            return
+        hold.record.done_bytes = event.bytes
+        hold.record.seen_s = self._view.now
+        self.borders[event.slot_id] = event.generation
+
+    def on_job_progress(self, event: events.JobProgress) -> None:
+        """Note the work of a waiting job's client; it never shrinks."""
+        record = self._view.jobs.records.get(event.job_id)
+        if record is not None and record.group is not None:
+            record.done_bytes = max(record.done_bytes, event.bytes)
+
+    def decide(self) -> None:
+        """Take slots at borders, where the strategy has a challenger.
+
+        A holder whose job cannot go on elsewhere stays.
+        """
+        view = self._view
+        self._forget_void()
+        borders, self.borders = self.borders, {}
+        if not view.jobs.count:
+            return
+        at_border = [
+            view.slots.slots[slot_id]
+            for slot_id in borders
+            if slot_id in view.slots.slots
+        ]
+        for slot in sorted(at_border, key=lambda each: each.position):
+            # It may have left meanwhile, and the slot have another holder.
+            hold = self._holders.current(slot.id, borders[slot.id])
+            if hold is None or hold.record is None or hold.revoked:
+                continue
+            if not slot.up or not view.is_stateless(hold.accelerator):
+                continue
+            job_id = self._strategy.challenger(
+                view, hold, self._spoken_for(), view.now
+            )
+            if job_id is not None:
+                self.promised[slot.id] = job_id
+                self._holders.make_yield(hold, hold.record, codes.PREEMPTED)
+
+    def _forget_void(self) -> None:
+        """Forget promises of slots that something else has got since."""
+        assignments = self._view.slots.assignments
+        for slot_id in list(self.promised):
+            hold = assignments.get(slot_id)
+            if hold is not None and hold.revoked != codes.PREEMPTED:
+                del self.promised[slot_id]
+
+    def _spoken_for(self) -> abc.Set[model.JobId]:
+        """The jobs that will get a slot soon, unless its host is silent."""
+        known = self._view.slots.slots
+        return {
+            job_id
+            for slot_id, job_id in self.promised.items()
+            if slot_id in known and known[slot_id].host.up
+        }
+
+    def serve(self) -> abc.Iterator[strategy_api.Choice]:
+        """Give the slots that were released to the jobs that wait for them.
+
+        A job that has gone, or has got another slot, leaves the slot to the
+        strategy.
+        """
+        self._forget_void()
+        view = self._view
+        for slot_id in list(self.promised):
+            if slot_id in view.slots.assignments:
+                continue
+            record = view.jobs.records.get(self.promised.pop(slot_id))
+            slot = view.slots.slots.get(slot_id)
+            if (
+                record is not None
+                and record.group is not None
+                and slot is not None
+                and view.slots.is_idle(slot_id)
+                and view.power.allows(slot)
+                and record.group.fits(slot_id, slot.shape)
+                and not view.is_held(record.job.project)
+            ):
+                yield view.give(record, slot, in_turn=False)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The interface of an elasticity policy, which sizes groups of slots.
+
+A *scaling set* is all elastic groups whose accelerators fit the same shapes:
+a slot of one can serve each other one. A policy divides the slots of one set
+between its groups. It sees a :class:`View` of the set, which
+:class:`fpgapool.core.sizing.groups.Groups` makes each period.
+
+*Slot-seconds* measure work: a task that keeps a slot for 0.5 s is 0.5
+slot-seconds.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.core.sizing import goals
+
+GroupId: typing.TypeAlias = int
+#: New sizes by group. A group that is not there keeps the size it should have.
+Sizes: typing.TypeAlias = Mapping[GroupId, int]
+
+# A period shorter than this many programming times is refused …
+_LEAST_PROGRAMMINGS = 2
+# … and one shorter than this many is worth a warning.
+_GOOD_PROGRAMMINGS = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group as a policy sees it.
+
+    :param id: of equal groups, the one with the lowest goes first.
+    :param size: S, its members and the slots under way to it.
+    :param wanted: the size that it should have, as decided last.
+    :param min_size: the fewest slots that its owner wants.
+    :param max_size: the most slots that it may get.
+    :param staying: slots that came from other groups lately and have to stay
+        for a while.
+    :param waiting_s: R, slot-seconds of the tasks that wait in its queues;
+        None: unknown, because no task has ended yet.
+    :param arrived_s: N, slot-seconds of the tasks that came in the last
+        period; None: unknown.
+    :param expected_s: f, arrived slot-seconds smoothed over the periods;
+        None: unknown.
+    :param goal: None: it has none, or has reached it.
+    """
+
+    id: GroupId
+    size: int
+    wanted: int
+    min_size: int
+    max_size: int
+    staying: int = 0
+    waiting_s: float | None = None
+    arrived_s: float | None = None
+    expected_s: float | None = None
+    goal: goals.State | None = None
+
+    @property
+    def floor(self) -> int:
+        """The fewest slots that it may get now."""
+        return max(self.min_size, self.staying)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A scaling set as a policy sees it, at the end of a period.
+
+    :param groups: in the order of their ids; groups that are being deleted
+        are not among them.
+    :param slots: F, the slots that the set may have. Usually the sum of the
+        sizes; more if slots are free or on their way from the pool.
+    :param period_s: I, the length of the periods.
+    :param capacity_per_s: the tasks/s that all slots of the set could do
+        together, as measured; None: unknown.
+    """
+
+    groups: tuple[GroupView, ...]
+    slots: int
+    period_s: float
+    capacity_per_s: float | None = None
+
+    def group(self, group_id: GroupId) -> GroupView:
+        """Return a group of the set.
+
+        :raises KeyError: if it has no such group.
+        """
+        for group in self.groups:
+            if group.id == group_id:
+                return group
+        raise KeyError(group_id)
+
+    def pursuing(self) -> list[GroupView]:
+        """Return the groups whose programs pursue a goal now."""
+        return [
+            group
+            for group in self.groups
+            if group.goal is not None and group.goal.started
+        ]
+
+    def slots_for(self, groups: Sequence[GroupView]) -> int:
+        """Return the slots for some groups if all others keep theirs."""
+        chosen = {group.id for group in groups}
+        kept = sum(g.wanted for g in self.groups if g.id not in chosen)
+        return max(self.slots - kept, 0)
+
+
+class Policy(abc.ABC):
+    """Sizes the groups of a scaling set.
+
+    A policy is pure: the same view and time give the same sizes. It keeps
+    nothing about groups, since a conductor that takes over begins with a new
+    object. What has to be remembered is in the view.
+
+    :cvar period_s: how often :meth:`resize` wants to be called, unless the
+        operator sets another period.
+    :cvar serves_goals: whether sizes follow goals. A group that reaches its
+        goal then falls to its minimum.
+    :cvar sizes_all: whether :meth:`resize` sizes groups without a goal, too.
+        Otherwise those have the sizes that their owners gave them.
+    :cvar follows_goals: whether :meth:`resize` wants to be called at once
+        when a goal starts, changes or is reached, too.
+    :cvar stay_programmings: a slot that came from another group stays for
+        this many programming times, unless its new group is deleted or
+        reaches its goal; 0: it may leave at once.
+    """
+
+    period_s: float = 10.0
+    serves_goals: bool = False
+    sizes_all: bool = True
+    follows_goals: bool = False
+    stay_programmings: float = 0.0
+
+    @abc.abstractmethod
+    def resize(self, view: View, now: float) -> Sizes:
+        """Return the new sizes of the groups.
+
+        They must lie between each group's ``floor`` and ``max_size``, and
+        their sum must not exceed ``view.slots``, unless the floors alone do.
+        The caller cuts off sizes that a group may not have.
+
+        :param now: seconds.
+        """
+
+    def admit(self, view: View, group_id: GroupId, now: float) -> Sizes:
+        """Return the sizes when a goal has just been registered.
+
+        The view has the group with its new goal. This one reserves nothing
+        and refuses no goal.
+
+        :param group_id: the group with the new goal.
+        :raises goals.Infeasible: if the goal must be refused.
+        """
+        return {}
+
+    def check_period(
+        self, period_s: float, programming_time_s: float
+    ) -> str | None:
+        """Compare a period with the time that programming a slot takes.
+
+        Policies that serve goals accept any period.
+
+        :returns: a warning for the operator; None: the period is good.
+        :raises ValueError: if slots would do little but change groups.
+        """
+        if self.serves_goals:
+            return None
+        if period_s < _LEAST_PROGRAMMINGS * programming_time_s:
+            raise ValueError(
+                f"a period of {period_s:g} s is below {_LEAST_PROGRAMMINGS} "
+                f"times the {programming_time_s:g} s that programming a slot "
+                "takes; set a longer period"
+            )
+        if period_s < _GOOD_PROGRAMMINGS * programming_time_s:
+            return (
+                f"a period of {period_s:g} s is below {_GOOD_PROGRAMMINGS} "
+                f"times the {programming_time_s:g} s that programming a slot "
+                "takes: much time goes into programming"
+            )
+        return None

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One group: its numbers of slots, what its tasks did, and its goal."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import runtimes
+from fpgapool.vocabulary import states
+
+# What rounding errors may add to a mean number of members.
+_ROUNDING = 1e-9
+# A miss at a size says little about later times.
+_MISS_PERIODS = 60
+# Desks report every few seconds; a longer silence says that no task ended.
+_LONGEST_SILENCE_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What the owner of a group asked for.
+
+    :param shapes: the slot shapes that its accelerator fits; empty: any.
+    :param size: the slots that it gets at first. All sizes of a scaling set
+        together are the slots that the set is entitled to.
+    :param elastic: whether the policy may change the size.
+    :raises ValueError: unless 0 <= min_size <= size <= max_size and size >= 1.
+    """
+
+    id: elasticity.GroupId
+    shapes: model.Shapes = frozenset()
+    size: int
+    min_size: int
+    max_size: int
+    elastic: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size must be at least 1, not {self.size}")
+        if not 0 <= self.min_size <= self.size <= self.max_size:
+            raise ValueError(
+                "0 <= min_size <= size <= max_size must hold, not min_size="
+                f"{self.min_size}, size={self.size}, max_size={self.max_size}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How groups are measured.
+
+    :param period_s: I, from one resize to the next; None: the policy's.
+    :param periods: m, the periods that estimates look back on.
+    :param estimate: how slot-seconds per task are found, see
+        :mod:`fpgapool.core.sizing.runtimes`: ``measured``, ``nnls``, and for
+        comparison ``saturated`` and ``as_printed``.
+    :param smoothing: weight of the last period in slots per rate.
+    :param arrival_smoothing: weight of the last period in expected arrivals.
+        It is small: what was busy a minute ago is often busy again.
+    :param programming_time_s: the longest time that programming a slot of
+        the pool takes.
+    :raises ValueError: if a value is out of its range.
+    """
+
+    period_s: float | None = None
+    periods: int = 6
+    estimate: str = runtimes.MEASURED
+    smoothing: float = 0.5
+    arrival_smoothing: float = 0.25
+    programming_time_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.period_s is not None and not self.period_s > 0:
+            raise ValueError(f"period_s must be positive, not {self.period_s}")
+        if self.periods < 1:
+            raise ValueError(f"periods must be at least 1, not {self.periods}")
+        if self.estimate not in runtimes.ESTIMATES:
+            raise ValueError(
+                f"estimate must be one of {', '.join(runtimes.ESTIMATES)}, "
+                f"not {self.estimate!r}"
+            )
+        for name in ("smoothing", "arrival_smoothing"):
+            value = getattr(self, name)
+            if not 0 < value <= 1:
+                raise ValueError(
+                    f"{name} must be above 0 and at most 1, not {value}"
+                )
+        if not self.programming_time_s >= 0:
+            raise ValueError(
+                "programming_time_s must not be negative, not "
+                f"{self.programming_time_s}"
+            )
+
+
+class Group:
+    """One group.
+
+    :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
+    :ivar wanted: the size that it should have.
+    :ivar members: slots that serve it.
+    :ivar under_way: slots that are being programmed for it.
+    :ivar owed: slots that it has to give back to the pool before others.
+    :ivar gave: whether it gave slots to sessions in this period.
+    :ivar goal: None: it has none, or has reached it.
+    :ivar last: the last period; None: the first one has not ended.
+    """
+
+    def __init__(self, spec: Spec, options: Options, now: float) -> None:
+        self.spec = spec
+        self.state = states.GROUP_CREATING
+        self.wanted = spec.size
+        self.members = 0
+        self.under_way = 0
+        self.owed = 0
+        self.gave = False
+        self.goal: goals.State | None = None
+        self.last: runtimes.Period | None = None
+        self.waiting_s: float | None = None
+        self._options = options
+        self._arrived_s: float | None = None
+        self._expected_s: float | None = None
+        # The times until which slots that changed have to stay.
+        self._stay_until: list[float] = []
+        self._miss_ends_s = 0.0
+        self._periods: collections.deque[runtimes.Period] = collections.deque(
+            maxlen=options.periods
+        )
+        # By host, the tasks that wait by client, and the running ones.
+        self._waiting: dict[model.HostId, Mapping[str, int]] = {}
+        self._running: dict[model.HostId, int] = {}
+        self._begin_period(now)
+
+    def _begin_period(self, now: float) -> None:
+        self._since_s = self._counted_s = now
+        self._member_s = 0.0
+        self._busy_s = 0.0
+        self._ended: collections.Counter[str] = collections.Counter()
+        self._arrived: collections.Counter[str] = collections.Counter()
+        self._client_busy_s: dict[str, float] = {}
+        self._has_reports = False
+
+    # -- slots -------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """S, its members and the slots under way to it."""
+        return self.members + self.under_way
+
+    @property
+    def surplus(self) -> int:
+        """The members that it should give away."""
+        return min(max(self.size - self.wanted, 0), self.members)
+
+    @property
+    def deficit(self) -> int:
+        """The slots that it should have, and that are not under way."""
+        return max(self.wanted - self.size, 0)
+
+    def add(self, members: int, under_way: int, now: float) -> None:
+        """Change the numbers of its slots by these."""
+        self._member_s += self.members * (now - self._counted_s)
+        self._counted_s = now
+        self.members += members
+        self.under_way += under_way
+
+    def stay(self, until_s: float) -> None:
+        """Keep one more slot until this time."""
+        self._stay_until.append(until_s)
+
+    def release(self) -> None:
+        """Let all slots leave that had to stay."""
+        self._stay_until.clear()
+
+    def staying(self, now: float) -> int:
+        """Return how many slots have to stay now."""
+        self._stay_until = [at for at in self._stay_until if at > now]
+        return min(len(self._stay_until), self.size)
+
+    def give(self) -> None:
+        """Want one slot less, for a session and for this period."""
+        self.wanted = min(self.size, self.wanted) - 1
+        self.owed += 1
+        self.gave = True
+        self.settle()
+
+    def want_again(self, is_sized: bool) -> None:
+        """Want slots again after it gave some to sessions.
+
+        :param is_sized: whether the policy asks for more of its slots. Then
+            one slot is enough: it needs that to learn of tasks. Otherwise it
+            wants the size that its owner gave it.
+        """
+        if self.gave and self.state != states.GROUP_DRAINING:
+            least = 1 if is_sized else self.spec.size
+            self.owed = 0
+            self.wanted = max(self.wanted, least)
+            self.settle()
+        self.gave = False
+
+    def settle(self) -> None:
+        """Follow the table of states as far as the numbers go."""
+        while (event := self._event()) is not None:
+            self.state = states.GROUP_MOVES[self.state][event]
+
+    def _event(self) -> str | None:
+        least = max(self.spec.min_size, min(self.wanted, 1))
+        event = None
+        if self.state == states.GROUP_DRAINING:
+            event = states.EMPTIED if not self.size else None
+        elif self.state in (states.GROUP_CREATING, states.GROUP_DEGRADED):
+            event = states.FILLED if self.members >= least else None
+        elif self.members < self.spec.min_size:
+            event = states.SHORT
+        elif self.under_way or self.size != self.wanted:
+            event = states.MOVING
+        else:
+            event = states.SETTLED
+        known = states.GROUP_MOVES.get(self.state, {})
+        return event if event in known else None
+
+    def delete(self) -> None:
+        """Begin to give all slots away."""
+        self.state = states.GROUP_MOVES[self.state][states.DELETE]
+        self.wanted = 0
+        self.goal = None
+        self.release()
+
+    # -- tasks -------------------------------------------------------------
+
+    def observe(self, stats: events.TaskStats, now: float) -> bool:
+        """Take a report.
+
+        :returns: whether the group has reached its goal by it.
+        """
+        self._has_reports = True
+        self._waiting[stats.host_id] = {
+            one.client: one.waiting for one in stats.clients if one.waiting
+        }
+        self._running[stats.host_id] = stats.busy_members
+        self._busy_s += stats.busy_s
+        ended = arrived = 0
+        for one in stats.clients:
+            self._ended[one.client] += one.ended
+            self._arrived[one.client] += one.arrived
+            self._client_busy_s[one.client] = (
+                self._client_busy_s.get(one.client, 0.0) + one.busy_s
+            )
+            ended += one.ended
+            arrived += one.arrived
+        if self.goal is None:
+            return False
+        self.goal = dataclasses.replace(
+            self.goal,
+            started=self.goal.started or ended + arrived > 0,
+            done=self.goal.done + ended,
+            counted_s=now,
+        )
+        return self.goal.left == 0
+
+    def start(self, now: float) -> None:
+        """Measure the goal from now on."""
+        if self.goal is not None and not self.goal.started:
+            self.goal = dataclasses.replace(self.goal, started=True)
+            self._begin_period(now)
+
+    def end_period(self, now: float) -> None:
+        """Compute what the policy sees from the reports of a period.
+
+        A group with a goal whose desks have not reported since the last
+        period goes on with it: no tasks were counted, which is no rate of 0.
+        """
+        length_s = now - self._since_s
+        if length_s <= 0:
+            return
+        if (
+            self.goal is not None
+            and self.goal.started
+            and not self._has_reports
+            and length_s < _LONGEST_SILENCE_S
+        ):
+            return
+        self.last = runtimes.Period(
+            length_s=length_s,
+            busy_s=self._busy_s,
+            running=sum(self._running.values()),
+            ended={name: n for name, n in self._ended.items() if n},
+            client_busy_s=self._client_busy_s,
+        )
+        self._periods.append(self.last)
+        times = runtimes.estimate(
+            self._options.estimate, tuple(self._periods), self.members
+        )
+        waiting: collections.Counter[str] = collections.Counter()
+        for by_client in self._waiting.values():
+            waiting.update(by_client)
+        self.waiting_s = times.work(waiting)
+        self._arrived_s = times.work(self._arrived)
+        if self._arrived_s is not None:
+            self._expected_s = goals.smoothed(
+                self._expected_s,
+                self._arrived_s,
+                self._options.arrival_smoothing,
+            )
+        if self.goal is not None and self.goal.started:
+            self.goal = self._measured(self.goal, self.last, now)
+        self._begin_period(now)
+
+    def _measured(
+        self, goal: goals.State, last: runtimes.Period, now: float
+    ) -> goals.State:
+        """Return the goal with what the last period says about it."""
+        rate_per_s = last.tasks / last.length_s
+        self.add(0, 0, now)
+        members = self._member_s / last.length_s
+        slots = members
+        if last.busy_s > 0:
+            # Idle members do not show how many slots a rate needs. Reports
+            # that came late may tell of more than a period.
+            slots = last.busy_s / last.length_s
+        measured = dataclasses.replace(
+            goal,
+            rate_per_s=rate_per_s,
+            slots_per_rate=goals.smoothed_slots_per_rate(
+                goal.slots_per_rate, slots, rate_per_s, self._options.smoothing
+            ),
+        )
+        short = goal.short_size
+        if measured.progress(now) < 1:
+            # Slots that came during the period do not count.
+            short = max(short or 0, math.floor(members + _ROUNDING))
+            self._miss_ends_s = now + _MISS_PERIODS * last.length_s
+        elif short is not None and (
+            members <= short or now >= self._miss_ends_s
+        ):
+            short = None
+        return dataclasses.replace(measured, short_size=short)
+
+    def measure_full(self) -> None:
+        """Note that all slots of the set were busy in the last period."""
+        goal, last = self.goal, self.last
+        if goal is None or not goal.started or last is None:
+            return
+        if last.tasks:
+            self.goal = dataclasses.replace(
+                goal,
+                full_slots_per_rate=goals.smoothed(
+                    goal.full_slots_per_rate,
+                    last.tasks_s / last.tasks,
+                    self._options.smoothing,
+                ),
+            )
+
+    def view(self, now: float) -> elasticity.GroupView:
+        """Return the group as a policy sees it."""
+        return elasticity.GroupView(
+            id=self.spec.id,
+            size=self.size,
+            wanted=self.wanted,
+            min_size=self.spec.min_size,
+            max_size=self.spec.max_size,
+            staying=self.staying(now),
+            waiting_s=self.waiting_s,
+            arrived_s=self._arrived_s,
+            expected_s=self._expected_s,
+            goal=self.goal,
+        )

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The boards with idle slots as vectors, for strategies that look at pairs."""
+
+import bisect
+import operator
+import typing
+
+import numpy as np
+import numpy.typing as npt
+
+from fpgapool.core import model
+from fpgapool.core.topology import loads as pipe_loads
+from fpgapool.core.topology import slots
+
+_Numbers: typing.TypeAlias = npt.NDArray[np.int64]
+
+_NUMBER = operator.attrgetter("number")
+
+
+class Target:
+    """The idle slots of one shape of a board.
+
+    :ivar slots: lowest number first.
+    """
+
+    __slots__ = ("number", "shape", "slots")
+
+    def __init__(self, number: int, shape: str) -> None:
+        self.number = number
+        self.shape = shape
+        self.slots: list[slots.Slot] = []
+
+
+class Boards:
+    """The targets of a pool.
+
+    A target keeps its number. The vectors have spare entries, and entries of
+    targets without idle slots; their count is 0.
+
+    :param loads: numbers the pipes.
+
+    :ivar targets: by number.
+    :ivar counts: the number of idle slots of each target.
+    :ivar host_ids: its host.
+    :ivar dma: its board's DMA pipe.
+    :ivar ingress: the pipe by which its host receives.
+    :ivar egress: the pipe by which its host sends.
+    :ivar slot_counts: the number of its board's slots, idle or not.
+    """
+
+    def __init__(self, loads: pipe_loads.Loads) -> None:
+        self._loads = loads
+        self._by_board: dict[tuple[model.DeviceId, str], Target] = {}
+        self.targets: list[Target] = []
+        self.counts: _Numbers = np.zeros(16, dtype=np.int64)
+        self.host_ids: _Numbers = np.zeros(16, dtype=np.int64)
+        self.dma: _Numbers = np.zeros(16, dtype=np.int64)
+        self.ingress: _Numbers = np.zeros(16, dtype=np.int64)
+        self.egress: _Numbers = np.zeros(16, dtype=np.int64)
+        self.slot_counts: _Numbers = np.zeros(16, dtype=np.int64)
+
+    def _grow(self) -> None:
+        more = np.zeros(len(self.counts), dtype=np.int64)
+        self.counts = np.append(self.counts, more)
+        self.host_ids = np.append(self.host_ids, more)
+        self.dma = np.append(self.dma, more)
+        self.ingress = np.append(self.ingress, more)
+        self.egress = np.append(self.egress, more)
+        self.slot_counts = np.append(self.slot_counts, more)
+
+    def at(self, numbers: _Numbers) -> list[Target]:
+        """The targets with these numbers."""
+        return [self.targets[number] for number in numbers.tolist()]
+
+    def add(self, slot: slots.Slot) -> None:
+        """Add a slot that has become idle."""
+        key = (slot.spec.device_id, slot.shape)
+        target = self._by_board.get(key)
+        if target is None:
+            target = Target(len(self.targets), slot.shape)
+            self._by_board[key] = target
+            self.targets.append(target)
+            if target.number == len(self.counts):
+                self._grow()
+        if target.slots:
+            bisect.insort(target.slots, slot, key=_NUMBER)
+        else:
+            # The board, or its host, may be another one than before.
+            target.slots.append(slot)
+            self._describe(target.number, slot)
+        self.counts[target.number] += 1
+
+    def _describe(self, number: int, slot: slots.Slot) -> None:
+        host_id, loads = slot.host.id, self._loads
+        self.host_ids[number] = host_id
+        self.dma[number] = loads.dma(slot.spec.device_id)
+        self.ingress[number] = loads.ingress(host_id)
+        self.egress[number] = loads.egress(host_id)
+        self.slot_counts[number] = slot.device_slots
+
+    def remove(self, slot: slots.Slot) -> None:
+        """Remove a slot that is not idle any more."""
+        target = self._by_board[slot.spec.device_id, slot.shape]
+        target.slots.remove(slot)
+        self.counts[target.number] -= 1

@@ -1,0 +1,476 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Chooses the slots that are reserved for instances.
+
+An instance reserves a number of slots of a device. This module binds each
+reservation to a slot, and to another one when that slot cannot be used. It
+keeps the reservable slots that are not reserved yet for later reservations:
+they go only to jobs that can move to another slot.
+"""
+
+import typing
+from collections import abc
+
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import preferences
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import waiting
+from fpgapool.core.topology import power
+from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import slots
+
+#: A slot and the instance that it is now reserved for; None: not reserved.
+Change = tuple[model.SlotId, str | None]
+
+_PREPARING = model.Phase.PREPARING
+
+# When a slot can serve a reservation: at once, when its holder has moved to
+# another slot, or at an unknown time.
+_AT_ONCE, _SOON, _SOMETIME = range(3)
+
+
+class Pool(typing.Protocol):
+    """The members of the pool's view that reservations use."""
+
+    accelerators: dict[str, model.Accelerator]
+    next_generation: int
+    power: power.Power
+
+    def record(self, job_id: model.JobId) -> queued.JobRecord:
+        """Return a job that waits or has a slot."""
+
+    def is_stateless(self, name: str) -> bool:
+        """Return whether sessions of an accelerator can change slots."""
+
+    def is_held(self, project: str | None) -> bool:
+        """Return whether a project has reached its limit of slots."""
+
+    def topology_changed(self, host_id: model.HostId) -> None:
+        """Update the queues after a host's slots changed."""
+
+    def give(
+        self, record: queued.JobRecord, slot: slots.Slot, *, in_turn: bool
+    ) -> preferences.Choice:
+        """Give a job a slot."""
+
+
+class Reservations:
+    """The reservations of all devices, and the slots that they have.
+
+    :ivar wanted: by device, the instances and the number of slots that each
+        has reserved.
+    :ivar reservable: by device, the number of slots that can be reserved, if
+        above 0.
+    :ivar bound: by device, the reserved slots and their instances.
+    :ivar short: devices with a reservation that waits for a slot, or for a
+        better one.
+    :ivar stirred: instances that have a new reserved slot or a new job since
+        the last pass.
+    :ivar unsettled: devices for which :meth:`settle` has something to do.
+    :ivar since: by reserved slot, the first generation that was assigned after
+        it was reserved.
+    """
+
+    def __init__(
+        self,
+        view: Pool,
+        table: slot_table.SlotTable,
+        jobs: waiting.WaitingJobs,
+    ) -> None:
+        self._view = view
+        self._table = table
+        self._jobs = jobs
+        self.wanted: dict[model.DeviceId, dict[str, int]] = {}
+        self.reservable: dict[model.DeviceId, int] = {}
+        self.bound: dict[model.DeviceId, dict[model.SlotId, str]] = {}
+        self.short: set[model.DeviceId] = set()
+        self.stirred: set[str] = set()
+        self.since: dict[model.SlotId, int] = {}
+        self.unsettled: set[model.DeviceId] = set()
+        self.withheld: dict[tuple[str, str | None, bool], bool] = {}
+        # The slots reserved before a restart, until their hosts are up.
+        self._former: dict[model.SlotId, str] = {}
+
+    # -- inputs ----------------------------------------------------------
+
+    def set_wanted(self, event: events.ReservationsChanged) -> None:
+        """Set all reservations."""
+        wanted = {
+            device_id: {name: count for name, count in counts if count > 0}
+            for device_id, counts in event.by_device
+        }
+        for device_id in wanted.keys() | self.wanted.keys():
+            if wanted.get(device_id, {}) != self.wanted.get(device_id, {}):
+                self.unsettled.add(device_id)
+        self.wanted = {id_: counts for id_, counts in wanted.items() if counts}
+        self._former.update(event.former_slots)
+
+    def set_reservable(self, device_id: model.DeviceId, count: int) -> None:
+        """Set the number of slots of a device that can be reserved."""
+        if count > 0:
+            self.reservable[device_id] = count
+        else:
+            self.reservable.pop(device_id, None)
+        self.unsettled.add(device_id)
+
+    def touch_host(self, host_id: model.HostId) -> None:
+        """Settle the devices of a changed host again."""
+        host = self._table.hosts.get(host_id)
+        if host is None or not (
+            self.wanted or self.reservable or self.bound or self._former
+        ):
+            return
+        self.unsettled.update(device.id for device in host.spec.devices)
+
+    def touch_short(self, device_id: model.DeviceId) -> None:
+        """Settle a device again if a reservation waits for a better slot."""
+        if device_id in self.short:
+            self.unsettled.add(device_id)
+
+    def library_changed(self) -> None:
+        """Settle all again: the library decides who can move, and where."""
+        self.unsettled.update(self.wanted, self.reservable)
+
+    def stir_all(self) -> None:
+        """Have the next pass look at the jobs of all instances."""
+        for bound in self.bound.values():
+            self.stirred.update(bound.values())
+
+    def note_restored(self, hold: slots.Hold) -> None:
+        """Note that an assignment is older than its slot's reservation."""
+        if hold.slot_id in self.since:
+            self.since[hold.slot_id] = max(
+                self.since[hold.slot_id], hold.generation + 1
+            )
+
+    # -- choosing slots --------------------------------------------------
+
+    def settle(self) -> tuple[list[Change], list[slots.Hold]]:
+        """Bind reservations to slots.
+
+        :returns: the changes, and the holders that have to leave reserved
+            slots.
+        """
+        changes: list[Change] = []
+        leaving: list[slots.Hold] = []
+        while self.unsettled:
+            device_id = min(self.unsettled)
+            self.unsettled.remove(device_id)
+            known = self._table.slots_of(device_id)
+            if known:
+                changes += self._settle(device_id, known)
+                leaving += self._to_leave(device_id)
+        return changes, leaving
+
+    def _settle(
+        self, device_id: model.DeviceId, known: list[slots.Slot]
+    ) -> list[Change]:
+        # The highest numbers are reserved first.
+        known = sorted(known, key=lambda slot: slot.number, reverse=True)
+        old = self.bound.pop(device_id, {})
+        former = {
+            slot.id: self._former.pop(slot.id)
+            for slot in known
+            if slot.id in self._former
+        }
+        old = former | old
+        new, poor = self._sticky(device_id, known, old)
+        wanted = self.wanted.get(device_id, {})
+        count = sum(wanted.values())
+        if len(new) < count:
+            self._find_more(wanted, known, new, poor)
+        if len(new) < count or any(
+            self._grade(slot, new[slot.id]) == _SOMETIME
+            for slot in known
+            if slot.id in new
+        ):
+            self.short.add(device_id)
+        else:
+            self.short.discard(device_id)
+        if new:
+            self.bound[device_id] = new
+        self._mark(device_id, known, old, new)
+        return [
+            (slot_id, new.get(slot_id))
+            for slot_id in sorted(old.keys() | new.keys())
+            if old.get(slot_id) != new.get(slot_id) or slot_id in former
+        ]
+
+    def _sticky(
+        self,
+        device_id: model.DeviceId,
+        known: list[slots.Slot],
+        old: abc.Mapping[model.SlotId, str],
+    ) -> tuple[dict[model.SlotId, str], dict[model.SlotId, str]]:
+        """:returns: the slots that stay reserved, and the poor ones, which
+        stay only if there are no others.
+        """
+        left = dict(self.wanted.get(device_id, {}))
+        new: dict[model.SlotId, str] = {}
+        poor: dict[model.SlotId, str] = {}
+        graded = [
+            (self._grade(slot, old[slot.id]), slot)
+            for slot in known
+            if slot.id in old
+        ]
+        graded.sort(key=lambda one: one[0])
+        for grade, slot in graded:
+            instance_id = old[slot.id]
+            if left.get(instance_id, 0) > 0:
+                left[instance_id] -= 1
+                (poor if grade == _SOMETIME else new)[slot.id] = instance_id
+        return new, poor
+
+    def _find_more(
+        self,
+        wanted: abc.Mapping[str, int],
+        known: list[slots.Slot],
+        new: dict[model.SlotId, str],
+        poor: abc.Mapping[model.SlotId, str],
+    ) -> None:
+        """Reserve more slots; where none is left, poor ones stay."""
+        for instance_id in sorted(wanted):
+            missing = wanted[instance_id] - _count(new, instance_id)
+            fair = sorted(
+                (rank, slot.id)
+                for rank, slot in (
+                    (self._rank(slot, instance_id), slot)
+                    for slot in known
+                    if slot.id not in new
+                )
+                if rank[1] < _SOMETIME
+            )
+            # A reservation that has a poor slot makes no holder leave.
+            urgent = missing - _count(poor, instance_id)
+            for n, (rank, slot_id) in enumerate(fair[: max(missing, 0)]):
+                if rank[1] == _AT_ONCE or n < urgent:
+                    new[slot_id] = instance_id
+        for slot_id, instance_id in poor.items():
+            if (
+                slot_id not in new
+                and _count(new, instance_id) < wanted[instance_id]
+            ):
+                new[slot_id] = instance_id
+
+    def _rank(
+        self, slot: slots.Slot, instance_id: str
+    ) -> tuple[bool, int, bool, int]:
+        is_of_use = any(
+            accelerator.fits(slot.spec.shape)
+            for accelerator in self._view.accelerators.values()
+        )
+        return (
+            not is_of_use,
+            self._grade(slot, instance_id),
+            not slot.kept,
+            -slot.number,
+        )
+
+    def _grade(self, slot: slots.Slot, instance_id: str) -> int:
+        if not slot.works:
+            return _SOMETIME
+        hold = self._table.assignments.get(slot.id)
+        if hold is None or self._instance_of(hold) == instance_id:
+            return _AT_ONCE
+        if hold.revoked or self._can_move(hold):
+            return _SOON
+        return _SOMETIME
+
+    def _instance_of(self, hold: slots.Hold) -> str | None:
+        return hold.record.job.instance_id if hold.record else None
+
+    def _can_move(self, hold: slots.Hold) -> bool:
+        """Whether a holder can go on in another slot.
+
+        While its slot is prepared, its client does not know the slot yet. A
+        group can get another slot. A self-test is of its slot.
+        """
+        return hold.record is not None and (
+            hold.phase is _PREPARING
+            or hold.group_id is not None
+            or self._view.is_stateless(hold.accelerator)
+        )
+
+    def _to_leave(self, device_id: model.DeviceId) -> list[slots.Hold]:
+        holds = (
+            (self._table.assignments.get(slot_id), instance_id)
+            for slot_id, instance_id in self.bound.get(device_id, {}).items()
+        )
+        return [
+            hold
+            for hold, instance_id in holds
+            if hold is not None
+            and not hold.revoked
+            and self._instance_of(hold) != instance_id
+            and self._can_move(hold)
+        ]
+
+    def _mark(
+        self,
+        device_id: model.DeviceId,
+        known: list[slots.Slot],
+        old: abc.Mapping[model.SlotId, str],
+        new: abc.Mapping[model.SlotId, str],
+    ) -> None:
+        """Mark the slots in the table, and update the queues."""
+        for slot_id in old.keys() | new.keys():
+            if slot_id not in new:
+                self.since.pop(slot_id, None)
+            elif new[slot_id] != old.get(slot_id) or slot_id not in self.since:
+                self.since[slot_id] = self._view.next_generation
+        kept = self._keep(device_id, known, new)
+        host_id = self._table.set_reserved(device_id, old.keys(), new, kept)
+        if host_id is not None:
+            self._view.topology_changed(host_id)
+        self.stirred.update(new.values())
+
+    def _keep(
+        self,
+        device_id: model.DeviceId,
+        known: list[slots.Slot],
+        bound: abc.Mapping[model.SlotId, str],
+    ) -> set[model.SlotId]:
+        """Choose the slots to keep for further reservations."""
+        count = self.reservable.get(device_id, 0) - sum(
+            self.wanted.get(device_id, {}).values()
+        )
+        free = [
+            slot
+            for slot in known
+            if slot.id not in bound and slot.id not in self._table.faulty_slots
+        ]
+        free.sort(key=self._is_stuck)
+        return {slot.id for slot in free[: max(count, 0)]}
+
+    def _is_stuck(self, slot: slots.Slot) -> bool:
+        """Whether its job can never move to another slot."""
+        hold = self._table.assignments.get(slot.id)
+        return (
+            hold is not None
+            and hold.record is not None
+            and hold.group_id is None
+            and not self._view.is_stateless(hold.accelerator)
+        )
+
+    # -- serving jobs ----------------------------------------------------
+
+    def serve(self) -> abc.Iterator[preferences.Choice]:
+        """Give idle reserved slots to waiting jobs of their instances."""
+        stirred, self.stirred = self.stirred, set()
+        for instance_id in sorted(stirred):
+            choice = self._serve_one(instance_id)
+            while choice is not None:
+                yield choice
+                choice = self._serve_one(instance_id)
+
+    def _serve_one(self, instance_id: str) -> preferences.Choice | None:
+        queues = self._jobs.of_instances.get(instance_id, {})
+        idle = self._table.reserved_idle.get(instance_id, {})
+        if not queues or not idle:
+            return None
+        first: ordered.Key | None = None
+        place: slots.Slot | None = None
+        for name, queue in queues.items():
+            accelerator = self._view.accelerators[name]
+            fitting = [
+                slot
+                for slot in idle.values()
+                if accelerator.fits(slot.spec.shape)
+                and self._view.power.allows(slot)
+            ]
+            key, slot = self._first_of(queue, name, fitting)
+            if key is not None and (first is None or key < first):
+                first, place = key, slot
+        if first is None or place is None:
+            return None
+        record = self._view.record(first[-1])
+        return self._view.give(record, place, in_turn=False)
+
+    def _first_of(
+        self,
+        queue: ordered.KeyQueue,
+        accelerator: str,
+        fitting: list[slots.Slot],
+    ) -> tuple[ordered.Key | None, slots.Slot | None]:
+        """:returns: the first job that may have one of these slots, and the
+        slot.
+        """
+        if fitting:
+            for key in queue:
+                record = self._view.record(key[-1])
+                avoiding = record.group.avoiding if record.group else ()
+                allowed = [s for s in fitting if s.id not in avoiding]
+                if self._view.is_held(record.job.project):
+                    # All jobs of an instance belong to one project.
+                    break
+                if allowed:
+                    avoided = record.avoided
+                    return key, min(
+                        allowed,
+                        key=lambda slot: (
+                            slot.id in avoided,
+                            not slot.starts_at_once(accelerator),
+                            slot.position,
+                        ),
+                    )
+        return None, None
+
+    def is_wanted(self, slot: slots.Slot) -> bool:
+        """Whether a waiting job fits a reserved slot."""
+        queues = self._jobs.of_instances.get(slot.reserved_for or "", {})
+        return any(
+            self._view.accelerators[name].fits(slot.spec.shape)
+            for name in queues
+        )
+
+    def withholds(self, job: model.Job, *, idle: bool) -> bool:
+        """Whether reservations keep a job from a slot.
+
+        :param idle: whether only idle slots count; else all usable slots do.
+        """
+        own = job.instance_id
+        if own not in self._table.reserved.values():
+            own = None
+        key = job.accelerator, own, idle
+        if key not in self.withheld:
+            self.withheld[key] = self._withholds(job, idle=idle)
+        return self.withheld[key]
+
+    def _withholds(self, job: model.Job, *, idle: bool) -> bool:
+        accelerator = self._view.accelerators[job.accelerator]
+        marked = [*self._table.reserved, *self._table.kept]
+        return any(
+            slot.is_usable
+            and accelerator.fits(slot.spec.shape)
+            and not (idle and slot.id in self._table.assignments)
+            and (
+                not accelerator.stateless
+                if slot.reserved_for is None
+                else slot.reserved_for != job.instance_id
+            )
+            for slot in map(self._table.slots.get, marked)
+            if slot is not None
+        )
+
+    # -- figures ---------------------------------------------------------
+
+    def pending(self, device_id: model.DeviceId) -> int:
+        """The number of reserved slots of a device that cannot be used now."""
+        ready = sum(
+            slot is not None
+            and slot.is_usable
+            and self._grade(slot, instance_id) == _AT_ONCE
+            for slot, instance_id in (
+                (self._table.slots.get(slot_id), instance_id)
+                for slot_id, instance_id in self.bound.get(
+                    device_id, {}
+                ).items()
+            )
+        )
+        return sum(self.wanted.get(device_id, {}).values()) - ready
+
+
+def _count(bound: abc.Mapping[model.SlotId, str], instance_id: str) -> int:
+    return sum(owner == instance_id for owner in bound.values())

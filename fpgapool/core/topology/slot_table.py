@@ -1,0 +1,514 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts, slots, assignments, and indexes over idle slots.
+
+Faults and assignments are kept by id, apart from the topology: they exist also
+while their host is not known.
+"""
+
+import bisect
+import collections
+import operator
+import typing
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core import ordered
+from fpgapool.core import preferences
+from fpgapool.core.topology import boards as idle_boards
+from fpgapool.core.topology import slots
+
+_NUMBER = operator.attrgetter("number")
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class SlotTable:
+    """The topology, the assignments and the indexes over idle slots.
+
+    :param boards: kept up to date, if the strategy wants rates.
+
+    :ivar hosts: the known hosts, up or not.
+    :ivar slots: their slots.
+    :ivar assignments: by slot; the slot may be unknown.
+    :ivar idle_hosts: the hosts that have idle slots.
+    :ivar idle_total: the number of idle slots.
+    :ivar barred_devices: the devices that an operator disabled or drains,
+        known or not.
+    :ivar reserved: by reserved slot, its instance. A reserved slot counts
+        neither as up nor as idle.
+    :ivar kept: the slots that are kept for further reservations.
+    :ivar reserved_idle: by instance, its usable reserved slots without a
+        holder.
+    """
+
+    def __init__(
+        self,
+        strategy: preferences.Preferences,
+        boards: idle_boards.Boards | None = None,
+    ) -> None:
+        self._boards = boards
+        self._by_busy = strategy.idle_indexes.by_busy
+        self._by_programmed = strategy.idle_indexes.by_programmed
+        self._by_slot = strategy.idle_indexes.by_slot
+        self._remote_limit = strategy.remote_limit
+        self.hosts: dict[model.HostId, slots.Host] = {}
+        self.slots: dict[model.SlotId, slots.Slot] = {}
+        self.assignments: dict[model.SlotId, slots.Hold] = {}
+        self.idle_hosts: dict[model.HostId, slots.Host] = {}
+        self.idle_total = 0
+        self.faulty_slots: set[model.SlotId] = set()
+        self.failed_devices: set[model.DeviceId] = set()
+        self.barred_devices: set[model.DeviceId] = set()
+        self.idle_by_shape: collections.Counter[str] = collections.Counter()
+        self.up_by_shape: collections.Counter[str] = collections.Counter()
+        self.barred_by_shape: collections.Counter[str] = collections.Counter()
+        self._known_by_shape: collections.Counter[str] = collections.Counter()
+        self.reserved: dict[model.SlotId, str] = {}
+        self.kept: set[model.SlotId] = set()
+        self.reserved_idle: dict[str, dict[model.SlotId, slots.Slot]] = {}
+        # Hosts and devices of assigned slots that are not in the topology.
+        self._host_hints: dict[model.SlotId, model.HostId] = {}
+        self._device_hints: dict[model.SlotId, model.DeviceId] = {}
+        self._device_hosts: dict[model.DeviceId, model.HostId] = {}
+        # Updated only when read: most slots that become idle are assigned
+        # again at once.
+        self._hosts_by_bucket: dict[slots.Bucket, ordered.SortedKeys] = {}
+        self._changed_hosts: list[slots.Host] = []
+        self._slots_by_bucket: dict[
+            str | slots.ProgrammedBucket, ordered.SortedKeys
+        ] = {}
+
+    # -- topology --------------------------------------------------------
+
+    def put_host(self, spec: model.HostSpec) -> bool:
+        """Add or update a host, and bring it up.
+
+        :returns: whether the set of usable slots changed.
+        :raises ValueError: if one of its slots or devices belongs to another
+            host.
+        """
+        host = self.hosts.get(spec.id)
+        if host is not None and host.up and host.spec == spec:
+            return False
+        self._check_ids(spec)
+        if host is None:
+            host = self.hosts[spec.id] = slots.Host(spec, self._by_busy)
+        before = _usable(host)
+        self._clear(host)
+        self._set_slots(host, spec)
+        host.up = True
+        self._fill(host)
+        return _usable(host) != before
+
+    def _check_ids(self, spec: model.HostSpec) -> None:
+        for device in spec.devices:
+            owner = self._device_hosts.get(device.id, spec.id)
+            if owner != spec.id:
+                raise ValueError(f"device {device.id} is of host {owner}")
+            for slot in device.slots:
+                known = self.slots.get(slot.id)
+                if known is not None and known.host.id != spec.id:
+                    raise ValueError(
+                        f"slot {slot.id} is of host {known.host.id}"
+                    )
+
+    def _set_slots(self, host: slots.Host, spec: model.HostSpec) -> None:
+        old = {slot.id: slot for slot in host.slots}
+        for slot in host.slots:
+            del self.slots[slot.id]
+            self._known_by_shape[slot.spec.shape] -= 1
+        for device in host.spec.devices:
+            self._device_hosts.pop(device.id, None)
+        host.spec = spec
+        host.slots = sorted(
+            (
+                slots.Slot(host, device, slot)
+                for device in spec.devices
+                for slot in device.slots
+            ),
+            key=lambda slot: slot.number,
+        )
+        for device in spec.devices:
+            self._device_hosts[device.id] = host.id
+        for slot in host.slots:
+            self._adopt(slot, old.pop(slot.id, None))
+        for gone in old.values():
+            hold = self.assignments.get(gone.id)
+            if hold is not None:
+                hold.slot = None
+                self._host_hints[gone.id] = host.id
+                self._device_hints[gone.id] = gone.spec.device_id
+        host.remote_limit = self._remote_limit(len(host.slots))
+
+    def _adopt(self, slot: slots.Slot, old: slots.Slot | None) -> None:
+        self.slots[slot.id] = slot
+        if self.reserved or self.kept:
+            slot.mark(self.reserved.get(slot.id), slot.id in self.kept)
+        self._known_by_shape[slot.spec.shape] += 1
+        self._forget_hints(slot.id)
+        hold = self.assignments.get(slot.id)
+        if hold is None:
+            return
+        hold.slot = slot
+        if old is not None:
+            # The report on an assigned slot may be older than our record.
+            slot.programmed = old.programmed
+
+    def drop_host(self, host_id: model.HostId) -> bool:
+        """Take a host down. It stays known.
+
+        :returns: whether it was up.
+        """
+        host = self.hosts.get(host_id)
+        if host is None or not host.up:
+            return False
+        self._clear(host)
+        host.up = False
+        self._fill(host)
+        return True
+
+    def refresh_host(self, host_id: model.HostId) -> None:
+        """Update which slots are up, after a fault or a repair."""
+        host = self.hosts[host_id]
+        self._clear(host)
+        self._fill(host)
+
+    def set_reserved(
+        self,
+        device_id: model.DeviceId,
+        old: abc.Iterable[model.SlotId],
+        reserved: abc.Mapping[model.SlotId, str],
+        kept: abc.Set[model.SlotId],
+    ) -> model.HostId | None:
+        """Set which slots of a known device are reserved or kept.
+
+        :param old: the slots reserved before, in the topology or not.
+        :returns: its host, if anything changed.
+        """
+        for slot_id in old:
+            self.reserved.pop(slot_id, None)
+        self.reserved.update(reserved)
+        slots = self.slots_of(device_id)
+        for slot in slots:
+            self.kept.discard(slot.id)
+        self.kept |= kept
+        changed = [
+            slot
+            for slot in slots
+            if slot.reserved_for != reserved.get(slot.id)
+            or slot.kept != (slot.id in kept)
+        ]
+        if not changed:
+            return None
+        host = changed[0].host
+        self._clear(host)
+        for slot in changed:
+            slot.mark(reserved.get(slot.id), slot.id in kept)
+        self._fill(host)
+        return host.id
+
+    def slots_of(self, device_id: model.DeviceId) -> list[slots.Slot]:
+        """The slots of a device; none if it is unknown."""
+        host_id = self._device_hosts.get(device_id)
+        if host_id is None:
+            return []
+        return [
+            slot
+            for slot in self.hosts[host_id].slots
+            if slot.spec.device_id == device_id
+        ]
+
+    def known_shapes(self) -> model.Shapes:
+        """The shapes of all known slots, up or not, kept or not."""
+        return frozenset(
+            shape for shape, count in self._known_by_shape.items() if count
+        )
+
+    def host_of_device(self, device_id: model.DeviceId) -> model.HostId | None:
+        """The host of a device; None if it is unknown."""
+        return self._device_hosts.get(device_id)
+
+    def held_slots(self, host_id: model.HostId) -> list[model.SlotId]:
+        """The host's assigned slots, also if it was never up."""
+        host = self.hosts.get(host_id)
+        slots = host.slots if host is not None else []
+        held = [slot.id for slot in slots if slot.id in self.assignments]
+        held.extend(
+            slot_id
+            for slot_id, hint in self._host_hints.items()
+            if hint == host_id
+        )
+        return sorted(held)
+
+    def held_on(self, device_id: model.DeviceId) -> list[model.SlotId]:
+        """The device's assigned slots, also if it is unknown."""
+        held = [
+            slot.id
+            for slot in self.slots_of(device_id)
+            if slot.id in self.assignments
+        ]
+        held.extend(
+            slot_id
+            for slot_id, hint in self._device_hints.items()
+            if hint == device_id
+        )
+        return sorted(held)
+
+    def _forget_hints(self, slot_id: model.SlotId) -> None:
+        self._host_hints.pop(slot_id, None)
+        self._device_hints.pop(slot_id, None)
+
+    def up_count(self, shapes: model.Shapes) -> int:
+        """The number of slots of these shapes that are up."""
+        return self._count(self.up_by_shape, shapes)
+
+    def barred_count(self, shapes: model.Shapes) -> int:
+        """The number of slots of these shapes that only an operator bars."""
+        return self._count(self.barred_by_shape, shapes)
+
+    def idle_count(self, shapes: model.Shapes) -> int:
+        """The number of idle slots of these shapes."""
+        if not shapes:
+            return self.idle_total
+        return self._count(self.idle_by_shape, shapes)
+
+    @staticmethod
+    def _count(counter: collections.Counter[str], shapes: model.Shapes) -> int:
+        if not shapes:
+            return sum(counter.values())
+        return sum(counter[shape] for shape in shapes)
+
+    def _clear(self, host: slots.Host) -> None:
+        """Remove a host from all counts and indexes."""
+        for slot in host.idle:
+            self._count_idle(slot, -1)
+        if self.reserved_idle:
+            for slot in host.slots:
+                self._forget_reserved_idle(slot)
+        self.up_by_shape.subtract(host.up_shapes)
+        self.barred_by_shape.subtract(host.barred_shapes)
+        host.idle = []
+        self.idle_hosts.pop(host.id, None)
+        host.up_shapes = collections.Counter()
+        host.barred_shapes = collections.Counter()
+        host.busy_count = host.remote_count = 0
+        self._changed(host)
+
+    def _fill(self, host: slots.Host) -> None:
+        """Add a host's slots to all counts and indexes."""
+        usable = {
+            device.id
+            for device in host.spec.devices
+            if device.healthy and device.id not in self.failed_devices
+        }
+        for slot in host.slots:
+            works = (
+                host.up
+                and slot.spec.device_id in usable
+                and slot.id not in self.faulty_slots
+            )
+            barred = slot.spec.device_id in self.barred_devices
+            is_free = slot.reserved_for is None
+            slot.works = works
+            slot.is_usable = works and not barred
+            slot.up = slot.is_usable and is_free
+            host.up_shapes[slot.shape] += slot.up
+            host.barred_shapes[slot.shape] += works and barred and is_free
+            assignment = self.assignments.get(slot.id)
+            if assignment is not None:
+                host.busy_count += 1
+                host.remote_count += not assignment.local
+            elif slot.up:
+                self._set_idle(slot)
+            elif slot.is_usable:
+                self._note_reserved_idle(slot)
+        self.up_by_shape.update(host.up_shapes)
+        self.barred_by_shape.update(host.barred_shapes)
+        self._changed(host)
+
+    # -- assignments -----------------------------------------------------
+
+    def hold(
+        self,
+        hold: slots.Hold,
+        host_hint: model.HostId | None = None,
+        device_hint: model.DeviceId | None = None,
+    ) -> None:
+        """Assign a free slot.
+
+        :param host_hint: its host, if the slot is not known.
+        :param device_hint: its device, if the slot is not known.
+        """
+        self.assignments[hold.slot_id] = hold
+        slot = hold.slot
+        if slot is None:
+            if host_hint is not None:
+                self._host_hints[hold.slot_id] = host_hint
+            if device_hint is not None:
+                self._device_hints[hold.slot_id] = device_hint
+            return
+        host = slot.host
+        host.busy_count += 1
+        if not hold.local:
+            host.remote_count += 1
+        if slot.up:
+            self._unset_idle(slot)
+        elif slot.is_usable:
+            self._forget_reserved_idle(slot)
+        if host.is_listed:
+            self._changed(host)
+
+    def release(self, hold: slots.Hold) -> None:
+        """Take a slot from its holder."""
+        del self.assignments[hold.slot_id]
+        slot = hold.slot
+        if slot is None:
+            self._forget_hints(hold.slot_id)
+            return
+        host = slot.host
+        host.busy_count -= 1
+        if not hold.local:
+            host.remote_count -= 1
+        if slot.up:
+            self._set_idle(slot)
+        elif slot.is_usable:
+            self._note_reserved_idle(slot)
+        if host.is_listed:
+            self._changed(host)
+
+    def set_local(self, slot_id: model.SlotId, local: bool) -> None:
+        """Correct whether a holder is local, now that its host is known."""
+        host = self.slots[slot_id].host
+        hold = self.assignments[slot_id]
+        host.remote_count += hold.local - local
+        hold.local = local
+        self._changed(host)
+
+    # -- idle slots ------------------------------------------------------
+
+    def hosts_in(self, bucket: slots.Bucket) -> ordered.SortedKeys | None:
+        """Ranks of the hosts that have idle slots of this kind."""
+        while self._changed_hosts:
+            self._relist(self._changed_hosts.pop())
+        return self._hosts_by_bucket.get(bucket)
+
+    def slots_in(
+        self, bucket: str | slots.ProgrammedBucket
+    ) -> ordered.SortedKeys | None:
+        """Positions of the idle slots of a bucket."""
+        return self._slots_by_bucket.get(bucket)
+
+    def is_idle(self, slot_id: model.SlotId) -> bool:
+        """Whether a slot is known, up and free."""
+        slot = self.slots.get(slot_id)
+        return slot is not None and slot.up and slot_id not in self.assignments
+
+    def idle_slots(self) -> abc.Iterator[slots.Slot]:
+        """All idle slots in ``index`` order."""
+        for host_id in sorted(self.idle_hosts):
+            yield from self.idle_hosts[host_id].idle
+
+    def hide(self, slot: slots.Slot) -> None:
+        """Have strategies not see an idle slot, until :meth:`show`."""
+        self._unset_idle(slot)
+        self._changed(slot.host)
+
+    def show(self, slot: slots.Slot) -> None:
+        """Undo :meth:`hide`; the slot is idle still."""
+        self._set_idle(slot)
+        self._changed(slot.host)
+
+    def _unset_idle(self, slot: slots.Slot) -> None:
+        host = slot.host
+        host.idle.remove(slot)
+        if not host.idle:
+            del self.idle_hosts[host.id]
+        self._count_idle(slot, -1)
+
+    def _set_idle(self, slot: slots.Slot) -> None:
+        host = slot.host
+        idle = host.idle
+        if idle:
+            bisect.insort(idle, slot, key=_NUMBER)
+        else:
+            idle.append(slot)
+            self.idle_hosts[host.id] = host
+        self._count_idle(slot, 1)
+
+    def _note_reserved_idle(self, slot: slots.Slot) -> None:
+        if slot.reserved_for is not None:
+            own = self.reserved_idle.setdefault(slot.reserved_for, {})
+            own[slot.id] = slot
+
+    def _forget_reserved_idle(self, slot: slots.Slot) -> None:
+        instance_id = slot.reserved_for or ""
+        own = self.reserved_idle.get(instance_id, {})
+        if slot.id in own:
+            del own[slot.id]
+            if not own:
+                del self.reserved_idle[instance_id]
+
+    def _count_idle(self, slot: slots.Slot, change: int) -> None:
+        self.idle_total += change
+        self.idle_by_shape[slot.shape] += change
+        if self._by_slot:
+            self._index_slot(slot, change > 0)
+        if self._boards is not None:
+            if change > 0:
+                self._boards.add(slot)
+            else:
+                self._boards.remove(slot)
+
+    def _index_slot(self, slot: slots.Slot, idle: bool) -> None:
+        buckets: list[str | slots.ProgrammedBucket] = [slot.shape]
+        if self._by_programmed:
+            buckets.append((slot.shape, slot.program_tag()))
+        for bucket in buckets:
+            _change(self._slots_by_bucket, bucket, slot.position, idle)
+
+    def _changed(self, host: slots.Host) -> None:
+        """Mark a host whose entries in the indexes may be outdated."""
+        if host.is_listed:
+            host.is_listed = False
+            self._changed_hosts.append(host)
+
+    def _relist(self, host: slots.Host) -> None:
+        """Update a host's entries in the indexes."""
+        host.is_listed = True
+        rank, is_open = host.rank, host.is_open
+        wanted: dict[slots.Bucket, ordered.Key] = {}
+        for slot in host.idle:
+            wanted[slot.shape, is_open] = rank
+            if self._by_programmed:
+                wanted[slot.shape, slot.program_tag()] = rank
+        entries = host.entries
+        if wanted == entries:
+            return
+        for bucket, key in entries.items():
+            if wanted.get(bucket) != key:
+                _change(self._hosts_by_bucket, bucket, key, False)
+        for bucket, key in wanted.items():
+            if entries.get(bucket) != key:
+                _change(self._hosts_by_bucket, bucket, key, True)
+        host.entries = wanted
+
+
+def _usable(host: slots.Host) -> set[tuple[model.SlotId, str]]:
+    return {(slot.id, slot.shape) for slot in host.slots if slot.up}
+
+
+def _change(
+    index: dict[typing.Any, ordered.SortedKeys],
+    bucket: abc.Hashable,
+    key: ordered.Key,
+    present: bool,
+) -> None:
+    keys = index.get(bucket)
+    if keys is None:
+        keys = index[bucket] = ordered.SortedKeys()
+    if present:
+        keys.add(key)
+        return
+    # An empty bucket stays: there are few, and it is used again soon.
+    keys.remove(key)

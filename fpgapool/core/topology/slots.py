@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Records of hosts, slots and assignments that change in place."""
+
+import collections
+
+from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core import ordered
+from fpgapool.core.queues import queued
+
+_SELF_TEST = model.HolderKind.SELF_TEST
+
+#: The program tag of slots that need no programming time. No accelerator has
+#: this name.
+INSTANT = ""
+
+#: (shape, whether the host accepts another remote job)
+OpenBucket = tuple[str, bool]
+#: (shape, accelerator or INSTANT)
+ProgrammedBucket = tuple[str, str]
+Bucket = OpenBucket | ProgrammedBucket
+
+
+def kept_shape(shape: str) -> str:
+    """The shape of slots while they are kept for reservations."""
+    # No shape that a host reports has this character.
+    return shape + "\0"
+
+
+def shown_shapes(accelerator: model.Accelerator) -> model.Shapes:
+    """The shapes of slots that an accelerator fits, kept ones included."""
+    return accelerator.shapes | frozenset(map(kept_shape, accelerator.shapes))
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Slot:
+    """A slot of a known host.
+
+    :ivar shape: the shape that jobs see: a special one while it is kept.
+    :ivar works: whether its host is up, its device healthy, and neither the
+        slot nor the device is out of use.
+    :ivar is_usable: whether it works and its device is not barred.
+    :ivar up: whether it is usable and not reserved.
+    :ivar reserved_for: the instance that it is reserved for.
+    :ivar kept: whether it is kept for reservations, so that only jobs that can
+        move may have it.
+    :ivar programmed: the accelerator that it holds, if known.
+    :ivar position: its place in ``index`` order.
+    :ivar bytes_per_s: its even share of its device's rate.
+    :ivar device_slots: the number of its device's slots.
+    """
+
+    __slots__ = (
+        "bytes_per_s",
+        "device_slots",
+        "host",
+        "id",
+        "is_usable",
+        "kept",
+        "number",
+        "position",
+        "programmed",
+        "reserved_for",
+        "shape",
+        "spec",
+        "up",
+        "works",
+    )
+
+    def __init__(
+        self, host: "Host", device: model.DeviceSpec, spec: model.SlotSpec
+    ) -> None:
+        self.host = host
+        self.spec = spec
+        self.device_slots = len(device.slots)
+        self.bytes_per_s = device.dma_bytes_per_s / self.device_slots
+        self.id = spec.id
+        self.number = spec.number
+        self.shape = spec.shape
+        self.position: ordered.Key = (host.id, spec.number, spec.id)
+        self.programmed = spec.programmed
+        self.works = self.is_usable = self.up = False
+        self.reserved_for: str | None = None
+        self.kept = False
+
+    def mark(self, reserved_for: str | None, kept: bool) -> None:
+        """Set its instance, and whether it is kept for reservations."""
+        self.reserved_for = reserved_for
+        self.kept = kept
+        self.shape = kept_shape(self.spec.shape) if kept else self.spec.shape
+
+    def program_tag(self) -> str:
+        """The accelerator that it can run without being programmed."""
+        if self.spec.programming_time_s <= 0:
+            return INSTANT
+        # Unknown contents: no accelerator has this tag.
+        return self.programmed or "\0"
+
+    def starts_at_once(self, accelerator: str) -> bool:
+        """Whether it needs no time to be programmed with it."""
+        return (
+            self.spec.programming_time_s <= 0 or self.programmed == accelerator
+        )
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Hold:
+    """The record behind :class:`~fpgapool.core.model.Assignment`.
+
+    :ivar record: the job that has the slot; None: a self-test has it.
+    :ivar group_id: the group that has it; None: another holder has it.
+    :ivar slot: the slot; None while it is unknown.
+    :ivar charged_at_s: the time up to which its project was charged.
+    :ivar paid_bytes: the unused rest of the claim, which was charged at once.
+    :ivar revoked: why the core is taking it back; empty if it is not.
+    """
+
+    __slots__ = (
+        "accelerator",
+        "charged_at_s",
+        "generation",
+        "group_id",
+        "local",
+        "paid_bytes",
+        "phase",
+        "record",
+        "revoked",
+        "slot",
+        "slot_id",
+        "started_s",
+    )
+
+    def __init__(
+        self,
+        slot_id: model.SlotId,
+        record: queued.JobRecord | None,
+        accelerator: str,
+        generation: int,
+        phase: model.Phase,
+        local: bool,
+        started_s: float,
+        slot: Slot | None,
+        paid_bytes: float = 0.0,
+    ) -> None:
+        self.slot = slot
+        self.slot_id = slot_id
+        self.record = record
+        self.group_id: model.GroupId | None = (
+            None if record is None else record.job.group_id
+        )
+        self.accelerator = accelerator
+        self.generation = generation
+        self.phase = phase
+        self.local = local
+        self.started_s = self.charged_at_s = started_s
+        self.paid_bytes = paid_bytes
+        self.revoked = ""
+
+    @property
+    def holder(self) -> model.Holder:
+        """The holder as a value."""
+        if self.record is None:
+            return model.Holder(_SELF_TEST, self.generation)
+        return self.record.job.holder
+
+    def charge(self, now: float) -> float:
+        """Return its cost since the last charge, beyond the paid claim."""
+        if self.slot is None:
+            return 0.0
+        cost_bytes = (now - self.charged_at_s) * self.slot.bytes_per_s
+        self.charged_at_s = now
+        paid_bytes = min(cost_bytes, self.paid_bytes)
+        self.paid_bytes -= paid_bytes
+        return cost_bytes - paid_bytes
+
+    def assignment(self) -> model.Assignment:
+        """The assignment as a value."""
+        return model.Assignment(
+            slot_id=self.slot_id,
+            holder=self.holder,
+            accelerator=self.accelerator,
+            generation=self.generation,
+            phase=self.phase,
+            local=self.local,
+            started_s=self.started_s,
+            revoked=bool(self.revoked),
+        )
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Host:
+    """A known host.
+
+    :ivar by_busy: whether hosts are ranked by their number of busy slots.
+    :ivar idle: its idle slots, lowest number first.
+    :ivar up_shapes: the number of its slots that are up, by shape.
+    :ivar barred_shapes: the number that would be up if their devices were not
+        barred, by shape.
+    :ivar busy_count: the number of its assigned slots.
+    :ivar remote_count: the number of its slots assigned to remote jobs.
+    :ivar remote_limit: the limit of ``remote_count``; None: no limit.
+    :ivar is_listed: whether its entries in the indexes are up to date.
+    """
+
+    __slots__ = (
+        "barred_shapes",
+        "busy_count",
+        "by_busy",
+        "entries",
+        "id",
+        "idle",
+        "is_listed",
+        "remote_count",
+        "remote_limit",
+        "slots",
+        "spec",
+        "up",
+        "up_shapes",
+    )
+
+    def __init__(self, spec: model.HostSpec, by_busy: bool) -> None:
+        self.id = spec.id
+        self.spec = spec
+        self.by_busy = by_busy
+        self.up = False
+        self.slots: list[Slot] = []
+        self.idle: list[Slot] = []
+        self.up_shapes: collections.Counter[str] = collections.Counter()
+        self.barred_shapes: collections.Counter[str] = collections.Counter()
+        self.busy_count = 0
+        self.remote_count = 0
+        self.remote_limit: int | None = None
+        self.is_listed = True
+        #: Its key in each index bucket.
+        self.entries: dict[Bucket, ordered.Key] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it accepts another remote job."""
+        limit = self.remote_limit
+        return limit is None or self.remote_count < limit
+
+    @property
+    def rank(self) -> ordered.Key:
+        """Its place among the hosts."""
+        return (self.busy_count if self.by_busy else 0, self.id)

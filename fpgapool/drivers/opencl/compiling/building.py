@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Makes programs for a device: compiles their source, or loads their binary.
+
+Binaries of sources are kept, so that the next worker need not compile them.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import fcntl
+import glob
+import hashlib
+import os
+import pathlib
+import shutil
+import typing
+
+from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import bitstreams
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.vocabulary import formats
+
+if typing.TYPE_CHECKING:
+    import pyopencl as cl
+
+    from fpgapool.drivers.opencl import programs
+    from fpgapool.drivers.opencl import runner as runners
+    from fpgapool.drivers.opencl import wiping
+
+MAX_KEPT = 256
+
+#: Where PoCL keeps what it compiles.
+POCL_VARIABLE = "POCL_CACHE_DIR"
+
+
+def prepare(directory: pathlib.Path, name: str) -> None:
+    """Prepare this process for runtimes; before one of them is loaded.
+
+    PoCL keeps what it compiles. Workers of other projects must not share
+    that, so each process has a directory of its own.
+
+    :param directory: for that directory.
+    :param name: of the slot.
+    """
+    if POCL_VARIABLE not in os.environ:
+        path = directory / f"{name}.pocl"
+        shutil.rmtree(path, ignore_errors=True)
+        os.environ[POCL_VARIABLE] = str(path)
+
+
+class Builder:
+    """Makes programs for one device.
+
+    :param opened: the device of OpenCL.
+    :param found: the same device.
+    :param directory: keeps binaries.
+    """
+
+    def __init__(
+        self,
+        opened: cl.Device,
+        found: devices.Found,
+        directory: pathlib.Path,
+    ) -> None:
+        self._opened = opened
+        self._found = found
+        self._directory = directory
+
+    def code(self, loaded: bitstreams.Bitstream) -> bytes:
+        """Return the binary of a bitstream.
+
+        :raises DriverError: ``KERNEL_BUILD_FAILED``.
+        """
+        if loaded.kind != formats.OPENCL_SOURCE:
+            return loaded.code
+        return self._compiled(loaded.code)
+
+    def program(
+        self,
+        manifest: manifests.Manifest,
+        code: bytes,
+        memory_bytes: int | None,
+        instance: str,
+    ) -> programs.Program:
+        """Load a binary; see :class:`programs.Program`."""
+        from fpgapool.drivers.opencl import programs
+
+        return programs.Program(
+            self._opened,
+            manifest,
+            code,
+            is_source=False,
+            memory_bytes=memory_bytes,
+            instance=instance,
+        )
+
+    def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
+        """Make what overwrites the device's local memory.
+
+        :param wait: see :class:`runner.Runner`.
+        :returns: None for boards, on which only an xclbin's kernels run.
+        """
+        from fpgapool.drivers.opencl import programs
+        from fpgapool.drivers.opencl import wiping
+
+        if not self._found.has_compiler:
+            return None
+        binary = self._compiled(wiping.SOURCE)
+        program = programs.Program(
+            self._opened, wiping.MANIFEST, binary, is_source=False
+        )
+        return wiping.Wiper(program, wait)
+
+    def _compiled(self, source: bytes) -> bytes:
+        """Return the binary of a source for this device."""
+        path = self._directory / self._name(source)
+        with self._alone(path.name):
+            return self._read_or_compile(path, source)
+
+    @contextlib.contextmanager
+    def _alone(self, name: str) -> collections.abc.Iterator[None]:
+        """Let one worker compile a source that others need, too."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(
+            self._directory / f"{name[:2]}.lock",
+            os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
+            0o600,
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read_or_compile(self, path: pathlib.Path, source: bytes) -> bytes:
+        with contextlib.suppress(OSError):
+            return path.read_bytes()
+        # In a process of its own: the source is a tenant's.
+        binary = compiler.compile_source(
+            source,
+            (),
+            glob.escape(self._found.platform),
+            glob.escape(self._found.name),
+        )
+        with contextlib.suppress(OSError):
+            self._keep(path, binary)
+        return binary
+
+    def _name(self, source: bytes) -> str:
+        from fpgapool.drivers.opencl import programs
+
+        # Binaries fit one device, and one version of its runtime.
+        texts = (
+            self._found.platform,
+            self._found.name,
+            self._opened.platform.version,
+            self._opened.driver_version,
+            *programs.BUILD_OPTIONS,
+        )
+        digest = hashlib.sha256("\0".join(texts).encode())
+        digest.update(b"\0" + source)
+        return digest.hexdigest()
+
+    def _keep(self, path: pathlib.Path, binary: bytes) -> None:
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(binary)
+        fresh.replace(path)
+        kept = sorted(
+            self._directory.glob("?" * len(path.name)),
+            key=lambda each: each.stat().st_mtime,
+        )
+        for old in kept[:-MAX_KEPT]:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Compiles OpenCL C in a process of its own.
+
+The source is a tenant's, and compilers are large: the process has few rights
+(:mod:`fpgapool.drivers.opencl.compiling.confinement`), limits, no environment but what
+runtimes of OpenCL need, and a directory that is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import json
+import logging
+import math
+import os
+import pathlib
+import pwd
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import typing
+
+import fpgapool
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl.compiling import confinement
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_S = 60.0
+DEFAULT_MEMORY_BYTES = 4 << 30
+#: Of a binary.
+MAX_FILE_BYTES = 64 << 20
+
+_PREFIX = "fpgapool-compiler-"
+_MAX_FILES = 256
+_MAX_TASKS = 128
+_MAX_TEXT_CHARS = 2000
+_MAX_HEADER_BYTES = 4096
+_MAX_LOG = 1000
+
+#: Variables that runtimes of OpenCL read.
+_KEPT = re.compile(
+    r"(POCL|OCL|OPENCL|CUDA|ROCR|HIP)_\w+|LD_LIBRARY_PATH|XILINX_XRT"
+)
+#: Of these some name directories with libraries, which it reads.
+_NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+#: Whoever has these in a directory has more than libraries in it.
+_OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
+#: Of these the process writes into its own directory.
+_DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
+#: That directory, whose parents may be closed to the user nobody.
+_HERE = "/proc/self/cwd"
+_FIXED = {
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYOPENCL_NO_CACHE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "POCL_MAX_PTHREAD_COUNT": "1",
+}
+
+#: A log in pyopencl's message, and PoCL's name of the source.
+_LOG = re.compile(r"\n\nBuild on [^\n]*:\n(.*?)\(options: ", re.DOTALL)
+_SOURCE = re.compile(r"/\w+\.cl\b")
+
+_REFUSED = 3
+#: Names a file with a line of it: what follows may quote that.
+_QUOTED = re.compile(r"(/[^\s:<>]+):\d+")
+#: All users may know what is in these: headers of the compilers.
+_HEADERS = ("/usr/", "/opt/", f"{sys.prefix}/", f"{sys.base_prefix}/")
+
+
+def compile_source(
+    source: bytes,
+    options: collections.abc.Sequence[str],
+    platform_pattern: str,
+    device_pattern: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    manifest: bytes | None = None,
+) -> bytes:
+    """Compile a program.
+
+    Blocks until the compiler has ended.
+
+    :param source: OpenCL C, UTF-8.
+    :param options: of the compiler, besides those of all kernels.
+    :param platform_pattern: of the platform's name, as in a board file.
+    :param device_pattern: of the device's name. The first device that fits
+        is the target.
+    :param timeout_s: how long it may take, and how much processor time.
+    :param memory_bytes: address space of the process.
+    :param manifest: if given, the program must have its kernels.
+    :returns: the binary of the device.
+    :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
+        compiler's log, or with the limit that it met; ``INVALID_MANIFEST``
+        if the program lacks a kernel; ``DEVICE_FAILED`` if no device fits.
+    """
+    request = {
+        "source": source.decode("utf-8", "replace"),
+        "options": [*options],
+        "platform": platform_pattern,
+        "device": device_pattern,
+        "manifest": None if manifest is None else manifest.decode("utf-8"),
+        "cpu_s": math.ceil(timeout_s),
+        "memory_bytes": memory_bytes,
+        "worker_pid": os.getpid(),
+    }
+    _sweep()
+    directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+    try:
+        if os.geteuid() == 0:
+            os.chown(directory, confinement.NOBODY, confinement.NOBODY)
+        status, answer = _run(json.dumps(request), directory, timeout_s)
+    finally:
+        _remove(directory)
+    if status is None:
+        raise _failed(f"the compiler took more than {timeout_s:g} s")
+    header, _, body = answer.partition(b"\n")
+    if status == 0 and body:
+        _warn_if_unconfined(header)
+        return body
+    if status == _REFUSED:
+        code, text = json.loads(body)
+        raise base.DriverError(code, _bounded(text, directory))
+    raise _failed(_ending(status, timeout_s, memory_bytes))
+
+
+def _failed(message: str) -> base.DriverError:
+    return base.DriverError(codes.KERNEL_BUILD_FAILED, message)
+
+
+def _run(
+    request: str, directory: str, timeout_s: float
+) -> tuple[int | None, bytes]:
+    """Run the process.
+
+    :returns: its status, None if it took too long; and its answer.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if _KEPT.fullmatch(name)
+    }
+    environment |= dict.fromkeys(_DIRECTORIES, _HERE) | _FIXED
+    # The process has this one's modules, wherever they are from.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    # Files and no pipes: their size is limited, and no end waits for another.
+    with (
+        tempfile.TemporaryFile() as question,
+        tempfile.TemporaryFile() as answer,
+        tempfile.TemporaryFile() as said,
+    ):
+        question.write(request.encode())
+        question.seek(0)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__],
+            stdin=question,
+            stdout=answer,
+            stderr=said,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            is_over = _wait(process.pid, timeout_s)
+        finally:
+            # Also what it has started. Its number is its own until it has
+            # been waited for.
+            os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+        if status > 128:
+            # A signal has ended the process that it waits for.
+            status = 128 - status
+        if status not in (0, _REFUSED):
+            said.seek(0)
+            LOG.info("The OpenCL compiler says: %r", said.read()[-_MAX_LOG:])
+        answer.seek(0)
+        return (status if is_over else None), answer.read()
+
+
+def _wait(pid: int, timeout_s: float) -> bool:
+    fd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
+    finally:
+        os.close(fd)
+
+
+def _remove(directory: str) -> None:
+    def open_up(_function: typing.Any, path: str, _error: typing.Any) -> None:
+        # It may have made directories that not even their owner can change.
+        for place in (os.path.dirname(path), path):
+            if not os.path.islink(place):
+                os.chmod(place, 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+    shutil.rmtree(directory, onerror=open_up)
+
+
+def _sweep() -> None:
+    """Remove what processes have left that were killed meanwhile."""
+    for path in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _warn_if_unconfined(header: bytes) -> None:
+    missing = json.loads(header[:_MAX_HEADER_BYTES])
+    if missing:
+        LOG.warning(
+            "This host's kernel does not confine the OpenCL compiler: %s",
+            "; ".join(str(each) for each in missing),
+        )
+
+
+def _bounded(text: str, directory: str) -> str:
+    """Return the end of a compiler's log, without what is not its source."""
+    # Without the names of its temporary files, and of this host's devices.
+    text = text.replace(directory, "").replace(_HERE, "")
+    if log := _LOG.search(text):
+        text = _SOURCE.sub("source", log[1].strip())
+    for path in _QUOTED.findall(text):
+        if not os.path.normpath(path).startswith(_HEADERS):
+            return f"the source includes another file: {path:.200}"
+    lines = (
+        "".join(sign if sign.isprintable() else " " for sign in line)
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)[-_MAX_TEXT_CHARS:]
+
+
+def _ending(status: int, timeout_s: float, memory_bytes: int) -> str:
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return (
+            f"the compiler took more than {math.ceil(timeout_s)} s of "
+            "processor time"
+        )
+    if status == -signal.SIGXFSZ:
+        return f"the compiler wrote more than {MAX_FILE_BYTES} bytes"
+    how = f"status {status}"
+    if status < 0:
+        how = signal.Signals(-status).name
+    return (
+        f"the compiler ended with {how}; it may have needed more than "
+        f"{memory_bytes} bytes of memory"
+    )
+
+
+def main() -> int:
+    """Be the process: read a request, and write the answer.
+
+    :returns: the status: 0, or 3 with code and text of an error.
+    """
+    # What libraries print is no answer.
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    request = json.load(sys.stdin)
+    missing, closed = _confine(request)
+    try:
+        body = _compiled(request)
+    except (ImportError, OSError) as error:
+        message = f"OpenCL cannot be used: {_last_line(error)}"
+        if closed:
+            message += f"; the compiler cannot read {', '.join(closed)}"
+        body = json.dumps([base.DEVICE_FAILED, message]).encode()
+        status = _REFUSED
+    except base.DriverError as error:
+        body = json.dumps([error.code, error.message]).encode()
+        status = _REFUSED
+    except ValueError as error:
+        # Of the manifest.
+        code = getattr(error, "code", codes.KERNEL_BUILD_FAILED)
+        body = json.dumps([code, str(error)]).encode()
+        status = _REFUSED
+    else:
+        status = 0
+    answer.write(json.dumps(missing).encode() + b"\n" + body)
+    answer.close()
+    # Without the runtime's own end, which may wait for its threads.
+    os._exit(status)
+
+
+def _last_line(error: Exception) -> str:
+    # Before it numpy gives advice, on many lines.
+    return str(error).strip().rpartition("\n")[2]
+
+
+def _confine(
+    request: collections.abc.Mapping[str, typing.Any],
+) -> tuple[list[str], list[str]]:
+    """Give up what a compiler does not need.
+
+    :returns: what the kernel did not allow to give up; and the places that
+        this process should be able to read, and is not.
+    """
+    confinement.die_with_parent()
+    if os.getppid() != request["worker_pid"]:
+        sys.exit("the worker has ended")
+    missing = []
+    is_root = os.geteuid() == 0
+    has_left = confinement.leave_others()
+    if not has_left:
+        missing.append("what it starts may outlive it (no namespaces)")
+    libraries = _libraries()
+    confinement.reveal(libraries)
+    if not confinement.keep_files(libraries, _HERE):
+        missing.append("it reads what its user can read (no Landlock)")
+    confinement.limit(
+        cpu_s=request["cpu_s"],
+        memory_bytes=request["memory_bytes"],
+        file_bytes=MAX_FILE_BYTES,
+        files=_MAX_FILES,
+        # Otherwise they are the worker user's, who has others.
+        tasks=_MAX_TASKS if is_root or has_left else 0,
+    )
+    confinement.drop_rights()
+    confinement.die_with_parent()
+    if not confinement.refuse_calls() and not has_left:
+        missing.append("it sees networks (neither namespaces nor seccomp)")
+    closed = [each for each in libraries if not os.access(each, os.R_OK)]
+    return missing, closed
+
+
+def _libraries() -> list[str]:
+    """Return where the interpreter and runtimes of OpenCL have their files.
+
+    Directories that have other files, too, are left out.
+    """
+    named = [
+        place
+        for name in _NAMING
+        for place in os.environ.get(name, "").split(os.pathsep)
+    ]
+    loaded = {
+        os.path.dirname(line.split(maxsplit=5)[5])
+        for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
+        if ".so" in line
+    }
+    package = os.path.dirname(fpgapool.__file__)
+    prefixes = {sys.prefix, sys.base_prefix}
+    places = {
+        form(place)
+        for place in (*named, *loaded, package, *prefixes, *sys.path)
+        if place
+        for form in (os.path.abspath, os.path.realpath)
+    }
+    others = [*_OTHERS]
+    with contextlib.suppress(KeyError):
+        others.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return [
+        place
+        for place in sorted(places)
+        if os.path.exists(place)
+        and not any(pathlib.Path(one).is_relative_to(place) for one in others)
+    ]
+
+
+def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
+    """Compile, in the confined process.
+
+    :raises DriverError: as :func:`compile_source`.
+    :raises ImportError, OSError: if OpenCL cannot be used.
+    :raises InvalidManifest: if the program lacks a kernel.
+    """
+    # They load the runtime, in this process only.
+    import pyopencl as cl
+
+    from fpgapool.drivers.opencl import devices
+    from fpgapool.drivers.opencl import platforms
+    from fpgapool.drivers.opencl import programs
+    from fpgapool.drivers.opencl.contents import manifest as manifests
+
+    wanted = devices.Board(
+        platform=request["platform"], device=request["device"]
+    )
+    fitting = [
+        each for found, each in platforms.listed() if wanted.fits(found)
+    ]
+    if not fitting:
+        raise base.DriverError(
+            base.DEVICE_FAILED,
+            f"no device fits platform {wanted.platform!r:.200}, device "
+            f"{wanted.device!r:.200}",
+        )
+    device = fitting[0]
+    options = [*programs.BUILD_OPTIONS, *request["options"]]
+    try:
+        program = cl.Program(cl.Context([device]), request["source"])
+        binary = bytes(program.build(options, [device]).binaries[0])
+    except cl.Error as error:
+        raise _failed(str(error)) from None
+    if request["manifest"] is not None:
+        manifest = manifests.parse(request["manifest"].encode())
+        programs.Program(device, manifest, binary, is_source=False)
+    return binary
+
+
+if __name__ == "__main__":
+    sys.exit(main())

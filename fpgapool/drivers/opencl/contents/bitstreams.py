@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The bitstreams of OpenCL devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import kernels
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import package as packages
+from fpgapool.drivers.opencl.contents import profiles
+from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import names
+
+#: Of accelerators whose rate is not known: it only says how long a launch may
+#: take, and how long pieces are.
+UNKNOWN_BYTES_PER_S = 1e8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bitstream:
+    """What goes into a slot.
+
+    :ivar profile: of the accelerator.
+    :ivar kind: of the code, one of :data:`formats.PACKAGES`.
+    :ivar manifest: says how its kernels are called.
+    :ivar code: OpenCL C, a device's binary, or an xclbin.
+    """
+
+    profile: base.Profile
+    kind: str
+    manifest: manifests.Manifest
+    code: bytes
+
+
+def load_builtin(bitstream: str) -> Bitstream:
+    """Read a kernel that comes with fpgapool.
+
+    :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
+    :returns: it, with the profile of this host.
+    :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
+    """
+    name = bitstream.removeprefix(names.BUILTIN_PREFIX)
+    if name == bitstream or name not in kernels.names():
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            f"{bitstream!r:.80} has no OpenCL kernel; there are: "
+            + ", ".join(
+                f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
+            ),
+        )
+    try:
+        profile = accelerators.load_profile(name)
+    except accelerators.AcceleratorError as exc:
+        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+    return Bitstream(profile, formats.OPENCL_SOURCE, *_kernel(name))
+
+
+def builtins() -> dict[str, dict[str, list[str]]]:
+    """Return the kernels that come with fpgapool, for a device's description.
+
+    See :class:`base.DeviceInfo`.
+    """
+    return {
+        name: {
+            param: list(each.choices)
+            for param, each in _kernel(name)[0].params.items()
+            if each.choices
+        }
+        for name in kernels.names()
+    }
+
+
+@functools.cache
+def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
+    manifest, source = kernels.read(name)
+    return manifests.parse(manifest), source
+
+
+def load_file(file: base.BitstreamFile) -> Bitstream:
+    """Read a bitstream of the library.
+
+    :param file: a package.
+    :returns: it, with a profile made of its manifest.
+    :raises base.DriverError: see :func:`package.load`.
+    """
+    package = packages.load(file)
+    said = profiles.members(package.manifest)
+    profile = base.Profile(
+        name=file.accelerator,
+        description=said.get("description", ""),
+        peak_bytes_per_s=said.get("peak_bytes_per_s", UNKNOWN_BYTES_PER_S),
+        return_ratio=said.get("return_ratio", 1.0),
+        stateless=said["stateless"],
+        shapes=(),
+        params_schema=said["params_schema"],
+        # No software core has known answers for a tenant's accelerator.
+        core="",
+        chunk_multiple_bytes=said.get("chunk_multiple_bytes", 1),
+    )
+    return Bitstream(profile, package.kind, package.manifest, package.payload)

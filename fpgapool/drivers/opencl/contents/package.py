@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A package: the file of an OpenCL bitstream.
+
+Manifest and payload are one file, so one checksum and one signature cover
+both. The file begins with a header, little-endian: the magic, u32 length of
+the kind, u32 length of the manifest, u64 length of the payload. Kind, manifest
+and payload follow, and nothing after them. A tenant makes it, so nothing in it
+is trusted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import parts
+from fpgapool.drivers.opencl.contents import xclbin as xclbins
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
+
+#: A package begins with it.
+MAGIC = b"FPGAPKG1"
+_HEADER = struct.Struct("<8sIIQ")
+_MAX_NAME_BYTES = 32
+
+#: The largest payload of each kind.
+MAX_PAYLOAD_BYTES = {
+    formats.OPENCL_SOURCE: 1 << 20,
+    formats.OPENCL_BINARY: 64 << 20,
+    formats.XCLBIN: 1 << 30,
+}
+_MAX_FRONT_BYTES = _HEADER.size + _MAX_NAME_BYTES + manifests.MAX_SIZE_BYTES
+#: The largest package of each kind, and of all.
+MAX_KIND_BYTES = {
+    kind: _MAX_FRONT_BYTES + payload_bytes
+    for kind, payload_bytes in MAX_PAYLOAD_BYTES.items()
+}
+MAX_SIZE_BYTES = max(MAX_KIND_BYTES.values())
+
+
+class InvalidPackage(exceptions.CodedError, ValueError):
+    """A file is not a package. The message names the fault."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(codes.INVALID_PACKAGE, message)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Summary:
+    """What a checked package says of itself.
+
+    :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
+    :ivar manifest: says how its kernels are called.
+    :ivar payload_bytes: length of the payload, at the end of the file.
+    :ivar xclbin: what the payload says of itself; None if it is none.
+    """
+
+    kind: str
+    manifest: manifests.Manifest
+    payload_bytes: int
+    xclbin: xclbins.Xclbin | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Package(Summary):
+    """A checked package.
+
+    :ivar payload: OpenCL C in UTF-8, a device's binary, or an xclbin.
+    """
+
+    payload: bytes
+
+
+def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
+    """Make a package.
+
+    :param kind: of the payload.
+    :param manifest: JSON, as :func:`manifest.parse` reads it.
+    :param payload: OpenCL C, a device's binary, or an xclbin.
+    :returns: the file.
+    :raises InvalidPackage: if the kind is unknown, or the payload is empty,
+        too long, or a source that is not a text.
+    :raises InvalidManifest: if the manifest is wrong.
+    :raises XclbinError: if the payload is a wrong xclbin.
+    """
+    name = kind.encode()
+    contents = b"".join(
+        (
+            _HEADER.pack(MAGIC, len(name), len(manifest), len(payload)),
+            name,
+            manifest,
+            payload,
+        )
+    )
+    unpack(contents)
+    return contents
+
+
+def unpack(contents: bytes) -> Package:
+    """Read a package.
+
+    :param contents: the whole file.
+    :returns: its parts, all of them checked.
+    :raises: as :func:`check`.
+    """
+    found = check(parts.Forward([contents], len(contents)))
+    payload = contents[len(contents) - found.payload_bytes :]
+    return Package(
+        found.kind, found.manifest, found.payload_bytes, found.xclbin, payload
+    )
+
+
+def check(file: parts.Forward) -> Summary:
+    """Check a package, of which only small parts are in memory.
+
+    :raises InvalidPackage: if it is no package, ends too early or too late,
+        its kind is unknown, or its payload is empty, too long, or a source
+        that is not a text.
+    :raises InvalidManifest: if the manifest is wrong.
+    :raises XclbinError: if the payload is a wrong xclbin, or lacks a kernel of
+        the manifest.
+    """
+    header = file.part(0, _HEADER.size)
+    if len(header) < _HEADER.size or not header.startswith(MAGIC):
+        raise InvalidPackage("the file does not begin as a package")
+    _, kind_bytes, manifest_bytes, payload_bytes = _HEADER.unpack(header)
+    if kind_bytes > _MAX_NAME_BYTES:
+        raise InvalidPackage(f"its kind has more than {_MAX_NAME_BYTES} bytes")
+    if manifest_bytes > manifests.MAX_SIZE_BYTES:
+        raise InvalidPackage(
+            f"its manifest has {manifest_bytes} bytes; at most "
+            f"{manifests.MAX_SIZE_BYTES} are possible"
+        )
+    kind_end = _HEADER.size + kind_bytes
+    manifest_end = kind_end + manifest_bytes
+    if file.size_bytes != manifest_end + payload_bytes:
+        raise InvalidPackage(
+            f"the file has {file.size_bytes} bytes; its header says "
+            f"{manifest_end + payload_bytes}"
+        )
+    name = file.part(_HEADER.size, kind_bytes)
+    kind = name.decode("ascii", "replace")
+    most_bytes = MAX_PAYLOAD_BYTES.get(kind)
+    if most_bytes is None:
+        raise InvalidPackage(
+            f"unknown kind {kind!a:.80}; there are: "
+            f"{', '.join(MAX_PAYLOAD_BYTES)}"
+        )
+    if not 0 < payload_bytes <= most_bytes:
+        raise InvalidPackage(
+            f"its payload has {payload_bytes} bytes; possible are 1 to "
+            f"{most_bytes}"
+        )
+    manifest = manifests.parse(file.part(kind_end, manifest_bytes))
+    found = None
+    if kind == formats.OPENCL_SOURCE:
+        _check_source(file.part(manifest_end, payload_bytes))
+    elif kind == formats.XCLBIN:
+        found = xclbins.read(file, manifest_end)
+        _check_kernels(manifest, found)
+    return Summary(kind, manifest, payload_bytes, found)
+
+
+def load(file: base.BitstreamFile) -> Package:
+    """Read a package of the library.
+
+    :param file: of the bitstream.
+    :returns: its parts, all of them checked.
+    :raises DriverError: as :meth:`base.BitstreamFile.read`; or
+        ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
+        or than the library says; or the code of :func:`unpack`.
+    """
+    if file.format not in MAX_KIND_BYTES:
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            "OpenCL devices accept bitstreams of the formats "
+            f"{', '.join(MAX_KIND_BYTES)}, not {file.format!r:.80}",
+        )
+    contents = file.read(MAX_KIND_BYTES[file.format])
+    try:
+        package = unpack(contents)
+    except exceptions.CodedError as error:
+        raise base.DriverError(error.code, error.message) from None
+    if package.kind != file.format:
+        # The format decides whether a signature was asked for.
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            f"the file is of the kind {package.kind}, not {file.format}",
+        )
+    return package
+
+
+def _check_source(payload: bytes) -> None:
+    try:
+        text = payload.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidPackage("its source is not UTF-8") from None
+    # A compiler takes it for the end, and the rest would be hidden from it.
+    if "\0" in text:
+        raise InvalidPackage("its source has a zero")
+
+
+def _check_kernels(
+    manifest: manifests.Manifest, found: xclbins.Xclbin
+) -> None:
+    # Without metadata only the device can tell.
+    there = {kernel.name for kernel in found.kernels}
+    if there and not manifest.kernels() <= there:
+        missing = ", ".join(sorted(manifest.kernels() - there))
+        raise xclbins.XclbinError(
+            codes.INVALID_XCLBIN,
+            f"the xclbin lacks kernels of the manifest: {missing:.200}",
+        )

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads an xclbin, the file that programs a board of AMD/Xilinx.
+
+A tenant may have made the file, so nothing in it is trusted: all offsets and
+lengths are checked before they are used, and its XML is of bounded size and
+has no entities. Only what decides whether a board may get the file is read;
+the bitstream itself is left to the board's driver.
+
+The format (``struct axlf`` of XRT), little-endian: a header of 456 bytes, a
+table of sections of 40 bytes each, and the sections.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import itertools
+import struct
+import typing
+import uuid
+from xml.parsers import expat
+
+from fpgapool.drivers.opencl.contents import parts
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+
+MAX_SECTIONS = 256
+MAX_METADATA_BYTES = 4 << 20
+MAX_XML_ELEMENTS = 100_000
+MAX_XML_DEPTH = 32
+MAX_KERNELS = 256
+MAX_ARGUMENTS = 256
+MAX_INSTANCES = 256
+MAX_BANKS = 1024
+
+#: Kinds of sections that are read, or that a file has at most once.
+BITSTREAM = 0
+EMBEDDED_METADATA = 2
+MEM_TOPOLOGY = 6
+
+_MAGIC = b"xclbin2\0"
+# Magic, signature's length, reserved, key block, unique ID.
+_FRONT = struct.Struct("<8si28s256sQ")
+# Length, two time stamps, version (patch, major, minor), mode, actions, UUID
+# of the shell's interface, platform, UUID, debug file, number of sections.
+_HEADER = struct.Struct("<QQQHBBHH16s64s16s16sI4x")
+_SECTION = struct.Struct("<I16s4xQQ")
+_BANK_COUNT = struct.Struct("<i4x")
+_BANK = struct.Struct("<BB6xQQ16s")
+
+HEADER_BYTES = _FRONT.size + _HEADER.size
+SECTION_HEADER_BYTES = _SECTION.size
+
+_MAX_TEXT_CHARS = 256
+# Of kernels and what is in them, from the root of the document.
+_KERNEL_PATH = ("project", "platform", "device", "core", "kernel")
+
+
+class XclbinError(exceptions.CodedError, ValueError):
+    """An xclbin cannot be used.
+
+    The code is ``INVALID_XCLBIN``, ``XCLBIN_TRUNCATED``,
+    ``XCLBIN_OTHER_PLATFORM`` or ``XCLBIN_OTHER_SHELL``.
+    """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the file.
+
+    :ivar kind: ``enum axlf_section_kind`` of XRT.
+    :ivar name: for people.
+    :ivar offset_bytes: its position in the file.
+    :ivar size_bytes: its length.
+    """
+
+    kind: int
+    name: str
+    offset_bytes: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelArgument:
+    """An argument of a kernel.
+
+    :ivar name: of it.
+    :ivar number: its position, from 0.
+    :ivar type: in C.
+    """
+
+    name: str
+    number: int
+    type: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel of the file.
+
+    :ivar name: of it.
+    :ivar arguments: in the order of their positions.
+    :ivar instances: names of its compute units.
+    """
+
+    name: str
+    arguments: tuple[KernelArgument, ...]
+    instances: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bank:
+    """A memory of the board.
+
+    :ivar tag: its name.
+    :ivar size_bytes: its size; 0 if it has none, such as a stream.
+    :ivar used: whether a kernel is connected to it.
+    """
+
+    tag: str
+    size_bytes: int
+    used: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shell:
+    """What a board runs around its kernels.
+
+    :ivar platform: vendor, board, name and version of the platform, as
+        ``xilinx_u250_gen3x16_xdma_shell_4_1``.
+    :ivar interface_uuid: UUID of the interface for xclbins; None if the
+        board has none, as with platforms of one stage.
+    """
+
+    platform: str
+    interface_uuid: uuid.UUID | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Xclbin:
+    """A checked file.
+
+    :ivar version: of the format: major, minor and patch.
+    :ivar platform: of the boards for which it was made.
+    :ivar interface_uuid: of their shell; None if it names none.
+    :ivar uuid: its own.
+    :ivar sections: in the order of the table.
+    :ivar kernels: from the embedded metadata.
+    :ivar banks: from the memory topology.
+    """
+
+    version: tuple[int, int, int]
+    platform: str
+    interface_uuid: uuid.UUID | None
+    uuid: uuid.UUID
+    sections: tuple[Section, ...]
+    kernels: tuple[Kernel, ...]
+    banks: tuple[Bank, ...]
+
+    def check_fits(self, shell: Shell) -> None:
+        """Refuse a board for which the file was not made.
+
+        :param shell: of the board.
+        :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
+            ``XCLBIN_OTHER_SHELL`` if the platform has the right name, but
+            another interface.
+        """
+        if self.platform != shell.platform:
+            raise XclbinError(
+                codes.XCLBIN_OTHER_PLATFORM,
+                f"the xclbin is for the platform {self.platform!r}; the "
+                f"board has {shell.platform!r}",
+            )
+        if self.interface_uuid != shell.interface_uuid:
+            raise XclbinError(
+                codes.XCLBIN_OTHER_SHELL,
+                "the xclbin is for a shell with the interface "
+                f"{self.interface_uuid}; the board has {shell.interface_uuid}",
+            )
+
+    def fits(self, shell: Shell) -> bool:
+        """Whether a board is one for which the file was made.
+
+        :param shell: of the board.
+        """
+        try:
+            self.check_fits(shell)
+        except XclbinError:
+            return False
+        return True
+
+
+def parse(data: bytes) -> Xclbin:
+    """Read a file.
+
+    :param data: the whole file.
+    :returns: what it says of itself.
+    :raises XclbinError: as :func:`read`.
+    """
+    return read(parts.Forward([data], len(data)), 0)
+
+
+def read(file: parts.Forward, start_bytes: int) -> Xclbin:
+    """Read an xclbin, of which only small parts are in memory.
+
+    :param file: has it at its end.
+    :param start_bytes: where in the file it begins.
+    :returns: what it says of itself.
+    :raises XclbinError: ``XCLBIN_TRUNCATED`` if it ends too early,
+        ``INVALID_XCLBIN`` if it is wrong otherwise.
+    """
+    front = file.part(start_bytes, HEADER_BYTES)
+    if not front.startswith(_MAGIC[: len(front)]):
+        raise _invalid("the file does not begin as an xclbin")
+    if len(front) < HEADER_BYTES:
+        raise _truncated(HEADER_BYTES, len(front))
+    size_bytes = file.size_bytes - start_bytes
+    _, signature_bytes, *_ = _FRONT.unpack_from(front)
+    header = _HEADER.unpack_from(front, _FRONT.size)
+    length_bytes, _, _, patch, major, minor, _, _ = header[:8]
+    interface, platform, own, _, section_count = header[8:]
+    if length_bytes > size_bytes:
+        raise _truncated(length_bytes, size_bytes)
+    if length_bytes < HEADER_BYTES:
+        raise _invalid("the length in the header is shorter than the header")
+    # Behind the file there may be the signature alone.
+    rest_bytes = size_bytes - length_bytes
+    if rest_bytes not in (0, signature_bytes):
+        raise _invalid(
+            f"{rest_bytes} bytes follow the end that the header names"
+        )
+    if major != 2:
+        raise _invalid(f"version {major} is unknown; there is version 2")
+    sections = _sections(file, start_bytes, length_bytes, section_count)
+    metadata = _only(sections, EMBEDDED_METADATA)
+    topology = _only(sections, MEM_TOPOLOGY)
+    _only(sections, BITSTREAM)
+    if metadata and metadata.size_bytes > MAX_METADATA_BYTES:
+        raise _invalid(
+            f"the metadata has {metadata.size_bytes} bytes; at most "
+            f"{MAX_METADATA_BYTES} are possible"
+        )
+    contents = {}
+    for section in sorted(
+        filter(None, (metadata, topology)), key=lambda one: one.offset_bytes
+    ):
+        contents[section.kind] = file.part(
+            start_bytes + section.offset_bytes,
+            min(section.size_bytes, MAX_METADATA_BYTES),
+        )
+    return Xclbin(
+        version=(major, minor, patch),
+        platform=_text(platform, "the platform"),
+        interface_uuid=_uuid(interface),
+        uuid=uuid.UUID(bytes=own),
+        sections=sections,
+        kernels=_kernels(contents[metadata.kind]) if metadata else (),
+        banks=_banks(contents[topology.kind]) if topology else (),
+    )
+
+
+def _sections(
+    file: parts.Forward, start_bytes: int, length_bytes: int, count: int
+) -> tuple[Section, ...]:
+    if not 1 <= count <= MAX_SECTIONS:
+        raise _invalid(
+            f"it has {count} sections; possible are 1 to {MAX_SECTIONS}"
+        )
+    table_end = HEADER_BYTES + count * SECTION_HEADER_BYTES
+    if table_end > length_bytes:
+        raise _truncated(table_end, length_bytes)
+    found = []
+    table = file.part(start_bytes + HEADER_BYTES, table_end - HEADER_BYTES)
+    for kind, name, offset, size in _SECTION.iter_unpack(table):
+        section = Section(kind, _text(name, "a section's name"), offset, size)
+        if size and offset < table_end:
+            raise _invalid(f"section {section.name!r} overlaps the header")
+        if size and offset + size > length_bytes:
+            raise _truncated(offset + size, length_bytes)
+        found.append(section)
+    ordered = sorted(
+        (section for section in found if section.size_bytes),
+        key=lambda section: section.offset_bytes,
+    )
+    for first, second in itertools.pairwise(ordered):
+        if first.offset_bytes + first.size_bytes > second.offset_bytes:
+            raise _invalid(
+                f"sections {first.name!r} and {second.name!r} overlap"
+            )
+    return tuple(found)
+
+
+def _only(
+    sections: collections.abc.Iterable[Section], kind: int
+) -> Section | None:
+    found = [section for section in sections if section.kind == kind]
+    if len(found) > 1:
+        raise _invalid(f"it has {len(found)} sections of kind {kind}")
+    return found[0] if found else None
+
+
+def _banks(data: bytes) -> tuple[Bank, ...]:
+    if len(data) < _BANK_COUNT.size:
+        raise _invalid("the memory topology is too short")
+    (count,) = _BANK_COUNT.unpack_from(data)
+    if not 0 <= count <= MAX_BANKS:
+        raise _invalid(
+            f"it has {count} memories; possible are 0 to {MAX_BANKS}"
+        )
+    if _BANK_COUNT.size + count * _BANK.size > len(data):
+        raise _invalid("the memory topology is too short")
+    found = []
+    for number in range(count):
+        _, used, size_kib, _, tag = _BANK.unpack_from(
+            data, _BANK_COUNT.size + number * _BANK.size
+        )
+        name = _text(tag, "a memory's name")
+        found.append(Bank(name, size_kib << 10, bool(used)))
+    return tuple(found)
+
+
+def _kernels(xml: bytes) -> tuple[Kernel, ...]:
+    reader = _Metadata()
+    try:
+        reader.parse(xml.rstrip(b"\0"))
+    except expat.ExpatError as error:
+        raise _invalid(f"the metadata is not XML: {error}") from None
+    return tuple(reader.kernels)
+
+
+class _Metadata:
+    """Collects the kernels of the XML metadata.
+
+    :ivar kernels: of the document.
+    """
+
+    def __init__(self) -> None:
+        self.kernels: list[Kernel] = []
+        self._path: list[str] = []
+        self._elements = 0
+        self._name = ""
+        self._arguments: list[KernelArgument] = []
+        self._instances: list[str] = []
+
+    def parse(self, xml: bytes) -> None:
+        # The encoding of the document is not asked for: there are many.
+        parser = expat.ParserCreate("UTF-8")
+        parser.StartDoctypeDeclHandler = self._refuse
+        parser.EntityDeclHandler = self._refuse
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.Parse(xml, True)
+
+    def _refuse(self, *_: object) -> typing.NoReturn:
+        raise _invalid("the metadata has a document type")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._path.append(tag)
+        self._elements += 1
+        if len(self._path) > MAX_XML_DEPTH:
+            raise _invalid(f"the metadata is deeper than {MAX_XML_DEPTH}")
+        if self._elements > MAX_XML_ELEMENTS:
+            raise _invalid(
+                f"the metadata has more than {MAX_XML_ELEMENTS} elements"
+            )
+        match tuple(self._path[len(_KERNEL_PATH) :]):
+            case _ if tuple(self._path[: len(_KERNEL_PATH)]) != _KERNEL_PATH:
+                return
+            case ():
+                self._name = _attribute(attributes, "name")
+                self._arguments = []
+                self._instances = []
+            # Others have no number: the host does not set them.
+            case ("arg",) if attributes.get("id"):
+                _append(
+                    self._arguments,
+                    KernelArgument(
+                        _attribute(attributes, "name"),
+                        _number(_attribute(attributes, "id")),
+                        _optional(attributes, "type"),
+                    ),
+                    MAX_ARGUMENTS,
+                    "arguments",
+                )
+            case ("instance",):
+                name = _attribute(attributes, "name")
+                _append(self._instances, name, MAX_INSTANCES, "instances")
+
+    def _end(self, _: str) -> None:
+        if tuple(self._path) == _KERNEL_PATH:
+            arguments = sorted(self._arguments, key=lambda each: each.number)
+            _append(
+                self.kernels,
+                Kernel(self._name, tuple(arguments), tuple(self._instances)),
+                MAX_KERNELS,
+                "kernels",
+            )
+        self._path.pop()
+
+
+_Item = typing.TypeVar("_Item")
+
+
+def _append(found: list[_Item], item: _Item, most: int, what: str) -> None:
+    if len(found) >= most:
+        raise _invalid(f"the metadata has more than {most} {what}")
+    found.append(item)
+
+
+def _attribute(attributes: dict[str, str], name: str) -> str:
+    value = _optional(attributes, name)
+    if not value:
+        raise _invalid(f"{name!r} is missing in the metadata")
+    return value
+
+
+def _optional(attributes: dict[str, str], name: str) -> str:
+    value = attributes.get(name, "")
+    if len(value) > _MAX_TEXT_CHARS or not value.isprintable():
+        raise _invalid(
+            f"{name!r} in the metadata must be one printable line of up to "
+            f"{_MAX_TEXT_CHARS} characters"
+        )
+    return value
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise _invalid("'id' in the metadata must be a whole number")
+    return int(text)
+
+
+def _text(field: bytes, what: str) -> str:
+    """Decode a text that ends with its first zero, or with its field."""
+    text = field.partition(b"\0")[0]
+    if not text.isascii() or not text.decode("ascii").isprintable():
+        raise _invalid(f"{what} is not printable ASCII")
+    return text.decode("ascii")
+
+
+def _uuid(field: bytes) -> uuid.UUID | None:
+    return uuid.UUID(bytes=field) if any(field) else None
+
+
+def _invalid(message: str) -> XclbinError:
+    return XclbinError(codes.INVALID_XCLBIN, message)
+
+
+def _truncated(needed_bytes: int, there_bytes: int) -> XclbinError:
+    return XclbinError(
+        codes.XCLBIN_TRUNCATED,
+        f"the file needs {needed_bytes} bytes and has {there_bytes}",
+    )

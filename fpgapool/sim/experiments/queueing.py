@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Completion times in priority queues by size, and the best thresholds.
+
+The model is a non-preemptive priority M/G/1: jobs arrive as a Poisson process,
+and one server of a given bandwidth serves them queue by queue.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import typing
+
+import numpy as np
+import numpy.typing as npt
+
+from fpgapool.core.queues import thresholds as queue_thresholds
+from fpgapool.sim.inputs import distributions
+
+Floats = npt.NDArray[np.float64]
+Formula = typing.Literal["cobham", "paper"]
+Structure = typing.Literal["hybrid", "geometric", "linear"]
+
+
+class PriorityServer:
+    """A server and its load.
+
+    :param sizes: the distribution of job sizes.
+    :param arrivals_per_s: the mean rate of arrivals.
+    :param bandwidth_bytes_per_s: the server's bandwidth.
+    :raises ValueError: if a rate is not positive and finite, or if the load is
+        1 or more: jobs would wait longer and longer.
+    """
+
+    def __init__(
+        self,
+        sizes: distributions.SizeDistribution,
+        arrivals_per_s: float,
+        bandwidth_bytes_per_s: float,
+    ) -> None:
+        if not 0 < arrivals_per_s < math.inf:
+            raise ValueError(
+                f"arrivals_per_s must be positive, not {arrivals_per_s}"
+            )
+        if not 0 < bandwidth_bytes_per_s < math.inf:
+            raise ValueError(
+                "bandwidth_bytes_per_s must be positive, not "
+                f"{bandwidth_bytes_per_s}"
+            )
+        self.sizes = sizes
+        self.arrivals_per_s = arrivals_per_s
+        self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
+        check_load(self.load)
+        self._second_moment_bytes2 = sizes.second_moment_bytes2
+
+    @property
+    def load(self) -> float:
+        """The share of its time that the server works, below 1."""
+        return (
+            self.arrivals_per_s
+            * self.sizes.mean_bytes
+            / self.bandwidth_bytes_per_s
+        )
+
+    def completion_s(
+        self, thresholds_bytes: npt.ArrayLike, formula: Formula = "cobham"
+    ) -> Floats:
+        """Mean time from a job's arrival to its end.
+
+        :param thresholds_bytes: upper bounds of all queues but the last,
+            along the last axis; none: first come, first served.
+        :param formula: ``cobham`` is right. ``paper`` is that of the paper's
+            Fig. 5, in which a job waits only for the rest of a job of its own
+            queue. Its result is too low, and falls without limit as the number
+            of queues grows.
+        :returns: seconds, one number for each row of thresholds.
+        """
+        bounds = _with_ends(thresholds_bytes)
+        shares = self._between(0, bounds)
+        works = self._between(1, bounds)
+        # The bandwidth left by the queues before each; one entry more than
+        # queues.
+        left = self.bandwidth_bytes_per_s - self.arrivals_per_s * np.cumsum(
+            np.concatenate((np.zeros_like(works[..., :1]), works), axis=-1),
+            axis=-1,
+        )
+        if formula == "paper":
+            squares = self._between(2, bounds)
+            services = np.sum(works / left[..., :-1], axis=-1)
+        else:
+            squares = np.asarray(self._second_moment_bytes2)
+            services = np.asarray(
+                self.sizes.mean_bytes / self.bandwidth_bytes_per_s
+            )
+        waits = (
+            self.arrivals_per_s
+            * squares
+            / (2 * left[..., :-1] * left[..., 1:])
+        )
+        return np.asarray(services + np.sum(waits * shares, axis=-1))
+
+    def _between(self, order: int, bounds: Floats) -> Floats:
+        up_to = self.sizes.partial_moment(order, 0.0, bounds)
+        return np.diff(up_to, axis=-1)
+
+
+def check_load(load: float) -> None:
+    """Check that a server can keep up.
+
+    :param load: arrivals × mean size / bandwidth.
+    :raises ValueError: if the load is not above 0 and below 1.
+    """
+    if not 0 < load < 1:
+        raise ValueError(
+            "the load must be above 0 and below 1, otherwise jobs would wait "
+            f"longer and longer, not {load:g}"
+        )
+
+
+def make_server(
+    sizes: distributions.SizeDistribution,
+    load: float,
+    bandwidth_bytes_per_s: float = 1e9,
+) -> PriorityServer:
+    """A server with a given load.
+
+    The best thresholds depend only on the load and the sizes.
+
+    :param load: arrivals × mean size / bandwidth.
+    :param bandwidth_bytes_per_s: only scales times.
+    :raises ValueError: if the load is not above 0 and below 1.
+    """
+    check_load(load)
+    arrivals_per_s = load * bandwidth_bytes_per_s / sizes.mean_bytes
+    return PriorityServer(sizes, arrivals_per_s, bandwidth_bytes_per_s)
+
+
+def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
+    inner = np.asarray(thresholds_bytes, dtype=np.float64)
+    ends = np.zeros((*inner.shape[:-1], 1))
+    return np.concatenate((ends, inner, ends + np.inf), axis=-1)
+
+
+# -- the best thresholds ---------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """Thresholds, as :func:`.thresholds.hybrid_thresholds` takes them.
+
+    :ivar completion_s: the expected mean completion time.
+    """
+
+    E_bytes: float
+    q: float
+    k1: int
+    k2: int
+    queues: int
+    completion_s: float
+
+    @property
+    def thresholds_bytes(self) -> tuple[float, ...]:
+        """Upper bounds of all queues but the last."""
+        return queue_thresholds.hybrid_thresholds(
+            self.E_bytes, self.q, self.k1, self.k2, self.queues
+        )
+
+
+#: The relative gain that justifies another structure than geometric.
+_WORTH = 1e-3
+#: About the number of thresholds evaluated in the first round.
+_BUDGET = 1_500_000
+_MIN_RATIO = 1.001
+_MAX_RATIO = 1000.0
+#: Points on each of the two axes of a grid.
+_MIN_POINTS = 8
+_MAX_POINTS = 60
+_CANDIDATES = 12
+_ROUNDS = 14
+
+
+def minimise(
+    server: PriorityServer,
+    queues: int,
+    *,
+    structure: Structure = "hybrid",
+    formula: Formula = "cobham",
+    E_bytes: float | None = None,
+) -> Tuning:
+    """Find the thresholds with the smallest mean completion time.
+
+    The function has many local minima. The search begins with a coarse grid
+    over all variables, with E and q on logarithmic axes. Then windows around
+    the best choices of k1 and k2 shrink to their minima. The search is
+    deterministic.
+
+    :param server: the server and its load.
+    :param queues: the number of queues; not searched.
+    :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
+        k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
+    :param formula: see :meth:`PriorityServer.completion_s`.
+    :param E_bytes: the first threshold; None: searched too.
+    :returns: the best thresholds; with k1 = 1 and k2 = 2 unless others are
+        better by more than a thousandth.
+    :raises ValueError: if there are no queues, or E is not positive.
+    """
+    if queues < 1:
+        raise ValueError(f"queues must be at least 1, not {queues}")
+    if E_bytes is not None and not 0 < E_bytes < math.inf:
+        raise ValueError(f"E_bytes must be positive, not {E_bytes}")
+    search = _Search(server, queues, formula, E_bytes)
+    geometric = (1, 2)
+    if structure == "geometric" or queues <= 3:
+        return search.best([geometric])
+    if structure == "linear":
+        return search.best([(1, queues - 1)])
+    simplest = search.best([geometric])
+    best = search.best(_pairs(queues))
+    if best.completion_s < simplest.completion_s * (1 - _WORTH):
+        return best
+    return simplest
+
+
+def _pairs(queues: int) -> list[tuple[int, int]]:
+    """Choices of k1 and k2; a selection if there are too many.
+
+    Neighbours are left out: they are geometric.
+    """
+    most = max(_BUDGET // (_MIN_POINTS**2 * queues), 40)
+    count = min(queues, math.isqrt(2 * most) + 3)
+    while True:
+        values = sorted(
+            {round(value) for value in np.linspace(1, queues, count)}
+        )
+        pairs = [
+            (k1, k2)
+            for k1, k2 in itertools.combinations(values, 2)
+            if k2 > k1 + 1
+        ]
+        if len(pairs) <= most:
+            return pairs
+        count -= 1
+
+
+class _Search:
+    """Searches E and q for given choices of k1 and k2.
+
+    In place of q it searches the ratio of the last threshold to the first,
+    which has the same scale for any number of queues.
+    """
+
+    def __init__(
+        self,
+        server: PriorityServer,
+        queues: int,
+        formula: Formula,
+        E_bytes: float | None,
+    ) -> None:
+        self._server = server
+        self._queues = queues
+        self._formula = formula
+        self._fixed_bytes = E_bytes
+        self._steps = max(queues - 2, 1)
+        low_bytes, high_bytes = _range_of(server.sizes)
+        if E_bytes is None:
+            self._log_E = (math.log(low_bytes), math.log(high_bytes))
+        else:
+            self._log_E = (math.log(E_bytes), math.log(E_bytes))
+        if queues <= 2:
+            # Only one threshold: the ratio does not matter.
+            self._log_span = (math.log(2.0), math.log(2.0))
+            return
+        widest = max(high_bytes / min(low_bytes, E_bytes or low_bytes), 1.1)
+        most = max(1.2 * math.log(widest), 0.02 * self._steps)
+        if E_bytes is None:
+            # The conductor's options allow no larger ratio. A first threshold
+            # that is far too low may need one.
+            most = min(most, self._steps * math.log(_MAX_RATIO))
+        self._log_span = (self._steps * math.log(_MIN_RATIO), most)
+
+    def best(self, pairs: list[tuple[int, int]]) -> Tuning:
+        """The best E and q with these choices of k1 and k2."""
+        points = int(math.sqrt(_BUDGET / (len(pairs) * self._queues)))
+        points = min(max(points, _MIN_POINTS), _MAX_POINTS)
+        fixed = self._log_E[0] == self._log_E[1]
+        log_E = np.linspace(*self._log_E, 1 if fixed else points)
+        log_span = np.linspace(*self._log_span, points)
+        found = [
+            (*self._lowest(pair, log_E, log_span), pair) for pair in pairs
+        ]
+        found.sort()
+        widths = (
+            0.0 if fixed else float(log_E[1] - log_E[0]),
+            float(log_span[1] - log_span[0]),
+        )
+        refined = [
+            self._refine(at_E, at_span, widths, pair)
+            for _, at_E, at_span, pair in found[:_CANDIDATES]
+        ]
+        return min(refined, key=lambda tuning: tuning.completion_s)
+
+    def _lowest(
+        self, pair: tuple[int, int], log_E: Floats, log_span: Floats
+    ) -> tuple[float, float, float]:
+        """The lowest point of a grid: its height and position."""
+        factors = queue_thresholds.hybrid_factors(
+            np.exp(log_span / self._steps), *pair, self._queues
+        )
+        bounds = np.exp(log_E)[:, np.newaxis, np.newaxis] * factors
+        heights = self._server.completion_s(bounds, self._formula)
+        at = int(np.argmin(heights))
+        row, column = divmod(at, log_span.size)
+        return (
+            float(heights[row, column]),
+            float(log_E[row]),
+            float(log_span[column]),
+        )
+
+    def _refine(
+        self,
+        at_E: float,
+        at_span: float,
+        widths: tuple[float, float],
+        pair: tuple[int, int],
+    ) -> Tuning:
+        width_E, width_span = widths
+        height = math.inf
+        for _ in range(_ROUNDS):
+            height, at_E, at_span = self._lowest(
+                pair,
+                _window(at_E, width_E, self._log_E),
+                _window(at_span, width_span, self._log_span),
+            )
+            width_E, width_span = width_E / 2, width_span / 2
+        return Tuning(
+            E_bytes=self._fixed_bytes or math.exp(at_E),
+            q=math.exp(at_span / self._steps),
+            k1=pair[0],
+            k2=pair[1],
+            queues=self._queues,
+            completion_s=height,
+        )
+
+
+def _window(
+    centre: float, width: float, limits: tuple[float, float]
+) -> Floats:
+    # The points include the centre, so that the result never gets worse.
+    points = centre + width * np.linspace(-1, 1, 7)
+    return np.asarray(np.clip(points, *limits))
+
+
+def _range_of(
+    sizes: distributions.SizeDistribution,
+) -> tuple[float, float]:
+    """The useful range of a first threshold, in bytes."""
+    low_bytes, high_bytes = sizes.quantile([1e-4, 1 - 1e-5]).tolist()
+    low_bytes = max(low_bytes, sizes.mean_bytes * 1e-6, 1.0)
+    return low_bytes, max(high_bytes, low_bytes * 1.1)

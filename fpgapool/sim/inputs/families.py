@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Distributions of sizes on the command line."""
+
+from __future__ import annotations
+
+import math
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from fpgapool.sim import errors
+from fpgapool.sim.inputs import distributions
+
+
+class Family(typing.NamedTuple):
+    """Distributions that differ in their parameters only.
+
+    :ivar make: makes a distribution from parameters.
+    :ivar defaults: values of all parameters.
+    """
+
+    make: Callable[..., distributions.SizeDistribution]
+    defaults: Mapping[str, float]
+
+
+FAMILIES = {
+    "exponential": Family(
+        distributions.Exponential, {"s0_bytes": 20e6, "mean_bytes": 400e6}
+    ),
+    "power-law": Family(
+        distributions.BoundedPowerLaw,
+        {"s0_bytes": 20e6, "smax_bytes": 10e9, "alpha": 1.1},
+    ),
+    "lognormal": Family(
+        distributions.Lognormal,
+        {
+            "median_bytes": 100e6,
+            "sigma": 1.5,
+            "min_bytes": 0.0,
+            "max_bytes": math.inf,
+        },
+    ),
+}
+
+
+def describe(name: str) -> str:
+    """Return a family with its defaults as text for :func:`parse`."""
+    return f"{name}:" + ",".join(
+        f"{parameter}={value:g}"
+        for parameter, value in FAMILIES[name].defaults.items()
+    )
+
+
+def parse(text: str, option: str) -> distributions.SizeDistribution:
+    """Make a distribution.
+
+    :param text: for example ``exponential:s0_bytes=20e6,mean_bytes=400e6``;
+        missing parameters have their defaults.
+    :param option: the option with this text, for messages.
+    :raises errors.InputError: if there is no such distribution.
+    """
+    name, _, rest = text.partition(":")
+    family = FAMILIES.get(name)
+    if family is None:
+        raise errors.InputError(
+            option,
+            "",
+            f"there is no distribution {name!r}; known: {', '.join(FAMILIES)}",
+        )
+    given: dict[str, float] = {}
+    for part in filter(None, rest.split(",")):
+        parameter, _, number = part.partition("=")
+        place = f"{name}:{parameter}"
+        if parameter not in family.defaults:
+            raise errors.InputError(
+                option,
+                place,
+                "there is no such parameter; known: "
+                f"{', '.join(family.defaults)}",
+            )
+        if parameter in given:
+            raise errors.InputError(option, place, "is given twice")
+        try:
+            given[parameter] = float(number)
+        except ValueError:
+            raise errors.InputError(
+                option, place, f"{number!r} is not a number"
+            ) from None
+    try:
+        return family.make(**{**family.defaults, **given})
+    except ValueError as error:
+        raise errors.InputError(option, name, str(error)) from error

@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Scenario files, ``fpgapool-scenario/1``: a cluster and what it has to do.
+
+That is jobs under scheduling strategies, groups of slots with tasks under
+elasticity policies, or both.
+
+All sizes are in bytes, times in seconds, rates in bytes/s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import msgspec
+
+from fpgapool.core.queues import thresholds
+from fpgapool.sim.outcomes import schedules
+from fpgapool.vocabulary import platforms
+from fpgapool.vocabulary import rules
+
+FORMAT: typing.Final = "fpgapool-scenario/1"
+
+#: The largest values of a scenario. Within them all results are finite, and
+#: the cluster and its jobs fit into memory.
+MAX_HOSTS: typing.Final = 100_000
+MAX_SLOTS_PER_DEVICE: typing.Final = 1000
+MAX_SLOTS: typing.Final = 1_000_000
+MAX_JOBS: typing.Final = 2_000_000
+MAX_BYTES: typing.Final = 1e18
+MAX_BYTES_PER_S: typing.Final = 1e15
+MIN_BYTES_PER_S: typing.Final = 1e-3
+MAX_S: typing.Final = 1e9
+MAX_QUEUES: typing.Final = 1000
+MAX_RETURN_RATIO: typing.Final = 1000.0
+_MAX_OTHER = 1e12
+
+_Positive = typing.Annotated[float, msgspec.Meta(gt=0, le=_MAX_OTHER)]
+_NotNegative = typing.Annotated[float, msgspec.Meta(ge=0, le=_MAX_OTHER)]
+_Bytes = typing.Annotated[float, msgspec.Meta(gt=0, le=MAX_BYTES)]
+_Rate = typing.Annotated[
+    float, msgspec.Meta(ge=MIN_BYTES_PER_S, le=MAX_BYTES_PER_S)
+]
+_Time = typing.Annotated[float, msgspec.Meta(ge=0, le=MAX_S)]
+_Span = typing.Annotated[float, msgspec.Meta(gt=0, le=MAX_S)]
+_Ratio = typing.Annotated[float, msgspec.Meta(ge=0, le=MAX_RETURN_RATIO)]
+_Hosts = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_HOSTS)]
+_Slots = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS_PER_DEVICE)]
+_Queue = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUES)]
+_Count = typing.Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_Number = typing.Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Id = typing.Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
+# Each one is an event of the simulation.
+_Heartbeat = typing.Annotated[float, msgspec.Meta(ge=0.001, le=MAX_S)]
+_Priority = typing.Annotated[
+    int, msgspec.Meta(ge=-rules.MAX_PRIORITY, le=rules.MAX_PRIORITY)
+]
+
+
+class _Record(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One object of the file."""
+
+
+class Platform(_Record, frozen=True):
+    """An accelerator in slots of one shape.
+
+    :ivar peak_bytes_per_s: highest input rate of a slot.
+    :ivar active_w: power that a slot takes while it works, in addition to the
+        idle device; None: its share of that of the device.
+    """
+
+    peak_bytes_per_s: _Rate
+    active_w: _NotNegative | None = None
+
+
+class AcceleratorProfile(_Record, frozen=True):
+    """Loads of an accelerator's jobs on slots and links.
+
+    :ivar peak_bytes_per_s: highest input rate of a slot.
+    :ivar return_ratio: bytes sent back per byte of input.
+    :ivar platforms: by shape of the slot, the values that differ there.
+    :ivar cpu_bytes_per_s: input rate of a core without a slot; the platform
+        ``cpu`` says it as well.
+    :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
+    """
+
+    peak_bytes_per_s: _Rate
+    return_ratio: _Ratio = 0.0
+    cpu_bytes_per_s: _Rate | None = None
+    quantum_bytes: _Bytes | None = None
+    platforms: dict[_Name, Platform] = {}
+
+    @property
+    def core_bytes_per_s(self) -> float | None:
+        """Return the input rate of a core; None: unknown."""
+        cpu = self.platforms.get(platforms.CPU)
+        return self.cpu_bytes_per_s if cpu is None else cpu.peak_bytes_per_s
+
+    def peak_in(self, shape: str) -> float:
+        """Return the highest input rate in a slot of this shape."""
+        platform = self.platforms.get(shape)
+        return (
+            self.peak_bytes_per_s
+            if platform is None
+            else (platform.peak_bytes_per_s)
+        )
+
+
+class HostOverride(_Record, frozen=True):
+    """Values of one host; None: the same as everywhere."""
+
+    slots_per_device: _Slots | None = None
+    dma_bytes_per_s: _Rate | None = None
+    nic_bytes_per_s: _Rate | None = None
+    shape: _Name | None = None
+
+
+class Power(_Record, frozen=True):
+    """Electrical power.
+
+    :ivar device_idle_w: of a device while its slots are idle.
+    :ivar device_active_w: of a device while all slots have jobs; in proportion
+        while some have.
+    :ivar host_w: of a host, with or without a device.
+    :ivar core_active_w: of a core with a job, in addition to the host.
+    :ivar cap_w: the most that all slots with jobs take together, in addition
+        to idle hosts and devices; None: any power.
+    :ivar host_cap_w: as ``cap_w``, of the slots of each host.
+    """
+
+    device_idle_w: _NotNegative = 0.0
+    device_active_w: _NotNegative = 0.0
+    host_w: _NotNegative = 0.0
+    core_active_w: _NotNegative = 0.0
+    cap_w: _NotNegative | None = None
+    host_cap_w: _NotNegative | None = None
+
+
+class Cluster(_Record, frozen=True):
+    """Hosts 0 … hosts − 1, some of which have a device.
+
+    :ivar fpga_hosts: hosts with a device.
+    :ivar slots_per_device: slots of each device.
+    :ivar dma_bytes_per_s: rate that all slots of a device share.
+    :ivar nic_bytes_per_s: rate of each host in each direction.
+    :ivar reconfiguration_s: time to program another accelerator.
+    :ivar tasks_per_s: most tasks that all groups together end per second,
+        because they share a link; None: it has no limit.
+    :ivar host_overrides: by host, values that differ there.
+    :ivar shape: of the slots.
+    :ivar power: None: results have no energy.
+    :ivar cores_per_host: jobs need one of these cores, and compute there until
+        they get a slot of the same host; None: jobs need only a slot.
+    :ivar attach_s: time to attach a slot to another job; it needs cores.
+    :ivar heartbeat_s: how often a host with a device offers its room to the
+        jobs, which are containers of applications; None: jobs need a slot.
+    :ivar containers_per_device: how many containers share a device.
+    """
+
+    hosts: _Hosts
+    fpga_hosts: tuple[_Number, ...]
+    accelerators: dict[_Name, AcceleratorProfile]
+    slots_per_device: _Slots = 4
+    dma_bytes_per_s: _Rate = 2.1e9
+    nic_bytes_per_s: _Rate = 1.25e9
+    reconfiguration_s: _Time = 0.0
+    tasks_per_s: _Positive | None = None
+    host_overrides: dict[_Number, HostOverride] = {}
+    shape: _Name = "any"
+    power: Power | None = None
+    cores_per_host: _Slots | None = None
+    attach_s: _Time = 0.0
+    heartbeat_s: _Heartbeat | None = None
+    containers_per_device: _Slots = 1
+
+    def slot_count(self, host: int) -> int:
+        """Return the number of slots of a host with a device."""
+        return self._of(host).slots_per_device or self.slots_per_device
+
+    def dma_of(self, host: int) -> float:
+        """Return the DMA rate of a host's device in bytes/s."""
+        return self._of(host).dma_bytes_per_s or self.dma_bytes_per_s
+
+    def nic_of(self, host: int) -> float:
+        """Return the NIC rate of a host, each direction, in bytes/s."""
+        return self._of(host).nic_bytes_per_s or self.nic_bytes_per_s
+
+    def shape_of(self, host: int) -> str:
+        """Return the shape of the slots of a host's device."""
+        return self._of(host).shape or self.shape
+
+    def _of(self, host: int) -> HostOverride:
+        return self.host_overrides.get(host, _AS_EVERYWHERE)
+
+
+_AS_EVERYWHERE = HostOverride()
+
+
+class Elasticity(_Record, frozen=True):
+    """An elasticity policy.
+
+    :ivar name: of the installed policy.
+    :ivar period_s: from one resize to the next; None: the policy's.
+    :ivar estimate: how the policy learns the time of tasks.
+    :ivar own: options that only this policy has, by name.
+    """
+
+    name: _Name = "none"
+    period_s: _Span | None = None
+    estimate: typing.Literal["measured", "nnls", "saturated", "as_printed"] = (
+        "measured"
+    )
+    own: dict[_Name, bool | int | float | str] = {}
+
+
+class StrategyOptions(_Record, frozen=True):
+    """A strategy with options; an option that is None has its default.
+
+    :ivar strategy: name of the installed strategy; None: the name that the
+        scenario gives it.
+    :ivar seed: of random choices; None: the run's.
+    :ivar own: options that only this strategy has, by name.
+    :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
+        stay.
+    :ivar affinity: of ``ra`` and ``wra``.
+    :ivar affinity_wait_s: of these and of ``affinity``.
+    :ivar affinity_misses: of ``affinity``, in place of a time; of ``gam`` and
+        ``lpt``: an application takes any host after it has passed over this
+        many.
+    :ivar largest_first: of ``affinity``.
+    :ivar rule: of ``hjf``.
+    :ivar preempt: ``fine``: a slot may change hands after each chunk.
+    :ivar preempt_quantum_bytes: the least input of a chunk without cores;
+        None: that of the conductor by default.
+    :ivar preempt_gain: a challenger takes a slot only if its stress is 1 +
+        this times the holder's.
+    :ivar deadline_action: None: ``kill`` with cores, otherwise ``continue``.
+    """
+
+    strategy: _Name | None = None
+    seed: _Number | None = None
+    remote_limit: _Number | None = None
+    skip_limit: _Number | None = None
+    wait_s_per_byte: _NotNegative | None = None
+    fallback: bool | None = None
+    thresholds_bytes: tuple[_Bytes, ...] | None = None
+    E_bytes: _Bytes | None = None
+    q: _Positive | None = None
+    k1: _Queue | None = None
+    k2: _Queue | None = None
+    queues: _Queue | None = None
+    slot_choice: _Name = "index"
+    offer_order: _Name = "index"
+    affinity: bool | None = None
+    affinity_wait_s: _NotNegative | None = None
+    affinity_misses: _Number | None = None
+    largest_first: bool | None = None
+    own: dict[_Name, bool | int | float | str] = {}
+    elasticity: Elasticity | None = None
+    rule: _Name | None = None
+    preempt: typing.Literal["none", "fine"] = "none"
+    preempt_gain: _NotNegative = 0.0
+    preempt_quantum_bytes: _Count | None = None
+    deadline_action: typing.Literal["continue", "kill", "early"] | None = None
+
+    def options(self) -> dict[str, object]:
+        """Return the options by name, for the strategy's factory."""
+        shared = {
+            name: value
+            for name, value in msgspec.structs.asdict(self).items()
+            if name not in _NOT_OPTIONS and value is not None
+        }
+        return {**shared, **self.own}
+
+
+_NOT_OPTIONS = (
+    "strategy",
+    "seed",
+    "own",
+    "elasticity",
+    "preempt",
+    "preempt_gain",
+    "preempt_quantum_bytes",
+    "deadline_action",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Queues:
+    """Parameters of queues, see :mod:`fpgapool.core.queues.thresholds`."""
+
+    E_bytes: float = 20e6
+    q: float = 1.41
+    k1: int = 5
+    k2: int = 16
+    queues: int = 20
+
+    @property
+    def thresholds_bytes(self) -> tuple[float, ...]:
+        """Return the upper bounds of all queues but the last."""
+        return thresholds.hybrid_thresholds(*dataclasses.astuple(self))
+
+
+#: For sizes that vary about exponentially, and for heavy tails.
+SHORT_TAIL = Queues()
+LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
+
+
+class JobSpec(_Record, frozen=True):
+    """One request for an accelerator; with heartbeats, a container.
+
+    :ivar host: the host of its data; None: a machine outside of the cluster.
+        With cores: the host where it runs; None: the cluster chooses one.
+    :ivar deadline_s: the time after its arrival in which it should end; None:
+        it has no deadline.
+    :ivar priority: higher ones of the same tenant come first.
+    :ivar app: the application of its tenant that it belongs to; None: one of
+        its own.
+    :ivar tasks: parts of a container's input, computed one after another.
+    :ivar cpu_s_per_task: time of the processor before each task.
+    :ivar claimed_bytes: the size that strategies see, as in the pool; None:
+        its size.
+    """
+
+    id: _Id
+    host: _Number | None
+    size_bytes: _Bytes
+    arrival_s: _Time
+    accelerator: str
+    tenant: str = ""
+    deadline_s: _Span | None = None
+    priority: _Priority = 0
+    app: _Name | None = None
+    tasks: _Count | None = None
+    cpu_s_per_task: _NotNegative = 0.0
+    claimed_bytes: _Bytes | None = None
+
+    @property
+    def deadline_at_s(self) -> float | None:
+        """Return the deadline as a time of the run."""
+        if self.deadline_s is None:
+            return None
+        return self.arrival_s + self.deadline_s
+
+
+class GroupClient(_Record, frozen=True):
+    """A program that sends batches of equal tasks to its group.
+
+    One of the last two members is needed.
+
+    :ivar task_s: time of a task on one slot.
+    :ivar batch_tasks: tasks of a batch.
+    :ivar window_s: most slot-seconds of its tasks that have not ended; a
+        batch beyond it is refused. None: it has no limit.
+    :ivar load: lengths of time in seconds, with the slots that arriving tasks
+        would keep busy then; batches arrive at random (Poisson).
+    :ivar arrivals_s: times of its batches.
+    """
+
+    name: _Name
+    task_s: _Span
+    batch_tasks: _Count = 1
+    window_s: _Positive | None = None
+    load: tuple[tuple[_Span, _NotNegative], ...] | None = None
+    arrivals_s: tuple[_Time, ...] | None = None
+
+
+class Goal(_Record, frozen=True):
+    """What a group has to reach: a deadline or a rate.
+
+    :ivar deadline_s: the time by which ``actions`` tasks have to end.
+    :ivar rate_per_s: tasks per second.
+    :ivar actions: number of tasks after which the group ends.
+    """
+
+    deadline_s: _Span | None = None
+    rate_per_s: _Positive | None = None
+    actions: _Count | None = None
+
+
+class Group(_Record, frozen=True):
+    """Slots with one accelerator, seen as one device.
+
+    :ivar slots: how many it has at first.
+    :ivar max_size: None: all slots of the cluster.
+    :ivar elastic: whether a policy may change its size.
+    :ivar goal: a group with a goal begins when its first batch arrives.
+    :ivar end_s: when the group ends; its waiting tasks are dropped then.
+    """
+
+    name: _Name
+    slots: _Count
+    clients: tuple[GroupClient, ...]
+    min_size: _Number = 1
+    max_size: _Count | None = None
+    elastic: bool = True
+    goal: Goal | None = None
+    end_s: _Span | None = None
+
+
+class Scenario(_Record, frozen=True):
+    """A whole file.
+
+    :cvar word: what the file calls the strategies.
+    :ivar strategies: by name.
+    :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
+        it has waited for its own host for long enough.
+    :ivar expected: worked results, by strategy.
+    :ivar groups: they have slots of their own: the first ones of the cluster
+        if there are jobs, too, otherwise all.
+    :ivar max_priorities: by tenant, the highest priority of its jobs that
+        counts against other tenants; 0 for all others.
+    """
+
+    word: typing.ClassVar[str] = "strategies"
+
+    format: typing.Literal["fpgapool-scenario/1"]
+    cluster: Cluster
+    strategies: dict[_Name, StrategyOptions]
+    jobs: typing.Annotated[list[JobSpec], msgspec.Meta(max_length=MAX_JOBS)]
+    name: str = ""
+    note: str = ""
+    wakeups: bool = False
+    expected: dict[str, schedules.Outcome] | None = None
+    groups: tuple[Group, ...] = ()
+    max_priorities: dict[str, _Number] = {}
+
+    @property
+    def slot_count(self) -> int:
+        """Return the number of slots of the cluster."""
+        cluster = self.cluster
+        return sum(cluster.slot_count(host) for host in cluster.fpga_hosts)
+
+    @property
+    def group_slots(self) -> int:
+        """Return how many slots, from the first on, are there for groups."""
+        if self.groups and not self.jobs:
+            return self.slot_count
+        return sum(group.slots for group in self.groups)
+
+    def place(self, strategy: str) -> str:
+        """Return the place of a strategy's options in the file."""
+        return f"{self.word}.{strategy}"
+
+
+class OldScenario(Scenario, frozen=True, kw_only=True):
+    """A file that calls the strategies policies, as older ones do."""
+
+    word: typing.ClassVar[str] = "policies"
+
+    strategies: dict[_Name, StrategyOptions] = msgspec.field(name="policies")

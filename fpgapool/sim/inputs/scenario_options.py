@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The options of ``fpgapool-sim generate`` that describe a scenario."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import typing
+from collections.abc import Callable
+
+from fpgapool.sim import screen
+from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import sizes
+from fpgapool.sim.inputs import workloads
+
+#: The strategies of a scenario, if no others are given.
+STRATEGIES = ("fifo", "sjf", "wa", "ra", "wra")
+
+#: Defaults of the options of a workload. argparse has None instead, so that
+#: options that the user gave can be refused beside a trace.
+DEFAULTS: dict[str, typing.Any] = {
+    "sizes": "exponential",
+    "min_size_bytes": 20e6,
+    "mean_size_bytes": 400e6,
+    "max_size_bytes": 10e9,
+    "alpha": 1.1,
+    "median_size_bytes": 200e6,
+    "sigma": 1.0,
+    "sizes_file": None,
+    "load": 0.8,
+    "arrivals_per_s": None,
+    "jobs_per_host": None,
+    "jobs": None,
+    "duration_s": None,
+    "bias": 1.0,
+    "host_weight": (),
+    "tenant": (),
+}
+#: How many jobs a host sends, if nothing else is said.
+JOBS_PER_HOST = 50
+#: Each kind of sizes with its distribution, and the options that it takes.
+SIZES: dict[
+    str, tuple[Callable[..., distributions.SizeDistribution], tuple[str, ...]]
+] = {
+    "exponential": (
+        distributions.Exponential,
+        ("min_size_bytes", "mean_size_bytes"),
+    ),
+    "power-law": (
+        distributions.BoundedPowerLaw,
+        ("min_size_bytes", "max_size_bytes", "alpha"),
+    ),
+    "lognormal": (
+        distributions.Lognormal,
+        ("median_size_bytes", "sigma", "min_size_bytes", "max_size_bytes"),
+    ),
+    "empirical": (
+        lambda path: distributions.Empirical(sizes.read(path)),
+        ("sizes_file",),
+    ),
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe the scenario."""
+    parser.add_argument(
+        "--seed",
+        type=screen.seed,
+        default=0,
+        metavar="N",
+        help="seed of all random numbers; default: 0",
+    )
+    parser.add_argument(
+        "--name", default="", help="name of the scenario; default: none"
+    )
+    _add_cluster(parser.add_argument_group("cluster"))
+    _add_workload(parser.add_argument_group("workload"))
+    _add_strategies(parser.add_argument_group("strategies"))
+
+
+def _add_number(
+    group: argparse._ActionsContainer,
+    option: str,
+    default: object,
+    text: str,
+    kind: Callable[[str], object] = float,
+) -> None:
+    """Add an option whose value is a number; its help shows the default."""
+    name = option.removeprefix("--").replace("-", "_")
+    if name in DEFAULTS:
+        shown, default = DEFAULTS[name], None
+    else:
+        shown = default
+    if shown is not None:
+        text += f"; default: {shown:g}"
+    group.add_argument(
+        option,
+        type=kind,
+        metavar="N" if kind is int else "X",
+        default=default,
+        help=text,
+    )
+
+
+def _add_cluster(group: argparse._ArgumentGroup) -> None:
+    for option, whole, text in (
+        ("--hosts", 100, "number of hosts"),
+        (
+            "--boards",
+            50,
+            "number of boards, spread evenly over the hosts; a host has one "
+            "at most",
+        ),
+        ("--slots-per-device", 4, "number of slots of each board"),
+    ):
+        _add_number(group, option, whole, text, int)
+    for option, number, text in (
+        (
+            "--dma-bytes-per-s",
+            2.1e9,
+            "rate of a board's DMA pipe, which its slots share",
+        ),
+        (
+            "--nic-bytes-per-s",
+            1.25e9,
+            "rate of a host's network card in each direction",
+        ),
+        (
+            "--return-ratio",
+            1.0,
+            "bytes that each accelerator sends back per byte of input",
+        ),
+        (
+            "--reconfiguration-s",
+            0.0,
+            "time to program another accelerator into a slot",
+        ),
+    ):
+        _add_number(group, option, number, text)
+    for option, text in (
+        ("--device-idle-w", "power of a board while its slots are idle"),
+        ("--device-active-w", "power of a board while all slots have jobs"),
+        ("--host-w", "power of a host"),
+    ):
+        _add_number(
+            group,
+            option,
+            None,
+            f"{text}, in W; results have energies if any power is given; "
+            "default: 0",
+        )
+    group.add_argument(
+        "--peak-bytes-per-s",
+        action="append",
+        default=[],
+        metavar="NAME=X",
+        help="add an accelerator, and limit the input rate of a slot with it; "
+        "may be repeated; default: "
+        + ", ".join(
+            f"{name}={peak:g}"
+            for name, peak in workloads.PEAKS_BYTES_PER_S.items()
+        ),
+    )
+
+
+def _add_workload(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--trace",
+        type=pathlib.Path,
+        metavar="FILE.csv",
+        help="read the jobs from this file, with columns arrival_s, host, "
+        "size_bytes, accelerator and, if wanted, id, tenant, priority, "
+        "deadline_s and claimed_bytes",
+    )
+    group.add_argument(
+        "--sizes",
+        choices=sorted(SIZES),
+        help="distribution of the sizes; default: exponential",
+    )
+    for option, text in (
+        ("--min-size-bytes", "smallest size, except for empirical sizes"),
+        ("--mean-size-bytes", "exponential: the mean size"),
+        ("--max-size-bytes", "power-law, lognormal: the largest size"),
+        ("--alpha", "power-law: the exponent"),
+        ("--median-size-bytes", "lognormal: the median before the limits"),
+        ("--sigma", "lognormal: deviation of the natural logarithm"),
+    ):
+        _add_number(group, option, None, text)
+    group.add_argument(
+        "--sizes-file",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="empirical: a file with a size in bytes per line, or a CSV file "
+        "with a column size_bytes",
+    )
+    rate = group.add_mutually_exclusive_group()
+    _add_number(
+        rate,
+        "--load",
+        None,
+        "bytes that arrive per second, divided by the rate of all boards' DMA "
+        "pipes",
+    )
+    _add_number(
+        rate,
+        "--arrivals-per-s",
+        None,
+        "number of jobs that arrive per second from all hosts; it does not "
+        "depend on the boards",
+    )
+    count = group.add_mutually_exclusive_group()
+    count.add_argument(
+        "--jobs-per-host",
+        type=int,
+        metavar="N",
+        help=f"number of jobs from each host; default: {JOBS_PER_HOST}",
+    )
+    count.add_argument(
+        "--jobs", type=int, metavar="N", help="number of jobs in all"
+    )
+    count.add_argument(
+        "--duration-s",
+        type=float,
+        metavar="X",
+        help="length of the time in which jobs arrive",
+    )
+    group.add_argument(
+        "--accelerator",
+        action="append",
+        default=[],
+        metavar="NAME[=WEIGHT]",
+        help="let jobs ask for this accelerator, in proportion to its weight; "
+        "may be repeated; default: all accelerators alike",
+    )
+    _add_number(
+        group,
+        "--bias",
+        None,
+        "weight of a host with a board as a source of jobs; another host has "
+        "the weight 1",
+    )
+    group.add_argument(
+        "--host-weight",
+        action="append",
+        metavar="HOST=X",
+        help="multiply the weight of this host by X; may be repeated",
+    )
+    group.add_argument(
+        "--tenant",
+        action="append",
+        metavar="NAME=SHARE[:BOARDS]",
+        help="add a tenant with this share of the jobs; BOARDS, from 0 to 1, "
+        "is the part of its jobs that comes from hosts with a board; may be "
+        "repeated",
+    )
+
+
+def _add_strategies(group: argparse._ArgumentGroup) -> None:
+    screen.add_strategies(
+        group, "strategies of the scenario; default: " + " ".join(STRATEGIES)
+    )
+    _add_number(
+        group,
+        "--remote-limit",
+        None,
+        "ra, wra: number of slots of a host that jobs of other hosts may hold "
+        "(C); default: half its slots",
+        int,
+    )
+    group.add_argument(
+        "--skip-limit",
+        type=_limit,
+        default=5,
+        metavar="N",
+        help="ra, wra: a job may leave its host after slots of other hosts "
+        "passed it over this often (D), or 'none'; default: 5",
+    )
+    _add_number(
+        group,
+        "--wait-s-per-byte",
+        1e-8,
+        "ra, wra: a job may leave its host after it has waited this long per "
+        "byte (W)",
+    )
+    group.add_argument(
+        "--wakeups",
+        action="store_true",
+        help="start a scheduling pass as soon as a job may leave its host, as "
+        "the conductor does; without this option, the job waits for the next "
+        "pass",
+    )
+    for option, text in (
+        ("--slot-choice", "order in which a job prefers idle slots"),
+        ("--offer-order", "ra, wra: order in which slots are offered to jobs"),
+    ):
+        group.add_argument(
+            option,
+            choices=("index", "random", "least_busy"),
+            default="random",
+            help=f"{text}; default: random",
+        )
+
+
+def _limit(text: str) -> int | None:
+    return None if text == "none" else int(text)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics of a schedule, measured on its jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobResult:
+    """One finished job; its times count from the start of the run.
+
+    :ivar job_id: its name.
+    :ivar origin: name of the host that it came from; None: it has none.
+    :ivar size_bytes: size of its input.
+    :ivar arrival_s: when it was submitted.
+    :ivar start_s: when its slot began to work for it.
+    :ivar finish_s: when it ended.
+    :ivar host: name of the slot's host.
+    :ivar device: name of the slot's device.
+    :ivar slot: number of the slot in its device.
+    :ivar local: whether its data stayed on its own host.
+    :ivar kind: its kind, for example the accelerator's name; None: all jobs
+        are of one kind.
+    """
+
+    job_id: str
+    origin: str | None
+    size_bytes: float
+    arrival_s: float
+    start_s: float
+    finish_s: float
+    host: str
+    device: str
+    slot: int
+    local: bool
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.size_bytes) and self.size_bytes > 0):
+            raise ValueError(f"job {self.job_id}: size_bytes must be above 0")
+        times_s = (0.0, self.arrival_s, self.start_s, self.finish_s)
+        if not all(map(math.isfinite, times_s)):
+            raise ValueError(f"job {self.job_id}: times must be finite")
+        if sorted(times_s) != list(times_s) or self.start_s == self.finish_s:
+            raise ValueError(
+                f"job {self.job_id}: arrival, start and finish must follow"
+                " each other"
+            )
+
+
+class Columns(typing.NamedTuple):
+    """Finished jobs, a vector per property, all in the same order.
+
+    :ivar worked_s: time with a slot.
+    :ivar local_bytes: input that stayed on its host.
+    """
+
+    arrivals_s: Floats
+    worked_s: Floats
+    finishes_s: Floats
+    sizes_bytes: Floats
+    local_bytes: Floats
+
+    def of(self, jobs: npt.NDArray[typing.Any]) -> Columns:
+        """Return some of the jobs.
+
+        :param jobs: their places, or a flag for each job.
+        """
+        return Columns(*(values[jobs] for values in self))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Metrics:
+    """Metrics of a whole schedule.
+
+    The completion time of a job is from its arrival to its finish.
+
+    :ivar jobs: number of jobs.
+    :ivar act_s: average completion time.
+    :ivar tct95_s: tail completion time, the 95th percentile.
+    :ivar p50_s: median completion time.
+    :ivar p99_s: 99th percentile of the completion time.
+    :ivar sar: slot access ratio: a job's time with a slot as a share of its
+        completion time, as a mean.
+    :ivar dlr: data locality ratio, the share of all bytes that stayed on
+        their host.
+    :ivar makespan_s: when the last job ended.
+    """
+
+    jobs: int
+    act_s: float
+    tct95_s: float
+    p50_s: float
+    p99_s: float
+    sar: float
+    dlr: float
+    makespan_s: float
+
+
+def measure(results: Sequence[JobResult]) -> Metrics:
+    """Measure a schedule.
+
+    :param results: all its jobs.
+    :returns: the metrics.
+    :raises ValueError: if there are no jobs.
+    """
+    return measure_columns(
+        Columns(
+            arrivals_s=column(job.arrival_s for job in results),
+            worked_s=column(job.finish_s - job.start_s for job in results),
+            finishes_s=column(job.finish_s for job in results),
+            sizes_bytes=column(job.size_bytes for job in results),
+            local_bytes=column(job.size_bytes * job.local for job in results),
+        )
+    )
+
+
+def measure_columns(jobs: Columns) -> Metrics:
+    """Measure a schedule of many jobs.
+
+    :param jobs: all its jobs.
+    :returns: the metrics.
+    :raises ValueError: if there are no jobs.
+    """
+    if not jobs.sizes_bytes.size:
+        raise ValueError("there are no jobs to measure")
+    completions_s = jobs.finishes_s - jobs.arrivals_s
+    # The times of a tiny job may be equal as floats.
+    shares = np.divide(
+        jobs.worked_s,
+        completions_s,
+        out=np.ones_like(completions_s),
+        where=completions_s > 0,
+    )
+    # numpy interpolates percentiles linearly by default.
+    p50_s, p95_s, p99_s = np.percentile(completions_s, (50, 95, 99))
+    return Metrics(
+        jobs=completions_s.size,
+        act_s=float(completions_s.mean()),
+        tct95_s=float(p95_s),
+        p50_s=float(p50_s),
+        p99_s=float(p99_s),
+        sar=float(shares.mean()),
+        dlr=float(jobs.local_bytes.sum() / jobs.sizes_bytes.sum()),
+        makespan_s=float(jobs.finishes_s.max()),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Service:
+    """How a schedule kept its deadlines.
+
+    :ivar sla: jobs that kept their deadlines, as a share of those with one.
+    :ivar energy_j_per_sla: energy of the whole schedule for each job that
+        kept its deadline; None: none did, or no power is known.
+    :ivar frames_per_s: frames of these jobs, over the makespan; None: the
+        size of chunks is unknown.
+    :ivar wasted_frames: frames computed for jobs that did not keep theirs.
+    """
+
+    sla: float
+    energy_j_per_sla: float | None
+    frames_per_s: float | None
+    wasted_frames: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Packing:
+    """How well containers were spread over hosts.
+
+    :ivar reprogrammings: of all slots, the first of each included.
+    :ivar distance_to_bound: the part of the makespan that is beyond
+        :func:`reproduction.models.containers.bound_s`, from 0 to 1.
+    """
+
+    reprogrammings: int
+    distance_to_bound: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Improvement:
+    """How many times better a schedule is than another one of the same jobs.
+
+    A factor above 1 is better: the time is shorter, or the share is larger.
+
+    :ivar act: of the average completion time.
+    :ivar tct95: of the tail completion time.
+    :ivar p99: of the 99th percentile of the completion time.
+    :ivar sar: of the slot access ratio.
+    :ivar dlr: of the data locality ratio; infinite if the other ratio is 0.
+    :ivar makespan: of the makespan.
+    """
+
+    act: float
+    tct95: float
+    p99: float
+    sar: float
+    dlr: float
+    makespan: float
+
+
+def improvement(before: Metrics, after: Metrics) -> Improvement:
+    """Compare two schedules of the same jobs.
+
+    :param before: the reference.
+    :param after: the other schedule.
+    :returns: how many times better the other schedule is.
+    """
+    return Improvement(
+        act=_ratio(before.act_s, after.act_s),
+        tct95=_ratio(before.tct95_s, after.tct95_s),
+        p99=_ratio(before.p99_s, after.p99_s),
+        sar=_ratio(after.sar, before.sar),
+        dlr=_ratio(after.dlr, before.dlr),
+        makespan=_ratio(before.makespan_s, after.makespan_s),
+    )
+
+
+def _ratio(value: float, other: float) -> float:
+    if other:
+        return value / other
+    return math.inf if value else 1.0
+
+
+def column(values: Iterable[float]) -> Floats:
+    """Return a vector of numbers, one per job."""
+    return np.fromiter(values, dtype=np.float64)

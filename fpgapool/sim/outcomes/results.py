@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The results of ``fpgapool-sim run``, and the file that it writes.
+
+All sizes are in bytes, times in seconds, energies in J.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from fpgapool.sim import files
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import group_results
+from fpgapool.sim.outcomes import metrics
+from fpgapool.sim.outcomes import schedules
+from fpgapool.sim.outcomes import usage
+from reproduction.models import containers
+
+#: Frames of a chunk: the paper on deadlines measures work in videos.
+FRAMES_PER_CHUNK = 1500
+
+#: The metrics that ``expected`` of a scenario has.
+METRICS = ("act_s", "tct95_s", "sar", "dlr", "makespan_s")
+
+
+class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much was used, from time 0 to the makespan, as shares.
+
+    :ivar slots: of the time of all slots; None: there are no slots.
+    :ivar dma: of the bytes that DMA pipes can carry; None: there are no pipes.
+    :ivar nic_egress: of the bytes that NICs can send.
+    :ivar nic_ingress: of the bytes that NICs can receive.
+    :ivar cores: of the time of all cores; None: hosts have no cores.
+    """
+
+    slots: float | None
+    dma: float | None
+    nic_egress: float
+    nic_ingress: float
+    cores: float | None = None
+
+
+class Energy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Energy from time 0 to the makespan."""
+
+    devices_j: float
+    hosts_j: float
+    total_j: float
+    cores_j: float = 0.0
+
+
+class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One host.
+
+    :ivar submitted: metrics of its own jobs; None: no job came from it.
+    """
+
+    host: int
+    utilisation: Utilisation
+    submitted: metrics.Metrics | None = None
+    energy: Energy | None = None
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Results beyond the metrics of the scenario format.
+
+    :ivar p50_s: median completion time.
+    :ivar p99_s: 99th percentile of the completion time.
+    :ivar tenants: metrics by name, if any job has a tenant; "" stands for
+        the jobs without one.
+    :ivar outside: metrics of the jobs from outside of the cluster.
+    :ivar energy: None: the scenario has no powers.
+    :ivar tenants_j: by name, the energy that a tenant's jobs added to that of
+        idle devices and hosts, if any job has a tenant.
+    :ivar preemptions: how often jobs had to leave slots to others.
+    """
+
+    p50_s: float
+    p99_s: float
+    utilisation: Utilisation
+    hosts: list[HostDetails]
+    energy: Energy | None = None
+    tenants: dict[str, metrics.Metrics] = {}
+    outside: metrics.Metrics | None = None
+    tenants_j: dict[str, float] = {}
+    preemptions: int = 0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The results of a scenario under one strategy.
+
+    :ivar outcome: as the scenario format writes it.
+    :ivar measured: all metrics of all jobs.
+    :ivar service: None: no job has a deadline.
+    :ivar packing: None: jobs are no containers.
+    """
+
+    outcome: schedules.Outcome
+    measured: metrics.Metrics
+    details: Details
+    service: metrics.Service | None = None
+    packing: metrics.Packing | None = None
+
+
+def columns(
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+) -> metrics.Columns:
+    """Return the jobs of a schedule as vectors.
+
+    :param outcomes: of the scenario's jobs, in its order.
+    """
+    return metrics.Columns(
+        arrivals_s=metrics.column(job.arrival_s for job in scenario.jobs),
+        worked_s=metrics.column(job.worked_s for job in outcomes),
+        finishes_s=metrics.column(job.finish_s for job in outcomes),
+        sizes_bytes=metrics.column(job.size_bytes for job in scenario.jobs),
+        local_bytes=metrics.column(
+            outcome.local_bytes(job.host, job.size_bytes)
+            for job, outcome in zip(scenario.jobs, outcomes, strict=True)
+        ),
+    )
+
+
+def evaluate(
+    scenario: scenarios.Scenario, outcomes: list[schedules.JobOutcome]
+) -> Result:
+    """Measure a schedule.
+
+    :param outcomes: of the scenario's jobs, in its order.
+    """
+    jobs = columns(scenario, outcomes)
+    measured = metrics.measure_columns(jobs)
+    used = usage.measure(scenario, outcomes)
+    details = _details(scenario, outcomes, used, jobs, measured)
+    if scenario.cluster.power is not None:
+        outcomes = [
+            msgspec.structs.replace(outcome, energy_j=energy_j)
+            for outcome, energy_j in zip(
+                outcomes, used.jobs_j.tolist(), strict=True
+            )
+        ]
+    found: dict[str, float | None] = {
+        name: getattr(measured, name) for name in METRICS
+    }
+    service = None
+    if any(job.deadline_s is not None for job in scenario.jobs):
+        service = _measure_service(scenario, outcomes, details.energy)
+        found |= dataclasses.asdict(service)
+    packing = None
+    if scenario.cluster.heartbeat_s is not None:
+        packing = _measure_packing(scenario, outcomes, measured.makespan_s)
+        found |= dataclasses.asdict(packing)
+    return Result(
+        schedules.Outcome(outcomes, found),
+        measured,
+        details,
+        service,
+        packing,
+    )
+
+
+def _measure_packing(
+    scenario: scenarios.Scenario,
+    outcomes: Sequence[schedules.JobOutcome],
+    makespan_s: float,
+) -> metrics.Packing:
+    return metrics.Packing(
+        reprogrammings=sum(
+            outcome.container.reprogrammings
+            for outcome in outcomes
+            if outcome.container is not None
+        ),
+        distance_to_bound=1 - containers.bound_s(scenario) / makespan_s,
+    )
+
+
+def _measure_service(
+    scenario: scenarios.Scenario,
+    outcomes: Sequence[schedules.JobOutcome],
+    energy: Energy | None,
+) -> metrics.Service:
+    quanta_bytes = {
+        name: profile.quantum_bytes
+        for name, profile in scenario.cluster.accelerators.items()
+    }
+    due = kept = 0
+    frames: float | None = 0.0
+    wasted: float | None = 0.0
+    for job, outcome in zip(scenario.jobs, outcomes, strict=True):
+        if job.deadline_s is None:
+            continue
+        due += 1
+        kept += outcome.state == "done"
+        done_bytes = job.size_bytes
+        if outcome.core is not None:
+            done_bytes = outcome.core.done_bytes
+        quantum_bytes = quanta_bytes[job.accelerator]
+        if quantum_bytes is None or frames is None or wasted is None:
+            frames = wasted = None
+        elif outcome.state == "done":
+            frames += FRAMES_PER_CHUNK * done_bytes / quantum_bytes
+        else:
+            wasted += FRAMES_PER_CHUNK * done_bytes / quantum_bytes
+    makespan_s = max(outcome.finish_s for outcome in outcomes)
+    return metrics.Service(
+        sla=kept / due,
+        energy_j_per_sla=energy.total_j / kept if energy and kept else None,
+        frames_per_s=None
+        if frames is None
+        else frames / makespan_s
+        if makespan_s
+        else 0.0,
+        wasted_frames=wasted,
+    )
+
+
+def write(
+    found: Mapping[str, Result],
+    path: pathlib.Path,
+    groups: Mapping[str, group_results.GroupsResult],
+) -> None:
+    """Write the results, as a whole or not at all.
+
+    :param found: of the jobs, by strategy.
+    :param groups: of the groups, by strategy.
+    :raises fpgapool.sim.errors.InputError: if it cannot be written.
+    """
+    document: dict[str, object] = {
+        "results": {name: each.outcome for name, each in found.items()},
+        "details": {name: each.details for name, each in found.items()},
+    }
+    if groups:
+        document["groups"] = groups
+    text = msgspec.json.format(msgspec.json.encode(document), indent=1)
+    files.write(path, text + b"\n")
+
+
+# -- details ---------------------------------------------------------------
+
+
+def _details(
+    scenario: scenarios.Scenario,
+    outcomes: Sequence[schedules.JobOutcome],
+    used: usage.Usage,
+    jobs: metrics.Columns,
+    measured: metrics.Metrics,
+) -> Details:
+    by_host = _groups(jobs, [job.host for job in scenario.jobs])
+    by_tenant = _groups(jobs, [job.tenant for job in scenario.jobs])
+    hosts, utilisation, energy = _hosts(
+        scenario, used, measured.makespan_s, by_host
+    )
+    has_tenants = set(by_tenant) != {""}
+    tenants_j: dict[str, float] = {}
+    if has_tenants and energy is not None:
+        tenants_j = dict.fromkeys(sorted(by_tenant), 0.0)
+        for job, energy_j in zip(
+            scenario.jobs, used.jobs_j.tolist(), strict=True
+        ):
+            tenants_j[job.tenant] += energy_j
+    return Details(
+        p50_s=measured.p50_s,
+        p99_s=measured.p99_s,
+        utilisation=utilisation,
+        hosts=hosts,
+        energy=energy,
+        tenants=dict(sorted(by_tenant.items())) if has_tenants else {},
+        outside=by_host.get(None),
+        tenants_j=tenants_j,
+        preemptions=sum(outcome.preemptions for outcome in outcomes),
+    )
+
+
+_Name = typing.TypeVar("_Name", bound=int | str | None)
+
+
+def _groups(
+    jobs: metrics.Columns, names: Sequence[_Name]
+) -> dict[_Name, metrics.Metrics]:
+    places: dict[_Name, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    return {
+        name: metrics.measure_columns(jobs.of(np.array(some)))
+        for name, some in places.items()
+    }
+
+
+def _hosts(
+    scenario: scenarios.Scenario,
+    used: usage.Usage,
+    makespan_s: float,
+    by_host: Mapping[int | None, metrics.Metrics],
+) -> tuple[list[HostDetails], Utilisation, Energy | None]:
+    """Return the figures of each host, and of all of them together."""
+    cluster = scenario.cluster
+    hosts = range(cluster.hosts)
+    dma = metrics.column(cluster.dma_of(host) for host in hosts)
+    nic = metrics.column(cluster.nic_of(host) for host in hosts)
+    dma *= used.slots > 0
+    cores = np.full(cluster.hosts, float(cluster.cores_per_host or 0))
+    spent = usage.energy(cluster, used, makespan_s)
+
+    def utilisation(some: slice) -> Utilisation:
+        nics = nic[some] * makespan_s
+        return Utilisation(
+            slots=_share(used.taken_s[some], used.slots[some] * makespan_s),
+            dma=_share(used.dma_bytes[some], dma[some] * makespan_s),
+            nic_egress=_share(used.egress_bytes[some], nics) or 0.0,
+            nic_ingress=_share(used.ingress_bytes[some], nics) or 0.0,
+            cores=_share(used.core_s[some], cores[some] * makespan_s),
+        )
+
+    def energy(some: slice) -> Energy | None:
+        if spent is None:
+            return None
+        devices_j = float(spent.devices_j[some].sum())
+        cores_j = float(spent.cores_j[some].sum())
+        hosts_j = float(spent.hosts_j[some].sum())
+        total_j = devices_j + cores_j + hosts_j
+        return Energy(devices_j, hosts_j, total_j, cores_j)
+
+    details = [
+        HostDetails(
+            host,
+            utilisation(slice(host, host + 1)),
+            by_host.get(host),
+            energy(slice(host, host + 1)),
+        )
+        for host in hosts
+    ]
+    return details, utilisation(slice(None)), energy(slice(None))
+
+
+def _share(part: metrics.Floats, whole: metrics.Floats) -> float | None:
+    total = float(whole.sum())
+    return float(part.sum()) / total if total else None

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Results of jobs, as scenario files and files of results write them.
+
+All sizes are in bytes, times in seconds.
+"""
+
+from __future__ import annotations
+
+import typing
+
+import msgspec
+
+from fpgapool.core.rules import deadlines
+
+State: typing.TypeAlias = typing.Literal["done", "late", "killed"]
+
+
+def state_at_end(now: float, deadline_s: float | None) -> State:
+    """Return the state of a job that ends now."""
+    if deadline_s is None or now <= deadline_s + deadlines.TOLERANCE_S:
+        return "done"
+    return "late"
+
+
+class OnCore(msgspec.Struct, frozen=True):
+    """What a job had on a host with cores.
+
+    :ivar host: the host of its core; None: it had none.
+    :ivar slot_s: time with slots, attaching included.
+    :ivar done_bytes: input that was computed.
+    """
+
+    host: int | None
+    slot_s: float
+    done_bytes: float
+
+
+class InContainer(msgspec.Struct, frozen=True):
+    """What the tasks of a container had on its host.
+
+    :ivar slot_s: time of slots, programming included.
+    :ivar reprogrammings: how often a slot was programmed for one of them.
+    """
+
+    slot_s: float
+    reprogrammings: int
+
+
+class Stay(msgspec.Struct, frozen=True):
+    """A time with a slot that the job had to leave to another one.
+
+    :ivar start_s: when the slot began to work for it.
+    :ivar finish_s: when it left.
+    :ivar done_bytes: input that was computed there.
+    """
+
+    host: int
+    slot: int
+    start_s: float
+    finish_s: float
+    done_bytes: int
+
+
+class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of a job.
+
+    :ivar start_s: when its last slot, or its core, began to work for it; if
+        none did, when it ended.
+    :ivar host: the host of its last slot; None: it had no slot.
+    :ivar slot: number of the slot on this host.
+    :ivar local: whether it ended on its own host.
+    :ivar state: ``late``: it ended after its deadline; None: it has no
+        deadline, and there are no cores.
+    :ivar core: None: there are no cores.
+    :ivar container: None: there are no containers. The job starts when it
+        gets its host, shares the host's slots, and thus has no ``slot``.
+    :ivar preemptions: how often it had to leave its slot to another job.
+    :ivar stays: the slots that it had to leave, if there are no cores.
+    :ivar energy_j: energy that it added to that of idle devices and hosts;
+        None: the scenario has no powers, or it is not computed yet.
+    """
+
+    id: int
+    start_s: float
+    finish_s: float
+    host: int | None
+    slot: int | None
+    local: bool
+    state: State | None = None
+    core: OnCore | None = None
+    preemptions: int = 0
+    stays: tuple[Stay, ...] = ()
+    energy_j: float | None = None
+    container: InContainer | None = None
+
+    @property
+    def worked_s(self) -> float:
+        """Return how long a slot, or a core, worked for it."""
+        before_s = sum(one.finish_s - one.start_s for one in self.stays)
+        return self.finish_s - self.start_s + before_s
+
+    def local_bytes(self, host: int | None, size_bytes: float) -> float:
+        """Return the input that it computed on its own host.
+
+        :param host: its own one.
+        :param size_bytes: all its input.
+        """
+        if self.local:
+            return size_bytes - sum(
+                one.done_bytes for one in self.stays if one.host != host
+            )
+        return sum(one.done_bytes for one in self.stays if one.host == host)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The results of all jobs under a strategy.
+
+    :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
+        ``makespan_s``; with deadlines, the members of
+        :class:`fpgapool.sim.outcomes.metrics.Service`, too, and with containers those
+        of :class:`fpgapool.sim.outcomes.metrics.Packing`.
+    """
+
+    jobs: list[JobOutcome]
+    metrics: dict[str, float | None]

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Use of slots, DMA pipes, NICs and energy by a schedule.
+
+The results of the jobs are enough to compute it; a run need not be observed.
+Shares and energy are those from time 0 to the makespan.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fpgapool.sim.engines import base
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
+from fpgapool.sim.outcomes import schedules
+from fpgapool.vocabulary import platforms
+
+_Places: typing.TypeAlias = npt.NDArray[np.int64]
+
+
+class _Visits(typing.NamedTuple):
+    """Times of jobs with slots, the last ones too; vectors of the same order.
+
+    :ivar jobs: places of the jobs in the scenario.
+    :ivar hosts: −1: the job had no slot.
+    :ivar taken_s: programming included.
+    :ivar sizes: input that was computed.
+    """
+
+    jobs: _Places
+    hosts: _Places
+    taken_s: metrics.Floats
+    sizes: metrics.Floats
+
+
+class Usage(typing.NamedTuple):
+    """Use of each host; each member but one is a vector over the hosts.
+
+    :ivar slots: number of its slots for jobs.
+    :ivar core_s: core-seconds with jobs.
+    :ivar cores_j: the energy of its cores with jobs, in addition to that of
+        the host; 0 without powers.
+    :ivar taken_s: slot-seconds with jobs, programming included.
+    :ivar slots_j: the energy of its slots with jobs, in addition to that of
+        the idle device; 0 without powers.
+    :ivar dma_bytes: bytes that went to its device.
+    :ivar egress_bytes: bytes that its NIC sent.
+    :ivar ingress_bytes: bytes that its NIC received.
+    :ivar jobs_j: over the jobs: the energy of each one's slots and core, in
+        addition to idle devices and hosts; 0 without powers.
+    """
+
+    slots: metrics.Floats
+    core_s: metrics.Floats
+    cores_j: metrics.Floats
+    taken_s: metrics.Floats
+    slots_j: metrics.Floats
+    dma_bytes: metrics.Floats
+    egress_bytes: metrics.Floats
+    ingress_bytes: metrics.Floats
+    jobs_j: metrics.Floats
+
+
+class Energy(typing.NamedTuple):
+    """Energy in J of each host; each member is a vector over the hosts."""
+
+    devices_j: metrics.Floats
+    cores_j: metrics.Floats
+    hosts_j: metrics.Floats
+
+
+def measure(
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+) -> Usage:
+    """Add up the use by all jobs of a schedule.
+
+    :param outcomes: of the scenario's jobs, in its order.
+    """
+    cluster = scenario.cluster
+    slots = np.zeros(cluster.hosts)
+    for slot in base.slots_of(cluster)[scenario.group_slots :]:
+        slots[slot.host] += 1
+    ratios = {
+        name: profile.return_ratio
+        for name, profile in cluster.accelerators.items()
+    }
+    visits = _visits(scenario, outcomes)
+    at, sizes = visits.hosts, visits.sizes
+    of_jobs = metrics.column(ratios[job.accelerator] for job in scenario.jobs)
+    back = sizes * of_jobs[visits.jobs]
+    origin = _places(job.host for job in scenario.jobs)[visits.jobs]
+    remote = at != origin
+
+    def added(hosts: _Places, values: metrics.Floats) -> metrics.Floats:
+        sums = np.bincount(hosts + 1, values, cluster.hosts + 1)
+        return sums[1:].astype(np.float64)
+
+    cores = [outcome.core for outcome in outcomes]
+    core_hosts = _places(None if core is None else core.host for core in cores)
+    core_s = metrics.column(job.finish_s - job.start_s for job in outcomes)
+    core_s *= core_hosts >= 0
+    slots_j = visits.taken_s * _added_w(scenario, visits, slots)
+    cores_j = core_s * metrics.column(
+        _core_w(cluster, job.accelerator) for job in scenario.jobs
+    )
+    return Usage(
+        slots=slots,
+        core_s=added(core_hosts, core_s),
+        cores_j=added(core_hosts, cores_j),
+        taken_s=added(at, visits.taken_s),
+        slots_j=added(at, slots_j),
+        dma_bytes=added(at, sizes),
+        egress_bytes=added(origin, sizes * remote) + added(at, back * remote),
+        ingress_bytes=added(at, sizes * remote) + added(origin, back * remote),
+        jobs_j=cores_j + np.bincount(visits.jobs, slots_j, len(outcomes)),
+    )
+
+
+def _core_w(cluster: scenarios.Cluster, accelerator: str) -> float:
+    """Return the power of a core with a job, in addition to the host.
+
+    It is that of the accelerator on the platform ``cpu``; if that is unknown,
+    that of all cores.
+    """
+    if cluster.power is None:
+        return 0.0
+    cpu = cluster.accelerators[accelerator].platforms.get(platforms.CPU)
+    if cpu is None or cpu.active_w is None:
+        return cluster.power.core_active_w
+    return cpu.active_w
+
+
+def _places(hosts: Iterable[int | None]) -> _Places:
+    """Return numbers of hosts; −1: outside of the cluster, or none."""
+    return np.array([-1 if host is None else host for host in hosts])
+
+
+def _added_w(
+    scenario: scenarios.Scenario, visits: _Visits, slots: metrics.Floats
+) -> metrics.Floats:
+    """Return the power of each visit in addition to that of the idle device.
+
+    It is that of the accelerator on the platform; if that is unknown, the
+    slot's share of the difference between active and idle power.
+
+    :param slots: of each host.
+    """
+    cluster, power = scenario.cluster, scenario.cluster.power
+    if power is None:
+        return np.zeros(visits.jobs.size)
+    extra_w = power.device_active_w - power.device_idle_w
+
+    def of(job: int, host: int) -> float:
+        if host < 0:
+            return 0.0
+        profile = cluster.accelerators[scenario.jobs[job].accelerator]
+        platform = profile.platforms.get(cluster.shape_of(host))
+        if platform is None or platform.active_w is None:
+            return extra_w / float(slots[host])
+        return platform.active_w
+
+    return metrics.column(
+        of(job, host)
+        for job, host in zip(
+            visits.jobs.tolist(), visits.hosts.tolist(), strict=True
+        )
+    )
+
+
+class _Visit(typing.NamedTuple):
+    job: int
+    host: int
+    slot: int | None
+    start_s: float
+    taken_s: float
+    size: float
+
+
+def _all_visits(
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+) -> Iterator[_Visit]:
+    """Yield the visits, without programming unless they are containers."""
+    for job, outcome in enumerate(outcomes):
+        left = scenario.jobs[job].size_bytes
+        for stay in outcome.stays:
+            yield _Visit(
+                job,
+                stay.host,
+                stay.slot,
+                stay.start_s,
+                stay.finish_s - stay.start_s,
+                stay.done_bytes,
+            )
+            left -= stay.done_bytes
+        core, container = outcome.core, outcome.container
+        taken_s = outcome.finish_s - outcome.start_s
+        if core is not None:
+            taken_s = core.slot_s
+        elif container is not None:
+            taken_s = container.slot_s
+        yield _Visit(
+            job,
+            -1 if outcome.host is None else outcome.host,
+            outcome.slot,
+            outcome.start_s,
+            taken_s,
+            # With cores, and in containers, jobs use no pipes.
+            left if core is None and container is None else 0.0,
+        )
+
+
+def _visits(
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+) -> _Visits:
+    visits = list(_all_visits(scenario, outcomes))
+    taken_s = metrics.column(visit.taken_s for visit in visits)
+    programming_s = scenario.cluster.reconfiguration_s
+    if programming_s and scenario.cluster.heartbeat_s is None:
+        programmed: dict[tuple[int, int | None], str] = {}
+        for place in sorted(
+            range(len(visits)), key=lambda at: visits[at].start_s
+        ):
+            slot = (visits[place].host, visits[place].slot)
+            wanted = scenario.jobs[visits[place].job].accelerator
+            if programmed.get(slot) != wanted:
+                programmed[slot] = wanted
+                taken_s[place] += programming_s
+    return _Visits(
+        np.array([visit.job for visit in visits]),
+        np.array([visit.host for visit in visits]),
+        taken_s,
+        metrics.column(visit.size for visit in visits),
+    )
+
+
+def energy(
+    cluster: scenarios.Cluster, used: Usage, makespan_s: float
+) -> Energy | None:
+    """Compute the energy of a schedule.
+
+    A device takes its idle power all the time. For each slot with a job it
+    takes the power of the accelerator on this platform; if that is unknown,
+    the slot's share of the difference between active and idle power. Each core
+    with a job takes its power, too.
+
+    :returns: None: the scenario has no powers.
+    """
+    power = cluster.power
+    if power is None:
+        return None
+    return Energy(
+        devices_j=(used.slots > 0) * power.device_idle_w * makespan_s
+        + used.slots_j,
+        cores_j=used.cores_j,
+        hosts_j=np.full(cluster.hosts, power.host_w * makespan_s),
+    )

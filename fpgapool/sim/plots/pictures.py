@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pictures of ``fpgapool-sim run --plot``."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.sim import errors
+from fpgapool.sim import files
+from fpgapool.sim import plots
+from fpgapool.sim.engines import base
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import group_results
+from fpgapool.sim.outcomes import metrics
+from fpgapool.sim.outcomes import results
+from fpgapool.sim.outcomes import schedules
+from fpgapool.sim.plots import observation
+
+# With more than these, a reader cannot make out a bar for each job.
+_MOST_SLOTS = 32
+_MOST_JOBS = 300
+_MOST_ORIGINS = 9
+
+
+def prepare(directory: pathlib.Path, source: str) -> None:
+    """Check before a run that pictures can be drawn after it.
+
+    :param directory: for the pictures; is made if needed.
+    :param source: the option or command that draws them, for messages.
+    :raises errors.InputError: if they cannot.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise errors.InputError(
+            source,
+            "",
+            "matplotlib is not installed; install it with: "
+            "pip install 'fpgapool[plot]'",
+        )
+    files.make_directory(directory)
+
+
+def draw(
+    scenario: scenarios.Scenario,
+    found: Mapping[str, results.Result],
+    courses: Mapping[str, observation.Course],
+    directory: pathlib.Path,
+) -> list[pathlib.Path]:
+    """Draw schedules.
+
+    :param found: by strategy.
+    :param courses: by strategy.
+    :returns: the files: one with the slots of each strategy, one with the
+        completion times and one with the utilisation of all.
+    :raises errors.InputError: if one cannot be written.
+    """
+    slots = base.slots_of(scenario.cluster)
+    subtitle = (
+        f"{scenario.name + ': ' if scenario.name else ''}"
+        f"{scenario.cluster.hosts} hosts, "
+        f"{len(scenario.cluster.fpga_hosts)} boards, "
+        f"{len(slots)} slots, {len(scenario.jobs)} jobs"
+    )
+    completions = directory / "completion-times.png"
+    utilisation = directory / "utilisation.png"
+    timelines = _file_names(directory, found)
+    # Readers lay them side by side.
+    end_s = max(
+        job.finish_s for each in found.values() for job in each.outcome.jobs
+    )
+    try:
+        for name, path in timelines.items():
+            _draw_slots(
+                scenario, slots, found[name], path, name, subtitle, end_s
+            )
+        plots.draw_completions(
+            {
+                name: _completions_s(scenario, each)
+                for name, each in found.items()
+            },
+            completions,
+            subtitle=subtitle,
+        )
+        plots.draw_utilisation(
+            courses, utilisation, slot_count=len(slots), subtitle=subtitle
+        )
+    except OSError as error:
+        raise files.unusable(directory, error) from error
+    return [*timelines.values(), completions, utilisation]
+
+
+def draw_groups(
+    scenario: scenarios.Scenario,
+    courses: Mapping[str, group_results.Course],
+    directory: pathlib.Path,
+) -> pathlib.Path:
+    """Draw the sizes and queues of groups over time.
+
+    :param courses: by strategy.
+    :returns: the file.
+    :raises errors.InputError: if it cannot be written.
+    """
+    path = directory / "groups.png"
+    try:
+        plots.draw_groups(
+            courses,
+            [group.name for group in scenario.groups],
+            path,
+            subtitle=f"{scenario.name + ': ' if scenario.name else ''}"
+            f"{scenario.group_slots} slots for {len(scenario.groups)} groups",
+        )
+    except OSError as error:
+        raise files.unusable(directory, error) from error
+    return path
+
+
+def _file_names(
+    directory: pathlib.Path, strategies: Mapping[str, object]
+) -> dict[str, pathlib.Path]:
+    """Return a file for each strategy, whose name may be any text."""
+    paths: dict[str, pathlib.Path] = {}
+    for name in strategies:
+        stem = f"timeline-{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:100]}"
+        path = directory / f"{stem}.png"
+        number = 2
+        while path in paths.values():
+            path = directory / f"{stem}-{number}.png"
+            number += 1
+        paths[name] = path
+    return paths
+
+
+def _completions_s(
+    scenario: scenarios.Scenario, found: results.Result
+) -> metrics.Floats:
+    jobs = results.columns(scenario, found.outcome.jobs)
+    return jobs.finishes_s - jobs.arrivals_s
+
+
+def _draw_slots(
+    scenario: scenarios.Scenario,
+    slots: Sequence[base.Slot],
+    found: results.Result,
+    path: pathlib.Path,
+    strategy: str,
+    subtitle: str,
+    end_s: float,
+) -> None:
+    jobs = _job_results(scenario, found)
+    names = [_slot_name(slot.host, slot.place) for slot in slots]
+    title = f"Slots over time: {strategy}"
+    few = (
+        len(slots) <= _MOST_SLOTS
+        and len(jobs) <= _MOST_JOBS
+        and len({job.origin for job in jobs}) <= _MOST_ORIGINS
+    )
+    drawing = plots.draw_timeline if few else plots.draw_overview
+    count = found.details.preemptions
+    if count:
+        subtitle += f", {count} preemptions"
+    drawing(
+        jobs, path, slots=names, title=title, subtitle=subtitle, end_s=end_s
+    )
+
+
+def _slot_name(host: int, place: int) -> plots.SlotName:
+    return plots.SlotName(f"host{host}", "board0", place)
+
+
+def _job_results(
+    scenario: scenarios.Scenario, found: results.Result
+) -> list[metrics.JobResult]:
+    """Return the jobs for the pictures, without those of no length.
+
+    A job is there once for each slot, and waits before.
+    """
+    return [
+        each
+        for job, outcome in zip(scenario.jobs, found.outcome.jobs, strict=True)
+        for each in _results_of(job, outcome)
+    ]
+
+
+def _results_of(
+    job: scenarios.JobSpec, outcome: schedules.JobOutcome
+) -> Iterator[metrics.JobResult]:
+    visits: list[schedules.Stay | schedules.JobOutcome] = [
+        *outcome.stays,
+        outcome,
+    ]
+    waits_from_s = job.arrival_s
+    for visit in visits:
+        if visit.start_s < visit.finish_s and visit.slot is not None:
+            yield metrics.JobResult(
+                job_id=str(job.id),
+                origin=None if job.host is None else f"host{job.host}",
+                size_bytes=job.size_bytes,
+                arrival_s=waits_from_s,
+                start_s=visit.start_s,
+                finish_s=visit.finish_s,
+                host=f"host{visit.host}",
+                device="board0",
+                slot=visit.slot,
+                local=visit.host == job.host,
+                kind=job.accelerator,
+            )
+        waits_from_s = visit.finish_s
