@@ -282,10 +282,10 @@ format: $(VENV)/.installed-test ## format the sources and sort imports
 .PHONY: sample-config
 sample-config: $(VENV)/.installed ## write the samples in etc/fpgapool
 	@$(BIN)/oslo-config-generator \
-	    --config-file tools/config/fpgapool-config-generator.conf
+	    --config-file etc/fpgapool/fpgapool-config-generator.conf
 	@echo "wrote etc/fpgapool/fpgapool.conf.sample"
 	@$(BIN)/oslopolicy-sample-generator \
-	    --config-file tools/config/fpgapool-policy-generator.conf
+	    --config-file etc/fpgapool/fpgapool-policy-generator.conf
 	@echo "wrote etc/fpgapool/policy.yaml.sample"
 
 # All that is in the first environment, and what only users of the other need.
@@ -303,11 +303,6 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
-
-.PHONY: api-ref
-api-ref: $(VENV)/.installed ## write doc/source/api-ref.rst from the API's table
-	@$(BIN)/python tools/write-api-ref doc/source/api-ref.rst
-	@echo "wrote doc/source/api-ref.rst"
 
 .PHONY: notification-samples
 notification-samples: $(VENV)/.installed ## write doc/notification_samples

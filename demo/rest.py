@@ -18,7 +18,7 @@ _TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.05
 _HEADERS = {
     "Content-Type": "application/json",
-    "OpenStack-API-Version": "fpgapool 1.1",
+    "OpenStack-API-Version": "fpgapool 1.0",
 }
 
 

@@ -4,11 +4,15 @@
 
 import pathlib
 import sys
+import warnings
+from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+_HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(_HERE))
 
 extensions = [
     "error_codes",
+    "oslo_config.sphinxconfiggen",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
     "sphinx.ext.autodoc",
@@ -30,5 +34,28 @@ html_sidebars = {
 html_static_path = ["static"]
 html_css_files = ["tables.css"]
 
+# Writes static/fpgapool.conf.sample.
+config_generator_config_file = [
+    (
+        str(_HERE.parents[1] / "etc/fpgapool/fpgapool-config-generator.conf"),
+        "static/fpgapool",
+    )
+]
+
 autodoc_default_options = {"member-order": "bysource"}
 autodoc_typehints = "none"
+
+
+def _write_reference(_app: Any) -> None:
+    # Of oslo.messaging, which the routes import.
+    warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+    from fpgapool.api import openapi
+    from fpgapool.api import routes
+
+    page = openapi.reference(routes.ROUTES)
+    (_HERE / "reference/api-ref.rst").write_text(page)
+
+
+def setup(app: Any) -> None:
+    """Write the pages that are made from the code."""
+    app.connect("builder-inited", _write_reference)

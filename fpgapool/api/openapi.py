@@ -22,14 +22,14 @@ _BYTES = {"type": "string", "format": "binary"}
 _HEADING = """\
 .. SPDX-License-Identifier: Apache-2.0
 
-.. Written by 'make api-ref' from fpgapool/api/routes.py; do not edit.
+.. Written by 'make docs' from fpgapool/api/routes.py; do not edit.
 
 =============
 API reference
 =============
 
-The same reference as OpenAPI: ``/v1/openapi.json``. :doc:`api` describes the
-rules common to all operations.
+The same reference as OpenAPI: ``/v1/openapi.json``. :doc:`/user/api` describes
+the rules common to all operations.
 """
 
 

@@ -109,8 +109,6 @@ def _route(operation: str, handler: Handler, **more: Any) -> Route:
     return Route(method=method, path=path, handler=handler, **more)
 
 
-_since_11 = functools.partial(_route, since="1.1")
-
 ROUTES: tuple[Route, ...] = (
     _route(
         "GET /",
@@ -389,7 +387,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Request a new secret for a session",
     ),
-    _since_11(
+    _route(
         "POST /v1/groups",
         groups.create,
         policy="fpgapool:groups:create",
@@ -399,7 +397,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Create a group",
     ),
-    _since_11(
+    _route(
         "GET /v1/groups",
         groups.index,
         policy="fpgapool:groups:list",
@@ -408,7 +406,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.LIST,
         summary="List the groups that your project may use",
     ),
-    _since_11(
+    _route(
         "GET /v1/groups/{group_id}",
         groups.show,
         policy="fpgapool:groups:get",
@@ -416,7 +414,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW,
         summary="Show a group",
     ),
-    _since_11(
+    _route(
         "PATCH /v1/groups/{group_id}",
         groups.update,
         policy="fpgapool:groups:update",
@@ -425,7 +423,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW,
         summary="Rename, resize or share a group",
     ),
-    _since_11(
+    _route(
         "DELETE /v1/groups/{group_id}",
         groups.delete,
         policy="fpgapool:groups:delete",
@@ -433,7 +431,7 @@ ROUTES: tuple[Route, ...] = (
         status=204,
         summary="Delete a group, and revoke its clients",
     ),
-    _since_11(
+    _route(
         "PUT /v1/groups/{group_id}/goal",
         groups.set_goal,
         policy="fpgapool:groups:goal",
@@ -442,7 +440,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW,
         summary="Set the goal of a group",
     ),
-    _since_11(
+    _route(
         "DELETE /v1/groups/{group_id}/goal",
         groups.delete_goal,
         policy="fpgapool:groups:goal",
@@ -450,7 +448,7 @@ ROUTES: tuple[Route, ...] = (
         status=204,
         summary="Remove the goal of a group",
     ),
-    _since_11(
+    _route(
         "POST /v1/groups/{group_id}/clients",
         groups.attach,
         policy="fpgapool:groups:clients:attach",
@@ -460,7 +458,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Attach a client to a group",
     ),
-    _since_11(
+    _route(
         "GET /v1/groups/{group_id}/clients",
         groups.index_clients,
         policy="fpgapool:groups:clients:list",
@@ -469,7 +467,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.LIST_CLIENTS,
         summary="List the clients of a group",
     ),
-    _since_11(
+    _route(
         "GET /v1/groups/{group_id}/clients/{client_id}",
         groups.show_client,
         policy="fpgapool:groups:clients:get",
@@ -477,7 +475,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW_CLIENT,
         summary="Show a client of a group",
     ),
-    _since_11(
+    _route(
         "DELETE /v1/groups/{group_id}/clients/{client_id}",
         groups.revoke,
         policy="fpgapool:groups:clients:revoke",

@@ -17,7 +17,7 @@ from requests import exceptions as requests_exceptions
 
 from fpgapool.clients import adapters
 from fpgapool.common import exception
-from fpgapool.conf import glance as options
+from fpgapool.conf import bitstreams as options
 
 _CONNECT_RETRIES = 2
 # Between two parts of an answer, not for the whole answer.
@@ -42,9 +42,9 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
         loading.register_session_conf_options,
         loading.register_adapter_conf_options,
     ):
-        register(conf, options.GROUP)
-    conf.set_default("service_type", "image", group=options.GROUP)
-    conf.set_default("timeout", _TIMEOUT_S, group=options.GROUP)
+        register(conf, options.GLANCE)
+    conf.set_default("service_type", "image", group=options.GLANCE)
+    conf.set_default("timeout", _TIMEOUT_S, group=options.GLANCE)
 
 
 class Glance:
@@ -60,12 +60,12 @@ class Glance:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         register_opts(conf)
         self._images = adapters.load(
-            conf, options.GROUP, connect_retries=_CONNECT_RETRIES
+            conf, options.GLANCE, connect_retries=_CONNECT_RETRIES
         )
         if self._images is None:
             raise exception.ConfigurationError(
                 reason=f"[bitstreams] store = glance needs auth_type in"
-                f" [{options.GROUP}]"
+                f" [{options.GLANCE}]"
             )
 
     def create(self, name: str, properties: Mapping[str, str]) -> str:

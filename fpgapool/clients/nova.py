@@ -104,7 +104,7 @@ class Nova:
         :returns: None if the group is not filled in.
         :raises ConfigurationError: if it is invalid.
         """
-        options.register_auth_opts(conf)
+        options.OPTIONS.register_auth(conf)
         group = conf[options.GROUP]
         timeout_s = timeout_s or group.request_timeout_s
         adapter = adapters.load(conf, options.GROUP, timeout_s)

@@ -98,7 +98,7 @@ class Placement:
         :returns: None if the group is not filled in.
         :raises ConfigurationError: if it is invalid.
         """
-        options.register_auth_opts(conf)
+        options.OPTIONS.register_auth(conf)
         timeout_s = conf[options.GROUP].request_timeout_s
         adapter = adapters.load(conf, options.GROUP, timeout_s)
         if adapter is None:

@@ -110,8 +110,7 @@ def _check_values(conf: cfg.ConfigOpts) -> None:
     # oslo.config checks a value when it is read. A daemon should refuse a bad
     # value at start, not at its first use.
     for group in fpgapool_conf.GROUPS:
-        for name, opts in group.list_opts().items():
-            section = name.name if isinstance(name, cfg.OptGroup) else name
-            for opt in opts:
-                values = conf if section == "DEFAULT" else conf[section]
-                values[opt.dest]
+        section = group.OPTIONS.name
+        values = conf if section == "DEFAULT" else conf[section]
+        for opt in group.OPTIONS.own:
+            values[opt.dest]

@@ -47,5 +47,6 @@ GROUPS = (
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of all groups; repeating it changes nothing."""
+    database.set_defaults(conf)
     for group in GROUPS:
-        group.register_opts(conf)
+        group.OPTIONS.register(conf)

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-agent_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "agent",
     title="Agent",
     help="The service on every compute node: boards, workers, front door.",
@@ -313,12 +313,4 @@ client has not connected yet gets another slot, a connected one ends with
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, agent_group, agent_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {agent_group: agent_opts}
+OPTIONS = groups.Options(_group, agent_opts)

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-api_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "api",
     title="REST API",
     help="The front door for instances, commands and other services.",
@@ -171,12 +171,4 @@ switches the cache off.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, api_group, api_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {api_group: api_opts}
+OPTIONS = groups.Options(_group, api_opts)

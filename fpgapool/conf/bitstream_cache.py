@@ -7,14 +7,19 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from fpgapool.conf import groups
-from fpgapool.conf import keystone_auth
 
 GROUP = "bitstream_cache"
 
 API = "api"
 FILE = "file"
 
-bitstream_cache_group = cfg.OptGroup(
+#: Defaults that differ from keystoneauth's.
+_DEFAULTS = {
+    "service_type": "fpgapool",
+    "valid_interfaces": ["internal", "public"],
+}
+
+_group = cfg.OptGroup(
     GROUP,
     title="Bitstream cache",
     help="""
@@ -66,31 +71,4 @@ slowest board must be less than ``[conductor] prepare_timeout_s``.
     ),
 ]
 
-#: Defaults that differ from keystoneauth's.
-_DEFAULTS = {
-    "service_type": "fpgapool",
-    "valid_interfaces": ["internal", "public"],
-}
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group, except keystoneauth's.
-
-    Only an agent that asks the API needs those.
-    """
-    groups.register(conf, bitstream_cache_group, bitstream_cache_opts)
-
-
-def register_auth_opts(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options, for an agent that asks the API."""
-    keystone_auth.register(conf, GROUP, _DEFAULTS)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return fpgapool's own options of this group."""
-    return {bitstream_cache_group: bitstream_cache_opts}
-
-
-def list_auth_opts() -> list[cfg.Opt]:
-    """Return keystoneauth's options, for the sample configuration."""
-    return keystone_auth.listed(_DEFAULTS)
+OPTIONS = groups.Options(_group, bitstream_cache_opts, _DEFAULTS)

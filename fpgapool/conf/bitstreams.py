@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 FILE = "file"
 GLANCE = "glance"
 
-bitstreams_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "bitstreams",
     title="Bitstream library",
     help="""
@@ -127,12 +127,6 @@ removed. It must be more than the longest upload takes.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, bitstreams_group, bitstreams_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {bitstreams_group: bitstreams_opts}
+OPTIONS = groups.Options(_group, bitstreams_opts)
+#: To ask Glance, if that is the store.
+GLANCE_OPTIONS = groups.Options(GLANCE, [], {"service_type": "image"})

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from fpgapool.conf import groups
 from fpgapool.vocabulary import states
 
-conductor_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "conductor",
     title="Conductor",
     help="The service that queues sessions and assigns slots to them.",
@@ -386,12 +386,4 @@ long, it is first come, first served.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, conductor_group, conductor_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {conductor_group: conductor_opts}
+OPTIONS = groups.Options(_group, conductor_opts)

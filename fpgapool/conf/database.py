@@ -9,6 +9,8 @@ in the sample configuration.
 from oslo_config import cfg
 from oslo_db import options
 
+from fpgapool.conf import groups
+
 GROUP = "database"
 
 DEFAULT_CONNECTION = "sqlite:///$state_path/fpgapool.sqlite"
@@ -30,13 +32,9 @@ session.
     ),
 ]
 
+OPTIONS = groups.Options(GROUP, database_opts)
 
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
+
+def set_defaults(conf: cfg.ConfigOpts) -> None:
+    """Register the options of oslo.db, with other defaults."""
     options.set_defaults(conf, connection=DEFAULT_CONNECTION)
-    conf.register_opts(database_opts, group=GROUP)
-
-
-def list_opts() -> dict[str, list[cfg.Opt]]:
-    """Return the options of fpgapool; oslo.db lists its own."""
-    return {GROUP: database_opts}

@@ -7,6 +7,8 @@ import uuid
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 # The default UUID depends on the host's name only, so that it survives a
 # reinstallation.
 HOST_NAMESPACE = uuid.UUID("6f1a2f0e-7d0c-5f0b-9c55-0f6b8a0c5d11")
@@ -62,12 +64,4 @@ service; the service closes it to all other users.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    conf.register_opts(default_opts)
-
-
-def list_opts() -> dict[str, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {"DEFAULT": default_opts}
+OPTIONS = groups.Options("DEFAULT", default_opts)

@@ -1,27 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Register groups of options."""
+"""Groups of options, fpgapool's own and keystoneauth's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from oslo_config import cfg
 
 
-def register(
-    conf: cfg.ConfigOpts, group: cfg.OptGroup, options: Sequence[cfg.Opt]
-) -> None:
-    """Register a group and its options; repeating it changes nothing.
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of a group.
 
-    oslo.config keeps set values in the group object, so that configurations
-    with a common group object would set options for each other. Each gets a
-    group object of its own.
-
-    :param conf: the configuration.
-    :param group: with name, title and help.
-    :param options: the group's options.
+    :ivar group: with name, title and help; a name: a library has the rest.
+    :ivar own: fpgapool's options.
+    :ivar auth_defaults: of keystoneauth's options, where they differ; only
+        groups that configure access to another service have these.
     """
-    own = cfg.OptGroup(group.name, title=group.title, help=group.help)
-    conf.register_group(own)
-    conf.register_opts(options, group=group.name)
+
+    group: cfg.OptGroup | str
+    own: list[cfg.Opt]
+    auth_defaults: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return str(getattr(self.group, "name", self.group))
+
+    def register(self, conf: cfg.ConfigOpts) -> None:
+        """Register the group and its own options; repeating it does nothing.
+
+        oslo.config keeps set values in the group object, so that
+        configurations with a common group object would set options for each
+        other. Each gets a group object of its own.
+        """
+        if isinstance(self.group, cfg.OptGroup):
+            conf.register_group(
+                cfg.OptGroup(
+                    self.name, title=self.group.title, help=self.group.help
+                )
+            )
+        group = None if self.name == "DEFAULT" else self.name
+        conf.register_opts(self.own, group=group)
+
+    def register_auth(self, conf: cfg.ConfigOpts) -> None:
+        """Register keystoneauth's options.
+
+        Most processes never ask the service: its client does this.
+        """
+        # A slow import that most processes do not need.
+        from keystoneauth1 import loading
+
+        loading.register_auth_conf_options(conf, self.name)
+        loading.register_session_conf_options(conf, self.name)
+        # An option cannot set both interface and valid_interfaces, which has
+        # a default.
+        loading.register_adapter_conf_options(
+            conf, self.name, include_deprecated=False
+        )
+        for name, value in (self.auth_defaults or {}).items():
+            conf.set_default(name, value, group=self.name)
+
+    def list_auth(self) -> list[cfg.Opt]:
+        """Return keystoneauth's options, for the sample configuration."""
+        from keystoneauth1 import loading
+
+        found = [
+            *loading.get_auth_common_conf_options(),
+            *loading.get_session_conf_options(),
+            *loading.get_adapter_conf_options(include_deprecated=False),
+            *loading.get_auth_plugin_conf_options("v3password"),
+        ]
+        options = {option.dest: copy.copy(option) for option in found}
+        for name, value in (self.auth_defaults or {}).items():
+            options[name].default = value
+        return list(options.values())

@@ -4,7 +4,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-messages_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "messages",
     title="Messages between services",
     help="""
@@ -49,12 +49,4 @@ then, the keys protect nothing.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, messages_group, messages_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {messages_group: messages_opts}
+OPTIONS = groups.Options(_group, messages_opts)

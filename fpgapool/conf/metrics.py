@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-metrics_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "metrics",
     title="Metrics",
     help="Metrics for Prometheus; off unless a port is set.",
@@ -106,12 +106,4 @@ is counted together, as the group ``other``.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, metrics_group, metrics_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {metrics_group: metrics_opts}
+OPTIONS = groups.Options(_group, metrics_opts)

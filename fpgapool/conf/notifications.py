@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-notifications_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "notifications",
     title="Notifications",
     help="""
@@ -29,12 +29,4 @@ conductor never waits for the bus: it drops and counts further ones.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, notifications_group, notifications_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {notifications_group: notifications_opts}
+OPTIONS = groups.Options(_group, notifications_opts)

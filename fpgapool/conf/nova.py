@@ -7,7 +7,6 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from fpgapool.conf import groups
-from fpgapool.conf import keystone_auth
 
 GROUP = "nova"
 
@@ -17,7 +16,7 @@ _DEFAULTS = {
     "valid_interfaces": ["internal", "public"],
 }
 
-nova_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     GROUP,
     title="Nova",
     help="""
@@ -81,26 +80,4 @@ prefers for it. Otherwise it counts as one from outside.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group, except keystoneauth's.
-
-    Most processes never ask Nova; :mod:`fpgapool.clients.nova` registers the
-    rest.
-    """
-    groups.register(conf, nova_group, nova_opts)
-
-
-def register_auth_opts(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options, for processes that ask Nova."""
-    keystone_auth.register(conf, GROUP, _DEFAULTS)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return fpgapool's own options of this group."""
-    return {nova_group: nova_opts}
-
-
-def list_auth_opts() -> list[cfg.Opt]:
-    """Return keystoneauth's options, for the sample configuration."""
-    return keystone_auth.listed(_DEFAULTS)
+OPTIONS = groups.Options(_group, nova_opts, _DEFAULTS)

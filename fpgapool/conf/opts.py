@@ -9,8 +9,8 @@ from oslo_config import types
 
 from fpgapool.conf import GROUPS
 from fpgapool.conf import bitstream_cache
+from fpgapool.conf import bitstreams
 from fpgapool.conf import cors
-from fpgapool.conf import glance
 from fpgapool.conf import nova
 from fpgapool.conf import placement
 
@@ -21,7 +21,7 @@ PRIVSEP_GROUP = "fpgapool_privsep"
 
 def list_own_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options that fpgapool defines, by group."""
-    return [entry for group in GROUPS for entry in group.list_opts().items()]
+    return [(one.OPTIONS.group, one.OPTIONS.own) for one in GROUPS]
 
 
 def list_driver_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
@@ -62,6 +62,11 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
 def list_client_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return keystoneauth's options of the groups that name services."""
     return [
-        (group.GROUP, group.list_auth_opts())
-        for group in (nova, placement, bitstream_cache, glance)
+        (options.name, options.list_auth())
+        for options in (
+            nova.OPTIONS,
+            placement.OPTIONS,
+            bitstream_cache.OPTIONS,
+            bitstreams.GLANCE_OPTIONS,
+        )
     ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from fpgapool.conf import groups
-from fpgapool.conf import keystone_auth
 
 GROUP = "placement"
 
@@ -20,7 +19,7 @@ _DEFAULTS = {
 #: Names of pools; a trait contains the name.
 POOL_NAME = r"^[a-z0-9_]{1,64}$"
 
-placement_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     GROUP,
     title="Placement",
     help="""
@@ -76,26 +75,4 @@ placement clean`` to remove the providers of the old name.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group, except keystoneauth's.
-
-    Most processes never ask Placement; :mod:`fpgapool.clients.placement`
-    registers the rest.
-    """
-    groups.register(conf, placement_group, placement_opts)
-
-
-def register_auth_opts(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options, for processes that ask Placement."""
-    keystone_auth.register(conf, GROUP, _DEFAULTS)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return fpgapool's own options of this group."""
-    return {placement_group: placement_opts}
-
-
-def list_auth_opts() -> list[cfg.Opt]:
-    """Return keystoneauth's options, for the sample configuration."""
-    return keystone_auth.listed(_DEFAULTS)
+OPTIONS = groups.Options(_group, placement_opts, _DEFAULTS)

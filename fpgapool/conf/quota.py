@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 LOCAL = "local"
 UNIFIED = "unified"
 
-quota_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "quota",
     title="Quotas",
     help="""
@@ -147,12 +147,4 @@ Seconds between two questions to Keystone for all limits; only for the driver
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, quota_group, quota_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {quota_group: quota_opts}
+OPTIONS = groups.Options(_group, quota_opts)

@@ -7,7 +7,7 @@ from oslo_config import cfg
 from fpgapool.conf import groups
 from fpgapool.vocabulary import scheduling
 
-scheduler_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "scheduler",
     title="Scheduler",
     help="""
@@ -151,12 +151,4 @@ Seed of the ``random`` choices, so that a recorded run can be repeated.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, scheduler_group, scheduler_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {scheduler_group: scheduler_opts}
+OPTIONS = groups.Options(_group, scheduler_opts)

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-upgrade_levels_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "upgrade_levels",
     title="Upgrade levels",
     help="""
@@ -22,7 +22,7 @@ upgrade_levels_opts = [
         "conductor",
         regex=_VERSION,
         help="""
-Highest version of the conductor's remote calls, such as ``1.3``, that agents
+Highest version of the conductor's remote calls, such as ``1.1``, that agents
 and the API use. The default is the newest that they know.
 
 Calls that an older conductor lacks fail as if no conductor answered.
@@ -38,12 +38,4 @@ conductor uses. The default is the newest that it knows.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, upgrade_levels_group, upgrade_levels_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {upgrade_levels_group: upgrade_levels_opts}
+OPTIONS = groups.Options(_group, upgrade_levels_opts)

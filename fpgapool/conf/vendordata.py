@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-vendordata_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "vendordata",
     title="Vendordata",
     help="""
@@ -100,12 +100,4 @@ Number of requests of one instance that are answered without a pause.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, vendordata_group, vendordata_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {vendordata_group: vendordata_opts}
+OPTIONS = groups.Options(_group, vendordata_opts)

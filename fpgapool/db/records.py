@@ -10,6 +10,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Annotated
 from typing import Any
 from typing import NamedTuple
 from typing import Self
@@ -19,6 +20,14 @@ from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
+
+# Texts and numbers with the lengths of their columns, in characters and bits.
+# An identifier: 255 characters of up to 4 bytes fit an index of InnoDB.
+_Name = Annotated[str, 255]
+_Code = Annotated[str, 64]
+_Uuid = Annotated[str, 36]
+_Word = Annotated[str, 16]
+_Small = Annotated[int, 32]
 
 
 class ComputeState(enum.StrEnum):
@@ -44,15 +53,15 @@ class HostRecord:
     """
 
     id: int
-    uuid: str
-    name: str
+    uuid: _Uuid
+    name: _Name
     nic_bytes_per_s: float
     up: bool = False
     last_report_at: float | None = None
-    admin_state: str = "enabled"
-    admin_reason: str = ""
+    admin_state: _Word = "enabled"
+    admin_reason: _Name = ""
     drain_deadline_at: float | None = None
-    compute_state: str = ComputeState.NONE.value
+    compute_state: _Word = ComputeState.NONE.value
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +75,15 @@ class DeviceRecord:
 
     id: int
     host_id: int
-    name: str
-    model: str
+    name: _Name
+    model: _Name
     dma_bytes_per_s: float
     healthy: bool = True
     fault_reason: str = ""
-    admin_state: str = "enabled"
-    admin_reason: str = ""
+    admin_state: _Word = "enabled"
+    admin_reason: _Name = ""
     drain_deadline_at: float | None = None
-    reservable_slots: int = 0
+    reservable_slots: _Small = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +95,13 @@ class SlotRecord:
 
     id: int
     device_id: int
-    number: int
-    shape: str
-    programmed: str | None = None
+    number: _Small
+    shape: _Name
+    programmed: _Name | None = None
     programming_time_s: float = 0.0
     faulty: bool = False
     fault_reason: str = ""
-    reserved_for: str | None = None
+    reserved_for: _Uuid | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,16 +136,16 @@ class FaultRecord:
     """
 
     id: int
-    level: str
+    level: _Word
     target_id: int
-    accelerator: str = ""
-    shape: str = ""
+    accelerator: _Name = ""
+    shape: _Name = ""
     active: bool = True
-    reason: str
-    failures: int = 0
+    reason: _Code
+    failures: _Small = 0
     since: float
-    tests: int = 0
-    tries: int = 0
+    tests: _Small = 0
+    tries: _Small = 0
     last_test: str = ""
     last_test_at: float | None = None
     next_test_at: float
@@ -149,7 +158,7 @@ class AcceleratorRecord:
     :param profile: the members of its profile, as JSON-compatible values.
     """
 
-    name: str
+    name: _Name
     profile: Mapping[str, Any]
 
 
@@ -176,27 +185,27 @@ class BitstreamRecord:
     """
 
     id: int
-    bitstream_id: str
-    project_id: str
-    user_id: str
-    name: str
+    bitstream_id: _Uuid
+    project_id: _Name
+    user_id: _Name
+    name: _Name
     description: str = ""
-    accelerator: str
-    version: str
-    format: str
-    state: str
+    accelerator: _Name
+    version: _Code
+    format: _Word
+    state: _Word
     public: bool = False
     projects: Sequence[str] = ()
     shapes: Sequence[str] = ()
     profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    checksum_sha256: str = ""
+    checksum_sha256: _Code = ""
     size_bytes: int = 0
     signature: str = ""
-    signed_by: str = ""
-    location: str = ""
+    signed_by: _Name = ""
+    location: _Name = ""
     reason: str = ""
-    decided_by: str = ""
+    decided_by: _Name = ""
     created_at: float
     updated_at: float
     uploaded_at: float | None = None
@@ -240,9 +249,9 @@ class GroupDeskRecord:
     """
 
     id: int
-    group_id: str
+    group_id: _Uuid
     host_id: int
-    boot_id: str
+    boot_id: _Name
     counts: Mapping[str, Mapping[str, Any]]
     charged_at: float
     unpaid_s: float
@@ -260,14 +269,14 @@ class AssignmentRecord:
     """
 
     slot_id: int
-    holder_kind: str
+    holder_kind: _Word
     holder_id: int
-    accelerator: str
+    accelerator: _Name
     generation: int
-    phase: str
+    phase: _Word
     local: bool
     assigned_at: float
-    bitstream_id: str | None = None
+    bitstream_id: _Uuid | None = None
 
     @property
     def of_session(self) -> bool:
@@ -293,8 +302,8 @@ class UsageRecord:
     """
 
     id: int
-    project_id: str
-    accelerator: str
+    project_id: _Name
+    accelerator: _Name
     day: datetime.date
     sessions: int = 0
     sessions_met: int = 0
@@ -344,8 +353,8 @@ class QuotaRecord:
     """
 
     id: int
-    project_id: str
-    resource: str
+    project_id: _Name
+    resource: _Code
     hard_limit: int | None = None
 
 
@@ -363,13 +372,13 @@ class InstanceRecord:
     """
 
     id: int
-    instance_id: str
-    project_id: str
-    name: str = ""
-    host_uuid: str | None = None
-    max_sessions: int | None = None
-    token_nonce: str
-    token_hash: str
+    instance_id: _Uuid
+    project_id: _Name
+    name: _Name = ""
+    host_uuid: _Uuid | None = None
+    max_sessions: _Small | None = None
+    token_nonce: _Code
+    token_hash: _Code
     token_revoked: bool = False
     created_at: float
     deleted_at: float | None = None
@@ -548,7 +557,7 @@ class Lease:
         waits of sessions. None: no leader has recorded it yet.
     """
 
-    holder: str
+    holder: _Name
     epoch: int
     renewals: int
     pool_time_s: float | None = None

@@ -23,13 +23,10 @@ class AcceleratorProfile(base.Payload):
     :param projects: that may use it; empty means all. ``name`` is then a
         key, see :mod:`fpgapool.vocabulary.names`.
     :param platforms: rates and powers by shape of the slot, see
-        :mod:`fpgapool.vocabulary.platforms`; None: a sender of version 1.0
-        knows none.
+        :mod:`fpgapool.vocabulary.platforms`; None: none are known.
     :param checkpoint: a session that is not stateless can continue in another
         slot when the pool takes its slot back.
     """
-
-    VERSION = "1.2"
 
     name: str
     description: str = ""
@@ -41,8 +38,8 @@ class AcceleratorProfile(base.Payload):
     core: str
     chunk_multiple_bytes: int = 1
     projects: tuple[str, ...] = ()
-    platforms: dict[str, Any] | None = base.added(1, None)
-    checkpoint: bool = base.added(2, False)
+    platforms: dict[str, Any] | None = None
+    checkpoint: bool = False
 
     @property
     def moves(self) -> bool:

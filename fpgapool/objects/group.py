@@ -95,11 +95,9 @@ class RevokeClient(base.Payload):
     :param ended: its own program ends it.
     """
 
-    VERSION = "1.1"
-
     group_id: str
     client_id: str
-    ended: bool = base.added(1, False)
+    ended: bool = False
 
 
 GroupChange = (

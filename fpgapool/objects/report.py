@@ -34,8 +34,6 @@ class SlotReport(base.Payload):
         slot is ready.
     """
 
-    VERSION = "1.1"
-
     device: str
     slot: int
     shape: str
@@ -52,7 +50,7 @@ class SlotReport(base.Payload):
     bitstream_id: str | None = None
     resources: dict[str, typing.Any] | None = None
     previous_result: session.SessionResult | None = None
-    offer: session.Offer | None = base.added(1, None)
+    offer: session.Offer | None = None
 
     def to_primitive(self) -> dict[str, typing.Any]:
         """Return its form, which is made once and must not be changed."""
@@ -72,15 +70,13 @@ class DeviceReport(base.Payload):
         does not take all values of; None: its driver or agent does not say.
     """
 
-    VERSION = "1.1"
-
     name: str
     model: str
     dma_bytes_per_s: float
     healthy: bool = True
     message: str = ""
     slots: tuple[SlotReport, ...]
-    builtins: dict[str, typing.Any] | None = base.added(1, None)
+    builtins: dict[str, typing.Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,8 +97,6 @@ class AgentReport(base.Payload):
         agent does not say.
     """
 
-    VERSION = "1.1"
-
     host_uuid: str = base.matching(rules.HOST_UUID)
     host_name: str = base.matching(rules.HOST_NAME)
     agent_boot_id: str
@@ -116,5 +110,5 @@ class AgentReport(base.Payload):
     link_message: str | None = None
     sent_at: float | None = None
     groups: tuple[group.GroupReport, ...] = ()
-    power_cap_w: float | None = base.added(1, None)
-    chunk_bytes: int | None = base.added(1, None)
+    power_cap_w: float | None = None
+    chunk_bytes: int | None = None

@@ -26,7 +26,7 @@ class OpenRequest(base.Payload):
         first slot, hexadecimal; empty: the slot's worker makes one.
     """
 
-    VERSION = f"1.{max(3, *(one.asked for one in description.FIELDS.options))}"
+    VERSION = f"1.{max(one.asked for one in description.FIELDS.options)}"
 
     request_id: str
     project_id: str
@@ -34,7 +34,7 @@ class OpenRequest(base.Payload):
     host_uuid: str | None
     accelerator: str
     claimed_bytes: int
-    secret_sha256: str = base.added(3, "")
+    secret_sha256: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +65,7 @@ class SessionView(base.Payload):
         if the front door has it and not the pool; empty: ``secret``.
     """
 
-    VERSION = (
-        f"1.{max(4, *(one.told or 0 for one in description.FIELDS.told))}"
-    )
+    VERSION = f"1.{max(one.told or 0 for one in description.FIELDS.told)}"
 
     slot_host_uuid: str | None = None
     slot_host_name: str | None = None
@@ -76,7 +74,7 @@ class SessionView(base.Payload):
     endpoints: tuple[Endpoint, ...] = ()
     secret: str = dataclasses.field(default="", repr=False)
     certificate_sha256: str | None = None
-    secret_sha256: str = base.added(4, "")
+    secret_sha256: str = ""
 
     @classmethod
     def of(cls, one: Any, **others: Any) -> Self:
@@ -196,12 +194,9 @@ class AssignRequest(base.Payload):
         the ``session_id``; empty: a session gets it.
     :param secret_sha256: of the secret with which the client will come,
         hexadecimal; empty: the worker makes one.
-    :param offered: there is an offer; for agents that read no later version.
     :param offer: where the client has been told to come, as a report said.
         The conductor need not hear at once that the slot is ready there.
     """
-
-    VERSION = "1.3"
 
     host_uuid: str
     device: str
@@ -223,10 +218,9 @@ class AssignRequest(base.Payload):
     bitstream_ref: bitstreams.BitstreamRef | None = None
     self_test: bool = False
     group_id: str = ""
-    quantum_bytes: int = base.added(1, 0)
-    secret_sha256: str = base.added(2, "")
-    offered: bool = base.added(2, False)
-    offer: Offer | None = base.added(3, None)
+    quantum_bytes: int = 0
+    secret_sha256: str = ""
+    offer: Offer | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,14 +22,10 @@ from fpgapool.objects import group
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.2"
+VERSION = "1.0"
 
 #: The version that each method came with, if not with the first one.
-SINCE: dict[str, str] = {
-    "close_session": "1.2",
-    "dry_run": "1.1",
-    "report_progress": "1.1",
-}
+SINCE: dict[str, str] = {}
 
 # Names of leaders are reused, so that the broker does not keep a queue for
 # every leader that ever was.

@@ -17,17 +17,10 @@ from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
-#: The first version of the API that tells the length of pieces.
-CHUNKS_SINCE = (1, 3)
-
 _MAX_PRIORITY = rules.MAX_PRIORITY
 _MAX_WAIT_S = 30 * 86400
 _MAX_DEADLINE_S = 365 * 86400
 _MAX_CONNECT_S = 3600
-
-
-#: Members that came with deadlines.
-_DEADLINES: dict[str, Any] = {"told": 1, "noted": 1, "since": (1, 2)}
 
 
 def _limit(name: str, about: str, most_s: int, **more: Any) -> fields.Option:
@@ -126,10 +119,10 @@ FIELDS = fields.Fields(
         default=None,
         shown="deadline_s",
         column=False,
-        asked=1,
         help="time in which the session should end; it is refused if no slot"
         " is fast enough",
-        **_DEADLINES,
+        told=0,
+        noted=0,
     ),
     fields.Option(
         "deadline_action",
@@ -141,13 +134,13 @@ FIELDS = fields.Fields(
         length=16,
         shown="deadline_action",
         column=False,
-        asked=1,
         check=rules.check_deadline_action,
         limits={"enum": list(states.DEADLINE_ACTIONS)},
         help="what happens at the deadline: continue, kill, or early, which"
         " ends the session as soon as no slot can meet it; default is the"
         " service's",
-        **_DEADLINES,
+        told=0,
+        noted=0,
     ),
     fields.Option(
         "application",
@@ -159,16 +152,14 @@ FIELDS = fields.Fields(
         length=64,
         shown="application",
         column=False,
-        told=3,
-        noted=3,
-        since=(1, 4),
-        asked=2,
+        told=0,
+        noted=0,
         check=rules.check_application,
         limits={"pattern": f"^{rules.APPLICATION}$"},
         help="name of the application that the session belongs to, the same"
         " for all its sessions; 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
     ),
-    fields.time("deadline_at", **_DEADLINES),
+    fields.time("deadline_at"),
     fields.public(
         "deadline_met",
         fields.FLAG,
@@ -176,14 +167,13 @@ FIELDS = fields.Fields(
         " was cancelled before, or its client may continue it.",
         default=None,
         column=False,
-        **_DEADLINES,
     ),
     fields.count("generation", "Increases when it gets another slot."),
     fields.count("revision", "Increases with every change.", noted=None),
     fields.Field("slot_id", fields.COUNT, default=None),
     fields.Field("local", fields.FLAG, default=None, told=0, noted=0),
     fields.public("queued_at", fields.TIME, column=True),
-    # In pool time; None: from an earlier release, which used the wall clock.
+    # In pool time.
     fields.Field("arrival_s", fields.SECONDS, default=None),
     fields.count("input_bytes", column=False),
     fields.count("output_bytes", column=False),
@@ -197,9 +187,6 @@ FIELDS = fields.Fields(
         " power of the accelerator's platform; null: not known.",
         default=None,
         column=False,
-        told=2,
-        noted=2,
-        since=(1, 3),
     ),
     fields.time("ready_at"),
     fields.time("started_at"),
@@ -219,8 +206,6 @@ FIELDS = fields.Fields(
         "chunk_bytes",
         fields.COUNT,
         "Longest piece that all workers of the pool accept; null: not known.",
-        told=2,
-        since=CHUNKS_SINCE,
     ),
     sort_keys=(
         "queued_at",
@@ -262,7 +247,3 @@ class Options(TypedDict, total=False):
     deadline_s: float | None
     deadline_action: str | None
     application: str | None
-
-
-#: The first version of the API that has dry runs.
-DRY_RUN_SINCE = (1, 2)

@@ -19,7 +19,7 @@ _LIMIT_S = 480
 
 
 def names(*, services: bool) -> list[str]:
-    """Return the names of benchmarks, but for those that start OpenStack.
+    """Return the names of benchmarks.
 
     :param services: those that start processes, or those that do not.
     """
@@ -27,7 +27,6 @@ def names(*, services: bool) -> list[str]:
         name
         for name, module in command.find().items()
         if getattr(module, "SERVICES", False) == services
-        and not getattr(module, "OPENSTACK", False)
     ]
 
 

@@ -291,8 +291,8 @@ KINDS = (
         _MATRIX.format("worker"),
         moves=True,
     ),
-    Kind("desk", "kill", _kill_desks, "system/test_group_faults.py"),
-    Kind("member", "kill", _kill_member, "system/test_group_faults.py"),
+    Kind("desk", "kill", _kill_desks, "agent/test_groups.py"),
+    Kind("member", "kill", _kill_member, "agent/test_groups.py"),
     *_three("api", _api, "client"),
     Kind(CLIENT, "kill", _kill_client, _MATRIX.format("client")),
     Kind(CLIENT, "stop", _stop_client, _MATRIX.format("client")),
@@ -315,7 +315,7 @@ KINDS = (
     Kind("network", "connections dropped", _drop_all, ""),
     Kind(
         *("network", "messages lost", _bad_network),
-        "system/test_networks.py",
+        "",
     ),
     Kind("host", "disk full", _fill_disk, "agent/test_cache.py", True),
     Kind(

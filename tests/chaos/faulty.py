@@ -58,7 +58,7 @@ class Faults:
         fresh.replace(path)
 
 
-class World:
+class Surroundings:
     """Knows what is wrong now.
 
     :param path: of the file.
@@ -99,7 +99,7 @@ class Client:
     :param world: says how bad.
     """
 
-    def __init__(self, client: typing.Any, world: World) -> None:
+    def __init__(self, client: typing.Any, world: Surroundings) -> None:
         self._client = client
         self._world = world
 
@@ -160,7 +160,7 @@ def main() -> int:
     :returns: its exit status.
     """
     signal.signal(COLLECT, lambda *_: gc.collect())
-    world = World(pathlib.Path(os.environ[VARIABLE]))
+    world = Surroundings(pathlib.Path(os.environ[VARIABLE]))
     right_time = time.time
     # Before anything else is imported: defaults of arguments remember it.
     time.time = lambda: right_time() + world.faults.clock_s

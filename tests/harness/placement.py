@@ -15,7 +15,7 @@ from keystoneauth1 import exceptions
 
 Document = dict[str, typing.Any]
 
-#: What doc/source/nova.rst tells operators to write into flavors.
+#: What doc/source/install/nova.rst tells operators to write into flavors.
 NEAR = {"trait:CUSTOM_FPGAPOOL_AES": "required"}
 RESERVED = {"resources:CUSTOM_FPGAPOOL_SLOT": "1"}
 RESERVED_NEAR = {

@@ -12,9 +12,10 @@ from tests.harness import processes
 
 NAME_FILE = processes.ROOT / "tests/functional/system/old_release"
 
-# What never names another tree: a commit's whole number, or a tag of a
-# release.
-_FIXED = re.compile(r"[0-9a-f]{40}|v?[0-9]+(\.[0-9]+)+")
+# What never names another tree: a commit's whole number, a tag of a release,
+# or the commit that added a file, which needs neither.
+_ADDED = "added:"
+_FIXED = re.compile(rf"[0-9a-f]{{40}}|v?[0-9]+(\.[0-9]+)+|{_ADDED}\S+")
 
 _LIMIT_S = 60
 
@@ -24,7 +25,7 @@ class Unusable(Exception):
 
 
 def old_name(file: pathlib.Path = NAME_FILE) -> str:
-    """Return the tag or commit of the release that a file names.
+    """Return the tag, commit or added file that names the old release.
 
     :raises Unusable: if it is not exactly one that stays what it is.
     """
@@ -32,8 +33,8 @@ def old_name(file: pathlib.Path = NAME_FILE) -> str:
     names = [line for line in lines if line[:1] != "#"]
     if len(names) != 1 or not _FIXED.fullmatch(names[0]):
         raise Unusable(
-            f"{file} names {names}, but not the one tag or whole commit id of"
-            " a release"
+            f"{file} names {names}, but not the one tag, whole commit id or"
+            " added file of a release"
         )
     return names[0]
 
@@ -43,11 +44,16 @@ def unpack(
 ) -> None:
     """Write the package of a release to a directory.
 
-    :param name: the release's tag or commit.
+    :param name: as :func:`old_name` returns it.
     :param root: a checkout with its history.
-    :raises Unusable: if the history does not have it, or the checkout is the
-        same.
+    :raises Unusable: if the history does not have it, or if a tag or commit is
+        the same as the checkout.
     """
+    path = name.removeprefix(_ADDED)
+    # A release may be compared with itself until the next change.
+    may_be_same = path != name
+    if may_be_same:
+        name = _first_with(path, root)
     made = _git(root, "archive", name, "fpgapool")
     if made.returncode:
         raise Unusable(
@@ -62,11 +68,31 @@ def unpack(
         check=True,
         timeout=_LIMIT_S,
     )
+    if may_be_same:
+        return
     if not _git(root, "diff", "--quiet", name, "--", "fpgapool").returncode:
         raise Unusable(
             f"The release {name} has the same package as {root}, which would"
             " be compared with itself: name an earlier one"
         )
+
+
+def _first_with(path: str, root: pathlib.Path) -> str:
+    """Return the commit that added a file.
+
+    :raises Unusable: if the history does not reach back to it.
+    """
+    # The oldest commit of a shallow clone adds all files.
+    shallow = _git(root, "rev-parse", "--is-shallow-repository").stdout
+    found = _git(root, "log", "--diff-filter=A", "--format=%H", "--", path)
+    commits = found.stdout.decode().split()
+    if shallow.strip() != b"false" or not commits:
+        raise Unusable(
+            f"The history of {root} does not have the commit that added"
+            f" {path}. In a shallow clone run 'git fetch --unshallow'; an"
+            " unpacked archive has no history: use a clone."
+        )
+    return commits[-1]
 
 
 def _git(

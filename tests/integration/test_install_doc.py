@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands of ``doc/source/install.rst``, run as they stand there."""
+"""The commands of doc/source/install/install.rst, run as they stand there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.services import process
 # In the gate: what it leads to, in test_api.py and test_accounts.py.
 pytestmark = pytest.mark.long
 
-PAGE = openstack.ROOT / "doc" / "source" / "install.rst"
+PAGE = openstack.ROOT / "doc" / "source" / "install" / "install.rst"
 MINISTACK = openstack.ROOT / "tools" / "ministack"
 DATA_BYTES = 1_000_000
 # Generous: they cost time only where something is wrong.

@@ -37,7 +37,6 @@ LISTENING = "0A"
 TRAIT = "CUSTOM_FPGAPOOL_AES"
 SERVERS = {"epmd", "rabbitmq", "mariadb", "keystone", "glance"}
 
-# In the gate: tests/functional/test_kept.py, and test_services.py beside it.
 pytestmark = pytest.mark.long
 
 

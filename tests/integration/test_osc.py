@@ -364,7 +364,7 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
             session = pool.get_session(
                 session.id, wait_s=10, revision=session.revision
             )
-        assert session.microversion == "1.4"
+        assert session.microversion == "1.0"
         secret = session.connection_info["secret"]
         renewed = pool.renew_session_secret(session.id)
         while not (renewed.connection_info or {}).get("secret"):

@@ -37,7 +37,7 @@ JSON = st.recursive(
 )
 
 
-class World:
+class Setting:
     """A cache with its clock and what it asks."""
 
     def __init__(self) -> None:
@@ -53,9 +53,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> Setting:
     """Give a cache that has asked nothing yet."""
-    return World()
+    return Setting()
 
 
 # Reading.
@@ -115,7 +115,7 @@ def test_what_has_no_hosts_is_malformed(document: typing.Any) -> None:
 # Age.
 
 
-def test_it_is_asked_for_again_when_it_is_old(world: World) -> None:
+def test_it_is_asked_for_again_when_it_is_old(world: Setting) -> None:
     first = world.cache.hosts()
     world.clock.now_s += TTL_S - 0.1
     assert world.cache.hosts() is first
@@ -126,7 +126,7 @@ def test_it_is_asked_for_again_when_it_is_old(world: World) -> None:
 
 
 def test_old_one_counts_while_it_cannot_be_asked_for(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = world.cache.hosts()
     world.source.answer = OSError("nobody listens")
@@ -139,7 +139,7 @@ def test_old_one_counts_while_it_cannot_be_asked_for(
     assert world.cache.hosts() is first
 
 
-def test_old_one_does_not_count_for_ever(world: World) -> None:
+def test_old_one_does_not_count_for_ever(world: Setting) -> None:
     world.cache.hosts()
     world.source.answer = OSError("nobody listens")
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_old_one_does_not_count_for_ever(world: World) -> None:
 
 
 def test_time_counts_from_the_first_failure_after_an_answer(
-    world: World,
+    world: Setting,
 ) -> None:
     world.cache.hosts()
     problem, answer = OSError("nobody listens"), world.source.answer
@@ -163,7 +163,7 @@ def test_time_counts_from_the_first_failure_after_an_answer(
     world.cache.hosts()
 
 
-def test_others_wait_rather_than_go_by_a_very_old_one(world: World) -> None:
+def test_others_wait_rather_than_go_by_a_very_old_one(world: Setting) -> None:
     slow = Slow()
     slow.released.set()
     cache = world.make(slow)
@@ -181,7 +181,7 @@ def test_others_wait_rather_than_go_by_a_very_old_one(world: World) -> None:
     assert results[0] is results[1] is not first
 
 
-def test_api_that_is_away_is_not_asked_by_each_request(world: World) -> None:
+def test_api_that_is_away_is_not_asked_by_each_request(world: Setting) -> None:
     world.source.answer = OSError("nobody listens")
     for _ in range(3):
         with pytest.raises(snapshot.UnknownError):
@@ -192,7 +192,7 @@ def test_api_that_is_away_is_not_asked_by_each_request(world: World) -> None:
     assert set(world.cache.hosts()) == {"a"}
 
 
-def test_malformed_answer_is_a_failure(world: World) -> None:
+def test_malformed_answer_is_a_failure(world: Setting) -> None:
     world.source.answer = {"snapshot": "soon"}
     with pytest.raises(snapshot.UnknownError, match="MalformedError"):
         world.cache.hosts()
@@ -230,7 +230,7 @@ def in_thread(action: typing.Any, results: list[object]) -> threading.Thread:
     return thread
 
 
-def test_others_go_by_the_old_one_while_one_asks(world: World) -> None:
+def test_others_go_by_the_old_one_while_one_asks(world: Setting) -> None:
     slow = Slow()
     slow.released.set()
     cache = world.make(slow)
@@ -248,7 +248,7 @@ def test_others_go_by_the_old_one_while_one_asks(world: World) -> None:
     assert slow.count == 2
 
 
-def test_who_knows_nothing_waits_for_the_one_that_asks(world: World) -> None:
+def test_who_knows_nothing_waits_for_the_one_that_asks(world: Setting) -> None:
     slow = Slow()
     cache = world.make(slow)
     results: list[object] = []
@@ -262,7 +262,7 @@ def test_who_knows_nothing_waits_for_the_one_that_asks(world: World) -> None:
     assert slow.count == 1
 
 
-def test_interrupted_question_may_be_asked_again(world: World) -> None:
+def test_interrupted_question_may_be_asked_again(world: Setting) -> None:
     world.source.answer = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         world.cache.hosts()
@@ -342,7 +342,7 @@ def test_catalog_may_name_the_version(api: Api) -> None:
     [(403, "{}"), (503, "{}"), (200, "soon"), (200, "{}"), (200, "")],
 )
 def test_refusals_and_nonsense_are_failures(
-    api: Api, world: World, status: int, body: str
+    api: Api, world: Setting, status: int, body: str
 ) -> None:
     api.status, api.body = status, body
     cache = world.make(snapshot.Source())
@@ -350,18 +350,18 @@ def test_refusals_and_nonsense_are_failures(
         cache.hosts()
 
 
-def test_nobody_listens(api: Api, world: World) -> None:
+def test_nobody_listens(api: Api, world: Setting) -> None:
     CONF.set_override("endpoint_override", "http://127.0.0.1:1", "fpgapool")
     with pytest.raises(snapshot.UnknownError, match="ConnectFailure"):
         world.make(snapshot.Source()).hosts()
 
 
-def test_section_may_be_missing(world: World) -> None:
+def test_section_may_be_missing(world: Setting) -> None:
     with pytest.raises(snapshot.UnknownError):
         world.make(snapshot.Source()).hosts()
 
 
-def test_section_may_be_wrong(world: World, api: Api) -> None:
+def test_section_may_be_wrong(world: Setting, api: Api) -> None:
     CONF.set_override("auth_type", "nonsense", "fpgapool")
     with pytest.raises(snapshot.UnknownError, match="nonsense"):
         world.make(snapshot.Source()).hosts()

@@ -31,7 +31,7 @@ class Limited(stateful.RuleBasedStateMachine):
         self.default = admission.ProjectQuota(
             sessions=1, queued=2, queued_bytes=2 * SIZE_BYTES
         )
-        self.pool = world.World(
+        self.pool = world.Conductor(
             [world.FakeAgent("a", SLOTS)], default_quota=self.default
         )
         self.own: dict[str, dict[str, int]] = {name: {} for name in PROJECTS}

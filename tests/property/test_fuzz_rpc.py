@@ -82,7 +82,7 @@ class Pump:
     :param pool: whose invariants are checked after every input.
     """
 
-    def __init__(self, pool: world.World) -> None:
+    def __init__(self, pool: world.Conductor) -> None:
         self.pool = pool
         self.on_question: Callable[[str], None] = lambda host_uuid: None
         self.database_failing = False
@@ -123,7 +123,7 @@ class Conductor:
     """A conductor with one host, one session that has a slot and one not."""
 
     def __init__(self, database: db_api.Database) -> None:
-        self.pool = world.World([world.FakeAgent(HOST, 1)])
+        self.pool = world.Conductor([world.FakeAgent(HOST, 1)])
         self.pump = Pump(self.pool)
         self.endpoint = rpc.ConductorManager(
             self.pump,  # type: ignore[arg-type]
@@ -260,7 +260,7 @@ def _call(endpoint: object, method: str, kwargs: dict[str, Any]) -> None:
             raise error from None
 
 
-def _check_rows(pool: world.World) -> None:
+def _check_rows(pool: world.Conductor) -> None:
     """Every row can be written: one that cannot holds up all others."""
     for name, table in pool.rows.items():
         columns = getattr(models, name).c

@@ -28,7 +28,7 @@ COMPUTES = 4
 VCPUS = 1000
 MICROVERSION = "2.100"
 
-#: As doc/source/nova.rst tells operators.
+#: As doc/source/install/nova.rst tells operators.
 FILTER_SCHEDULER: Mapping[str, str | tuple[str, ...]] = {
     "available_filters": (
         "nova.scheduler.filters.all_filters",
@@ -538,26 +538,6 @@ class Nova:
         return _ChangedApi(
             name, _METADATA, self._workspace, self._config, options
         )
-
-    def other_scheduler(
-        self, name: str, options: openstack.Sections
-    ) -> Daemon:
-        """Return one more scheduler, not running: see :meth:`other_api`.
-
-        :param name: of the server.
-        :param options: what its configuration says over Nova's.
-        """
-        made = Daemon(
-            name,
-            "nova-scheduler",
-            self._workspace,
-            self.scheduler.config_paths,
-            self.scheduler.ready_text,
-        )
-        changed = made.directory / "changed.conf"
-        openstack.write_config(changed, options)
-        made.config_paths.append(changed)
-        return made
 
     @contextlib.contextmanager
     def cell_away(self) -> Iterator[None]:

@@ -33,8 +33,8 @@ class Placement(openstack.WsgiService):
                 "placement_database": {
                     "connection": database.database_url(self.name)
                 },
-                # As doc/source/nova.rst recommends: else Placement gives the
-                # same twice.
+                # As doc/source/install/nova.rst recommends: else Placement
+                # gives the same twice.
                 "placement": {"allocation_conflict_retry_count": 1},
                 "keystone_authtoken": keystone.authtoken_options(self.name),
             },

@@ -67,7 +67,7 @@ def _inventory(small: db_api.Inventory) -> db_api.Inventory:
 @pytest.fixture
 def url() -> Iterator[str]:
     """Give the API of a large pool, with nothing real behind it."""
-    world = fakes.World(inventory_cache_s=1.0)
+    world = fakes.Api(inventory_cache_s=1.0)
     large = _inventory(world.database.inventory())
     world.database.inventory = lambda: large  # type: ignore[method-assign]
     server = wsgi.Server((process.LOOPBACK, 0), world.app)

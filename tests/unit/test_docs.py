@@ -18,19 +18,19 @@ from fpgapool.cmd import sim
 from fpgapool.cmd import yarn_labels
 from fpgapool.cmd.running import arguments
 from fpgapool.vocabulary import codes
+from tests.harness import samples
 from tests.unit.osc import reference
 
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"
-TROUBLESHOOT = SOURCE / "troubleshoot.rst"
-SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
+TROUBLESHOOT = SOURCE / "admin" / "troubleshoot.rst"
 #: Made from the code, and long.
 GENERATED = {"api-ref.rst"}
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.rst")),
     *(path for path in sorted(ROOT.glob("*/README.rst"))),
     *(path for path in sorted(ROOT.glob("*/*/README.rst"))),
-    *(path for path in sorted(SOURCE.glob("*.rst"))),
+    *(path for path in sorted(SOURCE.rglob("*.rst"))),
 ]
 PAGES = [path for path in DOCUMENTS if path.name not in GENERATED]
 
@@ -232,7 +232,7 @@ def test_targets_of_make_are_there() -> None:
 def _known_options() -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
     section = ""
-    for line in SAMPLE.read_text().splitlines():
+    for line in samples.configuration().splitlines():
         if match := re.fullmatch(r"\[(\w+)\]", line):
             section = match[1]
         elif match := re.match(r"#(\w+) =", line):
@@ -307,7 +307,7 @@ def test_files_are_there() -> None:
 
 def test_every_page_has_its_licence() -> None:
     licence = (SOURCE / "index.rst").read_text().partition("===")[0]
-    for path in SOURCE.glob("*.rst"):
+    for path in SOURCE.rglob("*.rst"):
         assert path.read_text().startswith(licence), path.name
 
 
@@ -318,7 +318,7 @@ def test_included_files_lose_only_their_licence() -> None:
         re.MULTILINE,
     )
     found = 0
-    for page in sorted(SOURCE.glob("*.rst")):
+    for page in sorted(SOURCE.rglob("*.rst")):
         for path, first in included.findall(page.read_text()):
             lines = (page.parent / path).read_text().splitlines()
             cut = lines[: int(first) - 1]

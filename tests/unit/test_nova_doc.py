@@ -9,7 +9,13 @@ import pathlib
 from tests.harness import placement
 from tests.services import nova
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "doc" / "source" / "nova.rst"
+DOCUMENT = (
+    pathlib.Path(__file__).parents[2]
+    / "doc"
+    / "source"
+    / "install"
+    / "nova.rst"
+)
 
 
 def test_document_has_the_options_of_the_scheduler() -> None:

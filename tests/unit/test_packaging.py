@@ -82,7 +82,7 @@ def test_wheel_holds_both_packages_with_all_their_files(
         "fpgapool/db/migrations/env.py",
         "fpgapool/drivers/opencl/kernels/aes-cbc.cl",
         "fpgapool/drivers/opencl/kernels/aes-cbc.json",
-        "fpgapool/db/migrations/versions/001_initial.py",
+        "fpgapool/db/migrations/versions/001_tables.py",
         "fpgapool/policies.py",
         "fpgapool/py.typed",
         "fpgapool_nova_filters/__init__.py",
@@ -199,7 +199,7 @@ def _named() -> Iterator[Requirement]:
                 yield Requirement(text)
     for texts in _pyproject()["project"]["optional-dependencies"].values():
         yield from map(Requirement, texts)
-    # What doc/source/services.rst says to install for the API.
+    # What doc/source/install/services.rst says to install for the API.
     path = ROOT / "tests/services/openstack-requirements.txt"
     (text,) = re.findall(r"(?m)^pyuwsgi\S+", path.read_text())
     yield Requirement(text)

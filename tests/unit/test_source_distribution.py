@@ -79,13 +79,14 @@ def test_everything_that_is_kept_is_in_it(repository, names):
         "devstack/lib/fpgapool",
         "devstack/plugin.sh",
         "etc/fpgapool/fpgapool-api-uwsgi.ini.sample",
-        "etc/fpgapool/fpgapool.conf.sample",
+        "etc/fpgapool/production.conf.sample",
         "etc/logrotate.d/fpgapool",
         "etc/systemd/fpgapool-agent.service",
         "fpgapool/accelerators/profiles/aes.yaml",
         "fpgapool/api/schemas/sessions.py",
-        "fpgapool/db/migrations/versions/001_initial.py",
+        "fpgapool/db/migrations/versions/001_tables.py",
         "fpgapool/policies.py",
+        "etc/fpgapool/fpgapool-config-generator.conf",
     ],
 )
 def test_what_an_installation_needs_is_in_it(names, name):

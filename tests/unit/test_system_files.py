@@ -227,10 +227,10 @@ def test_the_socket_of_the_api_is_for_one_group():
     assert command == f"/usr/bin/chgrp {group} {directory}"
     accounts = (ETC / "sysusers.d/fpgapool.conf").read_text()
     assert f"\ng {group} -\n" in accounts
-    for name in ("services.rst", "tls.rst"):
+    for name in ("install/services.rst", "install/tls.rst"):
         text = (ROOT / "doc/source" / name).read_text()
         assert "uwsgi_pass unix:" not in text
-    text = (ROOT / "doc/source/services.rst").read_text()
+    text = (ROOT / "doc/source/install/services.rst").read_text()
     assert f"proxy_pass http://unix:{socket};" in text
     assert f"usermod --append --groups {group} " in text
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from fpgapool import client
 from fpgapool.client.doors import apidoor
-from fpgapool.client.doors import apigroups
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
@@ -117,7 +116,6 @@ class Owner:
                 self._pool, schedules.PROJECTS[planned.project], _ROLES
             ),
             client.CancelToken(),
-            microversion=".".join(map(str, apigroups.GROUPS_SINCE)),
         )
         self._create()
         if not self.is_refused:

@@ -153,7 +153,7 @@ def _make_adapter(conf: cfg.ConfigOpts) -> adapter.Adapter:
     from keystoneauth1 import loading
 
     try:
-        options.register_auth_opts(conf)
+        options.OPTIONS.register_auth(conf)
         auth = loading.load_auth_from_conf_options(conf, options.GROUP)
         if auth is None:
             raise SourceError(

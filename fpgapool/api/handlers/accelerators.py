@@ -10,7 +10,6 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import errors
-from fpgapool.api.http import microversion
 from fpgapool.bitstreams import library as libraries
 from fpgapool.vocabulary import codes
 
@@ -25,8 +24,6 @@ _MEMBERS = (
     "chunk_multiple_bytes",
     "core",
 )
-#: The microversion that brought the platforms.
-_WITH_PLATFORMS = microversion.Version(1, 1)
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -58,11 +55,9 @@ def _library(call: calls.Call) -> libraries.Library:
 def _document(
     call: calls.Call, profile: objects.AcceleratorProfile
 ) -> dict[str, Any]:
-    document = {
+    return {
         **{name: getattr(profile, name) for name in _MEMBERS},
         "shapes": list(profile.shapes),
+        "platforms": profile.platforms or {},
         "links": calls.self_link(call.url("accelerators", profile.name)),
     }
-    if call.version >= _WITH_PLATFORMS:
-        document["platforms"] = profile.platforms or {}
-    return document

@@ -8,7 +8,6 @@ import contextlib
 import hmac
 import uuid
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import Any
 
 import oslo_messaging as messaging
@@ -18,10 +17,8 @@ from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
-from fpgapool.api.http import microversion
 from fpgapool.api.http import rights
 from fpgapool.api.http import times
-from fpgapool.api.schemas import bitstreams as schemas
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
@@ -82,7 +79,6 @@ def show(call: calls.Call) -> calls.Answer:
 def create(call: calls.Call) -> calls.Answer:
     """Create a bitstream; its file is uploaded afterwards."""
     wanted = dict(call.body["bitstream"])
-    _check_version(call, wanted)
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
         call.require(rights.BITSTREAMS_PUBLISH)
@@ -482,23 +478,6 @@ def _signer(
         record.format,
         required=files.signature_required,
     )
-
-
-def _check_version(call: calls.Call, wanted: Mapping[str, Any]) -> None:
-    """Check that the version of a request has what it asks for."""
-    newer = [
-        (f"profile.{name}", schemas.PROFILE_SINCE.get(name))
-        for name in wanted.get("profile", {})
-    ]
-    found = wanted.get("format", formats.BINARY)
-    newer.append((f"format {found!r}", schemas.FORMATS_SINCE.get(found)))
-    for member, since in newer:
-        if since is not None and call.version < since:
-            raise errors.ApiError(
-                codes.INVALID_REQUEST,
-                f"body.bitstream.{member} needs version"
-                f" {microversion.Version(*since)}",
-            )
 
 
 def _check_profile(profile: dict[str, Any]) -> None:

@@ -10,12 +10,8 @@ from fpgapool.api import call as calls
 from fpgapool.api.answers import administration
 from fpgapool.api.answers import paging
 from fpgapool.api.backends import inventory
-from fpgapool.api.http import microversion
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
-
-#: The microversion that tells the shapes of faulty accelerators.
-_SHAPES_SINCE = microversion.Version(1, 4)
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -65,7 +61,6 @@ def _found(call: calls.Call) -> dict[str, Any]:
 def _documents(
     call: calls.Call, pool: inventories.Inventory
 ) -> list[dict[str, Any]]:
-    tells_shapes = call.version >= _SHAPES_SINCE
     documents = {
         host.id: {
             "uuid": host.uuid,
@@ -79,7 +74,7 @@ def _documents(
             "faulty_accelerators": [
                 {
                     "accelerator": fault.accelerator,
-                    **({"shape": fault.shape} if tells_shapes else {}),
+                    "shape": fault.shape,
                     "reason": fault.reason,
                     # Only callers who see everything see hosts.
                     **inventory.probation(fault, True),

@@ -10,7 +10,6 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.http import errors
-from fpgapool.api.http import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
@@ -47,13 +46,6 @@ def update(call: calls.Call) -> calls.Answer:
     """Limit the use of a project; missing limits stay as they are."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
-    for resource in call.body["quota"]:
-        if not _is_known(call, resource):
-            raise errors.ApiError(
-                codes.INVALID_REQUEST,
-                f"body.quota.{resource} needs version"
-                f" {microversion.Version(*schemas.SINCE[resource])}",
-            )
     limits = {
         # JSON allows 1e9, too.
         resource: None if limit is None else int(limit)
@@ -102,11 +94,6 @@ def _shown(call: calls.Call, project_id: str) -> calls.Answer:
     )
 
 
-def _is_known(call: calls.Call, resource: str) -> bool:
-    """Whether the version of a request has a resource."""
-    return schemas.SINCE.get(resource, microversion.OLDEST) <= call.version
-
-
 def _limits(
     call: calls.Call,
     project_id: str | None,
@@ -117,13 +104,12 @@ def _limits(
     :param project_id: of the project; None: of projects without their own.
     :param quotas: the limits that were set for it.
     """
-    resources = [name for name in schemas.RESOURCES if _is_known(call, name)]
     defaults = call.backends.default_limits
     if defaults is None:
         # The leader has them from Keystone.
         limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: limits.get(name, unknown) for name in resources}
+        return {name: limits.get(name, unknown) for name in schemas.RESOURCES}
     own = {
         one.resource: one.hard_limit
         for one in quotas
@@ -134,7 +120,7 @@ def _limits(
             "limit": own.get(resource, defaults[resource]),
             "source": _FROM_PROJECT if resource in own else _FROM_DEFAULT,
         }
-        for resource in resources
+        for resource in schemas.RESOURCES
     }
 
 

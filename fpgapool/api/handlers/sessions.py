@@ -22,7 +22,6 @@ from fpgapool.api.backends import leader as leaders
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import errors
 from fpgapool.api.http import instances
-from fpgapool.api.http import microversion
 from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.api.schemas import sessions as schemas
@@ -45,10 +44,8 @@ _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
 
 def create(call: calls.Call) -> calls.Answer:
     """Open a session; the answer comes when it is recorded."""
-    if "dry_run" in call.query:
-        _check_has_dry_runs(call.version)
-        if call.query["dry_run"]:
-            return _dry_run(call)
+    if call.query.get("dry_run"):
+        return _dry_run(call)
     (view,) = call.backends.conductor.submit_sessions([_request(call)])
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
@@ -202,14 +199,6 @@ def renew_secret(call: calls.Call) -> calls.Answer:
         # The old secret may become useless at any moment.
         now = _Now(now.view)
     return _answer(call, now, status=202)
-
-
-def _check_has_dry_runs(version: microversion.Version) -> None:
-    needed = microversion.Version(*description.DRY_RUN_SINCE)
-    if version < needed:
-        raise errors.ApiError(
-            codes.INVALID_REQUEST, f"query.dry_run needs version {needed}"
-        )
 
 
 def _dry_run(call: calls.Call) -> calls.Answer:

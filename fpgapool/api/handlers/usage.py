@@ -13,7 +13,6 @@ from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
-from fpgapool.api.schemas import usage as schemas
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 
@@ -104,12 +103,12 @@ def _document(
         "accelerator": one.accelerator,
         "sessions": one.sessions,
         "slot_s": one.slot_s,
-        **{
-            name: getattr(one, name)
-            for name, since in schemas.SINCE.items()
-            if since <= call.version
-        },
+        "sessions_met": one.sessions_met,
+        "sessions_missed": one.sessions_missed,
+        "group_busy_s": one.group_busy_s,
+        "group_idle_s": one.group_idle_s,
         "input_bytes": one.input_bytes,
         "output_bytes": one.output_bytes,
         "energy_j": one.energy_j,
+        "energy_j_per_sla": one.energy_j_per_sla,
     }

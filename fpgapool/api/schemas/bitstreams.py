@@ -70,15 +70,10 @@ _SIGNATURE = {
     **common.matching("^[A-Za-z0-9+/]+={0,2}$", "a signature in base64"),
 }
 _STATE = common.one_of(*library.STATES)
-#: The microversions of formats, and of members of a profile, that are not as
-#: old as the API.
-FORMATS_SINCE = dict.fromkeys(formats.PACKAGES, (1, 1))
-PROFILE_SINCE = {"platforms": (1, 1)}
 _FORMAT = common.described(
     common.one_of(*formats.FORMATS),
     "`declaration` is a description for emulated boards; `opencl-source`,"
-    " `opencl-binary` and `xclbin` are packages with a manifest, and need"
-    " version 1.1.",
+    " `opencl-binary` and `xclbin` are packages with a manifest.",
 )
 
 _PROFILE_MEMBERS = {

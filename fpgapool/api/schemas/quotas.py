@@ -6,11 +6,6 @@ from fpgapool.api.schemas import common
 from fpgapool.vocabulary import accounting
 
 RESOURCES = tuple(accounting.QUOTAS)
-#: The microversions of resources that are not as old as the API.
-SINCE = {
-    **dict.fromkeys(("groups", "group_slots", "group_clients"), (1, 1)),
-    "max_priority": (1, 2),
-}
 
 _LIMIT: common.Schema = {
     "type": "integer",
@@ -40,7 +35,6 @@ def _described(schema: common.Schema) -> dict[str, common.Schema]:
 
 SHOW = common.record(
     quota=common.record(
-        optional=list(SINCE),
         project_id=common.NAME,
         **_described(
             common.record(
@@ -53,7 +47,6 @@ SHOW = common.record(
 
 DEFAULTS = common.record(
     quota=common.record(
-        optional=list(SINCE),
         **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
     )
 )

@@ -79,8 +79,7 @@ CREATE_QUERY = common.record(
     optional=["dry_run"],
     dry_run=common.described(
         common.FLAG,
-        "Only say what would become of the session, with the status 200; since"
-        f" {'.'.join(map(str, description.DRY_RUN_SINCE))}.",
+        "Only say what would become of the session, with the status 200.",
     ),
 )
 

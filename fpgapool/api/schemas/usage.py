@@ -31,17 +31,7 @@ _FILTERS = {
 
 LIST_QUERY = common.record(optional=list(_FILTERS), **_FILTERS)
 
-#: The microversions of members that are not as old as the API.
-SINCE = {
-    **dict.fromkeys(("group_busy_s", "group_idle_s"), (1, 1)),
-    **dict.fromkeys(
-        ("sessions_met", "sessions_missed", "energy_j_per_sla"), (1, 2)
-    ),
-}
-
 LIST = common.page_of(
     "usage",
-    common.record(
-        optional=list(SINCE), **common.of_fields(accounting.USAGE.shown, {})
-    ),
+    common.record(**common.of_fields(accounting.USAGE.shown, {})),
 )

@@ -156,14 +156,12 @@ class PoolApi:
         deadline_s: float | None = None,
         *,
         require_tls: bool = False,
-        computes: bool = False,
     ) -> ApiDoor:
         """Connect.
 
         :param cancel: cancels every wait.
         :param deadline_s: absolute deadline.
         :param require_tls: refuse an API without TLS.
-        :param computes: whether this process computes while it waits.
         :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
@@ -173,7 +171,6 @@ class PoolApi:
                 cancel,
                 deadline_s,
                 require_tls=require_tls,
-                computes=computes,
             )
         )
 
@@ -214,8 +211,6 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
 class ApiDoor:
     """One request's connection to the API.
 
-    :param computes: whether this process computes while it waits; it then has
-        to know the length of pieces.
     :raises errors.RequestRejected: if it does not accept the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
     """
@@ -227,10 +222,8 @@ class ApiDoor:
         deadline_s: float | None = None,
         *,
         require_tls: bool = False,
-        computes: bool = False,
     ) -> None:
         self._cancel = cancel
-        self._computes = computes
         self._requests = apirequests.Requests(
             adapter, cancel, require_tls=require_tls
         )
@@ -426,7 +419,7 @@ class ApiDoor:
         # An older API can serve all other sessions.
         self._requests.use_version(since)
         try:
-            answer = self._submit_knowing(wanted, since, deadline_s)
+            answer = self._submit(wanted, deadline_s)
         except errors.RequestRejected as exc:
             if exc.code != codes.INSTANCE_SESSION_LIMIT or (
                 not self._ends_are_heard(deadline_s)
@@ -441,7 +434,7 @@ class ApiDoor:
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         wanted, since = _wanted(members)
-        self._requests.use_version(max(since, description.DRY_RUN_SINCE))
+        self._requests.use_version(since)
         answer = self._requests.ask(
             "POST", "/sessions?dry_run=true", deadline_s, session=wanted
         )
@@ -452,24 +445,6 @@ class ApiDoor:
             "reasons": [one["code"] for one in reasons],
             "message": " ".join(one["message"] for one in reasons),
         }
-
-    def _submit_knowing(
-        self,
-        wanted: _Document,
-        since: tuple[int, int],
-        deadline_s: float | None,
-    ) -> _Document:
-        """Submit; have the API tell the length of pieces if that matters."""
-        newer = description.CHUNKS_SINCE
-        if self._computes and newer > since:
-            self._requests.use_version(newer)
-            try:
-                return self._submit(wanted, deadline_s)
-            except errors.RequestRejected as exc:
-                if exc.code != codes.VERSION_NOT_ACCEPTABLE:
-                    raise
-                self._requests.use_version(since)
-        return self._submit(wanted, deadline_s)
 
     def _submit(
         self, wanted: _Document, deadline_s: float | None

@@ -17,9 +17,6 @@ from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 
-#: The first version of the API that has groups.
-GROUPS_SINCE = (1, 1)
-
 _DETACH_S = 5.0
 
 _Document = apirequests.Document
@@ -43,7 +40,6 @@ class Groups:
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
         """See :meth:`door.Door.attach_group`."""
-        self._requests.use_version(GROUPS_SINCE)
         group = self._find(name, deadline_s)
         if accelerator is not None:
             doors.check_accelerator(accelerator, group["accelerator"])
@@ -60,7 +56,6 @@ class Groups:
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         """Describe a client, with the hosts of its group."""
-        self._requests.use_version(GROUPS_SINCE)
         found = self._requests.ask("GET", _path_of(members), deadline_s)
         client: messages.Message = found["client"]
         return client
@@ -69,7 +64,6 @@ class Groups:
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         """End a client."""
-        self._requests.use_version(GROUPS_SINCE)
         self._end(_path_of(members), deadline_s)
         return {}
 

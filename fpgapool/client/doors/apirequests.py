@@ -19,8 +19,8 @@ from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
-#: The version of the API that requests need, unless they say otherwise.
-MICROVERSION = "1.0"
+# The version of the API that requests need, unless they say otherwise.
+_MICROVERSION = "1.0"
 
 #: How long an answer may take, unless the caller has a deadline.
 REQUEST_S = 30.0
@@ -51,12 +51,11 @@ class Requests:
         cancel: cancelling.CancelToken,
         *,
         require_tls: bool = False,
-        microversion: str = MICROVERSION,
     ) -> None:
         self._adapter = adapter
         self._cancel = cancel
         self._require_tls = require_tls
-        self._microversion = microversion
+        self._microversion = _MICROVERSION
         self._changed = threading.Condition()
         self._lost = False
         cancel.attach(self)

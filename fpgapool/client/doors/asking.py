@@ -30,14 +30,11 @@ def enter(
     deadline_s: float | None,
     *,
     require_tls: bool = False,
-    computes: bool = False,
 ) -> doors.Door:
     """Connect to a front door, or to the API."""
     if isinstance(front_door, str):
         return frontdoor.FrontDoor(front_door, cancel, deadline_s)
-    return front_door.enter(
-        cancel, deadline_s, require_tls=require_tls, computes=computes
-    )
+    return front_door.enter(cancel, deadline_s, require_tls=require_tls)
 
 
 @contextlib.contextmanager

@@ -224,7 +224,6 @@ class _Opening:
             self._token,
             limit_s,
             require_tls=self._require_tls,
-            computes=self._computes_meanwhile,
         )
 
     def _seek(self, door: doors.Door) -> sessions.Session:

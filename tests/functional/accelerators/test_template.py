@@ -19,7 +19,8 @@ from tests.functional.worker import harness
 from tests.harness import slots
 
 PAGE = (
-    pathlib.Path(__file__).parents[3] / "doc/source/write-an-accelerator.rst"
+    pathlib.Path(__file__).parents[3]
+    / "doc/source/contributor/write-an-accelerator.rst"
 )
 
 

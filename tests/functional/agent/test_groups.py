@@ -256,16 +256,6 @@ def run_tasks_during(opened: group.Group, work: Callable[[], object]) -> int:
     return len(results)
 
 
-def worker_pid(agent: service.Agent, slot: int) -> int:
-    found: list[int | None] = []
-    agent.loop.run_and_wait(
-        lambda: found.append(supervised.pid(agent.workers, ("board0", slot))),
-        harness.TIMEOUT_S,
-    )
-    assert found[0] is not None
-    return found[0]
-
-
 def desk_pid(agent: service.Agent) -> int:
     found: list[int | None] = []
 
@@ -290,62 +280,6 @@ def kill(pid: int) -> None:
 def counts_of(told: objects.GroupReport) -> objects.ClientCounts:
     (counts,) = told.clients
     return counts
-
-
-@pytest.mark.parametrize("local", [True, False], ids=["rings", "network"])
-def test_a_member_leaves_while_tasks_run(host, local):
-    agent = start_group(host, local)
-    with open_group(host, local) as opened:
-        run_tasks_during(opened, lambda: release(agent, 7, 0))
-        assert ended(host, 0, 7) == "OK"
-        assert opened.run(b"x", timeout_s=30) == b"x"
-
-
-def test_a_slot_that_has_left_serves_a_session_and_comes_back(host):
-    agent = start_group(host)
-    release(agent, 7, 0)
-    assert ended(host, 0, 7) == "OK"
-    harness.assign(agent, 9)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    harness.release(agent, 9)
-    assert ended(host, 0, 9) == "CLIENT_GONE"
-    join(agent, 10, 0)
-    host.conductor.wait_for_slot(
-        0, lambda one: active(one) and one.generation == 10
-    )
-    release(agent, 8, 1)
-    assert ended(host, 1, 8) == "OK"
-    with open_group(host) as opened:
-        assert opened.run(b"x", timeout_s=30) == b"x"
-
-
-def test_an_agent_is_restarted_while_tasks_run(staying_host):
-    agent = start_group(staying_host)
-    first = desk_pid(agent)
-
-    def restart() -> None:
-        agent.stop()
-        staying_host.conductor.calls.clear()
-        staying_host.start()
-
-    with open_group(staying_host) as opened:
-        count = run_tasks_during(opened, restart)
-        agent = staying_host.agents[-1]
-        for slot in (0, 1):
-            staying_host.conductor.wait_for_slot(slot, active)
-        assert desk_pid(agent) == first
-        # The desk follows its last order, and has kept count; the agent does
-        # not know the order until it comes again.
-        told = group_report(staying_host, lambda one: one.clients)
-        assert told.revision == 0
-        keep(agent, 2, hosts=(group_host(told, True),))
-        group_report(staying_host, lambda one: one.revision == 2)
-        waiting.wait_until(
-            lambda: counts_of(group_now(agent)).ended == count, "all counts"
-        )
-        assert group_now(agent).desk_boot_id == told.desk_boot_id
-        release(agent, 7, 0)
-        assert ended(staying_host, 0, 7) == "OK"
 
 
 def reports_now(agent: service.Agent) -> list[objects.GroupReport]:
@@ -382,19 +316,6 @@ def test_a_desk_is_killed_while_tasks_run(staying_host, adopted):
         )
         for slot in (0, 1):
             staying_host.conductor.wait_for_slot(slot, active)
-
-
-@pytest.mark.parametrize("local", [True, False], ids=["rings", "network"])
-def test_a_worker_is_killed_while_tasks_run(host, local):
-    agent = start_group(host, local)
-    with open_group(host, local) as opened:
-        run_tasks_during(opened, lambda: kill(worker_pid(agent, 0)))
-        assert ended(host, 0, 7) == "WORKER_DIED"
-        join(agent, 9, 0)
-        host.conductor.wait_for_slot(
-            0, lambda one: active(one) and one.generation == 9
-        )
-        assert opened.run(b"x", timeout_s=30) == b"x"
 
 
 def test_a_desk_without_members_and_clients_ends(host):
@@ -485,30 +406,6 @@ def test_orders_with_a_wrong_group_are_dropped(host):
     agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
     assert reports_now(agent) == []
     assert agent.table.holders() == {}
-
-
-def test_a_desk_that_is_frozen_does_not_keep_a_slot(host, monkeypatch):
-    monkeypatch.setattr(service, "RELEASE_TIMEOUT_S", 0.5)
-    agent = start_group(host)
-    pid = desk_pid(agent)
-    os.kill(pid, signal.SIGSTOP)
-    release(agent, 7, 0)
-    assert ended(host, 0, 7) == "GROUP_RESIZED"
-    os.kill(pid, signal.SIGCONT)
-    with open_group(host) as opened:
-        assert opened.run(b"x", timeout_s=30) == b"x"
-
-
-def test_a_frozen_desk_is_replaced(host):
-    host.settings = dataclasses.replace(host.settings, worker_timeout_s=2.0)
-    agent = start_group(host)
-    first = group_now(agent).desk_boot_id
-    os.kill(desk_pid(agent), signal.SIGSTOP)
-    group_report(
-        host, lambda one: one.desk_boot_id != first and one.revision == 2
-    )
-    with open_group(host) as opened:
-        assert opened.run(b"x", timeout_s=30) == b"x"
 
 
 @pytest.mark.security

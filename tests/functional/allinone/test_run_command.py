@@ -84,7 +84,11 @@ def blocks_of(page: pathlib.Path, begin: str, end: str) -> str:
     ("name", "begin", "end"),
     [
         ("README.md", "In another, a 256-bit key", "With `--driver"),
-        ("doc/source/use.rst", "On the command line\n", ".. _use-completion"),
+        (
+            "doc/source/user/use.rst",
+            "On the command line\n",
+            ".. _use-completion",
+        ),
     ],
 )
 def test_documented_commands(

@@ -2,7 +2,7 @@
 
 """An operator gives boards another shape, one by one, while the pool serves.
 
-The steps are those of ``doc/source/upgrade.rst``, "Boards".
+The steps are those of ``doc/source/install/upgrade.rst``, "Boards".
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from fpgapool.rpcapi import permissions
 from tests.functional.devstack import harness
 from tests.harness import sudoers
 
-GENERATOR_CONF = harness.ROOT / "tools/config/fpgapool-config-generator.conf"
+GENERATOR_CONF = harness.ROOT / "etc/fpgapool/fpgapool-config-generator.conf"
 OURS = ("fpgapool-api", "fpgapool-cond", "fpgapool-agent")
 PROJECT = "0123456789abcdef0123456789abcdef"
 
@@ -278,7 +278,7 @@ def test_all_nodes_have_the_same_pool_key(plain, sandbox):
     "name",
     [
         *("devstack/local.conf.sample", "devstack/local.conf.compute.sample"),
-        "doc/source/devstack.rst",
+        "doc/source/install/devstack.rst",
     ],
 )
 def test_samples_name_the_branch(name):
@@ -525,8 +525,8 @@ def test_bitstreams_in_glance(sandbox, known):
 def test_clients_of_other_services_take_their_groups(sandbox):
     sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_BITSTREAM_STORE="glance")
     conf = cfg.ConfigOpts()
-    nova_conf.register_opts(conf)
-    placement_conf.register_opts(conf)
+    nova_conf.OPTIONS.register(conf)
+    placement_conf.OPTIONS.register(conf)
     conf(["--config-file", str(sandbox.conf)], default_config_files=[])
     assert nova.Nova.from_conf(conf) is not None
     assert placement.Placement.from_conf(conf) is not None

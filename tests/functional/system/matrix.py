@@ -4,7 +4,7 @@
 
 One cell for each component, fault and state. The tests of each component
 (``test_matrix_*.py``) play its rows and compare; the tables in
-``doc/source/faults.rst`` are compared with the same data by
+``doc/source/reference/faults.rst`` are compared with the same data by
 ``tests/unit/test_faults_doc.py``. To write them again::
 
     python -m tests.functional.system.matrix
@@ -43,7 +43,13 @@ from tests.harness import waiting
 if typing.TYPE_CHECKING:
     from tests.harness import scene as scenes
 
-DOCUMENT = pathlib.Path(__file__).parents[3] / "doc" / "source" / "faults.rst"
+DOCUMENT = (
+    pathlib.Path(__file__).parents[3]
+    / "doc"
+    / "source"
+    / "reference"
+    / "faults.rst"
+)
 
 COMPONENTS = (
     "client",

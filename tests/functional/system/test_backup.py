@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A backup, and a pool that goes on with it: see doc/source/backup.rst."""
+"""A backup, and a pool that goes on with it: doc/source/install/backup.rst."""
 
 from __future__ import annotations
 

@@ -173,100 +173,6 @@ def test_stateless_session_continues_from_an_offset(worker, agent):
     client.close()
 
 
-@pytest.mark.parametrize("transport", ["stream", "shm"])
-def test_resume_at_random_offsets(worker, agent, transport):
-    data = some_bytes(4 * 1024 * 1024 + 3)
-    output = stream_interrupted(
-        worker, agent, agent.prepare(**AES), transport, PARAMS, data
-    )
-    assert output == encrypt(data)
-
-
-def test_resume_with_output_beside_the_input(start):
-    worker = start(driver="tests.functional.worker.broken_driver:BrokenDriver")
-    agent = worker.connect()
-    data = some_bytes(4 * 1024 * 1024 + 3)
-    output = stream_interrupted(
-        worker, agent, agent.prepare(), "stream", {}, data
-    )
-    assert output == data
-    agent.close()
-
-
-def stream_interrupted(
-    worker, agent, prepared, transport, params, data
-) -> bytes:
-    """Return what a session gives whose connection breaks often."""
-    source = random.Random(3)
-    client = harness.Client.local(worker).hello(
-        prepared, transport=transport, params=params
-    )
-    for upto in sorted(source.sample(range(len(data)), 12)):
-        client.stream(data, upto)
-        lost = client
-        client = harness.Client.local(worker).hello(
-            prepared,
-            transport=transport,
-            resume_secret=lost.opened["resume_secret"],
-            input_offset=lost.acked_input_bytes,
-            output_offset=len(lost.output),
-        )
-        client.resume_from(lost)
-        lost.close()
-    client.stream(data)
-    client.close_session()
-    result = agent.wait_result()
-    assert result["state"] == "CLOSED"
-    assert result["input_bytes"] == len(data)
-    client.close()
-    return bytes(client.output)
-
-
-def test_resume_in_the_middle_of_a_frame(worker, agent):
-    data = some_bytes(harness.CHUNK_BYTES)
-    prepared = agent.prepare()
-    client = harness.Client.remote(prepared).hello(prepared)
-    client.send_input(data, frames.END)
-    client.recv()
-    client.output += data[:1000]
-    client.close()
-    assert agent.wait_state("detached")["generation"] == 1
-    again = harness.Client.remote(prepared).hello(
-        prepared,
-        resume_secret=client.opened["resume_secret"],
-        output_offset=1000,
-    )
-    assert again.opened["input_offset"] == len(data)
-    again.resume_from(client)
-    again.stream(data)
-    assert again.output == data
-    assert again.finished
-    again.close()
-
-
-def test_end_is_repeated_after_a_resume(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.local(worker).hello(prepared)
-    client.run(b"all", frames.END)
-    client.close()
-    agent.wait_state("detached")
-    again = harness.Client.local(worker).hello(
-        prepared,
-        resume_secret=client.opened["resume_secret"],
-        input_offset=3,
-        output_offset=3,
-    )
-    again.resume_from(client)
-    again.finished = False
-    while not again.finished:
-        again.take()
-    again.send_input(b"", frames.END)
-    while again.take().type != frames.ACK:
-        pass
-    assert again.close_session()["code"] == "OK"
-    again.close()
-
-
 def test_resume_secret_is_rotated(worker, agent):
     prepared = agent.prepare()
     first = harness.Client.local(worker).hello(prepared)
@@ -517,40 +423,6 @@ def test_violation_by_the_client_ends_its_session(worker, agent, code, data):
     client.close()
 
 
-def test_more_input_than_credit(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.local(worker).hello(prepared)
-    piece = bytes(harness.CHUNK_BYTES)
-    # Nothing is acknowledged, so output stops after one window and input
-    # after another.
-    with contextlib.suppress(ConnectionError):
-        for _ in range(4 * harness.WINDOW_CHUNKS):
-            client.send_input(piece)
-    with pytest.raises((harness.ErrorFrame, ConnectionError)):
-        client.recv_to_the_end()
-    assert agent.wait_result()["code"] == "CREDIT_EXCEEDED"
-    client.close()
-
-
-def test_output_waits_for_credit(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.local(worker).hello(prepared)
-    window_bytes = client.opened["window_bytes"]
-    data = some_bytes(2 * window_bytes)
-    for start in range(0, window_bytes, harness.CHUNK_BYTES):
-        client.send_input(data[start : start + harness.CHUNK_BYTES])
-    while client.acked_input_bytes < window_bytes:
-        client.take()
-    # One window is out; this one is not processed before it is accepted.
-    client.send_input(data[window_bytes : window_bytes + 1000])
-    client.channel.send(frames.FrameHeader(frames.PING, task_id=9).pack())
-    assert client.take().type == frames.PONG
-    client.send_ack()
-    assert client.take().type == frames.OUTPUT
-    assert client.output == data[: window_bytes + 1000]
-    client.close()
-
-
 def test_ping_and_optional_frames(worker, agent):
     prepared = agent.prepare()
     client = harness.Client.remote(prepared).hello(prepared)
@@ -576,28 +448,6 @@ def test_random_bytes_disturb_nobody(worker, agent):
         assert client.run(b"still here") == b"still here"
     assert agent.status()["state"] == "active"
     client.close()
-
-
-def test_truncated_frame_counts_as_a_lost_connection(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.remote(prepared).hello(prepared)
-    client.run(b"one")
-    header = frames.FrameHeader(
-        frames.INPUT, offset_bytes=3, payload_length_bytes=1000
-    )
-    client.channel.send(header.pack(), b"only this")
-    client.close()
-    agent.wait_state("detached")
-    again = harness.Client.remote(prepared).hello(
-        prepared,
-        resume_secret=client.opened["resume_secret"],
-        input_offset=3,
-        output_offset=3,
-    )
-    assert again.opened["input_offset"] == 3
-    again.resume_from(client)
-    assert again.run(b"two") == b"two"
-    again.close()
 
 
 def test_silent_stranger_is_dropped(start):

@@ -117,7 +117,7 @@ def metadata(
     personas: openstack.Personas,
     api: harness.Api,
 ) -> Iterator[openstack.WsgiService]:
-    """Give a metadata API as doc/source/instances.rst tells operators."""
+    """Give a metadata API as instances.rst in doc/source tells operators."""
     service = nova.other_metadata(
         "nova-vendordata",
         {

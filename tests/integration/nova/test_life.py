@@ -2,7 +2,7 @@
 
 """What Nova does with instances and computes, and what it means here.
 
-Each row of the table in doc/source/instances.rst has its test.
+Each row of the table in doc/source/install/instances.rst has its test.
 """
 
 from __future__ import annotations

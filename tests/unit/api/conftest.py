@@ -12,12 +12,12 @@ from tests.unit.api import fakes
 
 
 @pytest.fixture
-def make_world() -> Iterator[Callable[..., fakes.World]]:
+def make_world() -> Iterator[Callable[..., fakes.Api]]:
     """Give a function that makes an application."""
     made = []
 
-    def make(*views: Any, **options: Any) -> fakes.World:
-        made.append(fakes.World(*views, **options))
+    def make(*views: Any, **options: Any) -> fakes.Api:
+        made.append(fakes.Api(*views, **options))
         return made[-1]
 
     yield make
@@ -26,6 +26,6 @@ def make_world() -> Iterator[Callable[..., fakes.World]]:
 
 
 @pytest.fixture
-def world(make_world: Callable[..., fakes.World]) -> fakes.World:
+def world(make_world: Callable[..., fakes.Api]) -> fakes.Api:
     """Give an application with one session, which is READY."""
     return make_world(fakes.view())

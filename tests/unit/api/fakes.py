@@ -654,7 +654,7 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
     return conf
 
 
-class World:
+class Api:
     """The application with nothing real behind it.
 
     :param views: sessions that the conductor knows.

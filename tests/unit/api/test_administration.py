@@ -22,7 +22,7 @@ DEVICE = identity.device_id(fakes.HOST, "board0")
 PATHS = (f"/v1/devices/{DEVICE}", f"/v1/hosts/{fakes.HOST}")
 
 
-class Administered(fakes.World):
+class Administered(fakes.Api):
     """Keeps what was said of board and host, as conductor and database do.
 
     :ivar said: what was asked of the conductor.

@@ -26,7 +26,6 @@ from tests.unit.drivers.opencl import xclbins
 
 DATA = b"\x00\xffbits" * 50_000
 OCTETS = {"Content-Type": "application/octet-stream"}
-V1_0 = {"OpenStack-API-Version": "fpgapool 1.0"}
 OTHER = "root:p1:admin,manager,member,reader"
 
 DECLARATION = {
@@ -55,7 +54,7 @@ class FailingStore(base.Store):
         raise exception.StoreUnavailable(reason="away")
 
 
-class World:
+class Library:
     """The application with a store.
 
     :param root: of its directories.
@@ -135,12 +134,12 @@ def _body(members) -> dict:
 
 @pytest.fixture
 def pool(make_world, tmp_path):
-    return World(make_world, tmp_path)
+    return Library(make_world, tmp_path)
 
 
 @pytest.fixture
 def strict(make_world, tmp_path):
-    return World(make_world, tmp_path, signature_required=True)
+    return Library(make_world, tmp_path, signature_required=True)
 
 
 def test_the_life_of_a_bitstream(pool):
@@ -385,7 +384,7 @@ def test_lengths_that_are_not_true(pool, length):
 
 def test_few_uploads_at_a_time(make_world, tmp_path):
     places = crowd.Crowd(1, 2)
-    pool = World(make_world, tmp_path, uploads=places)
+    pool = Library(make_world, tmp_path, uploads=places)
     made = pool.create(checksum_sha256=samples.sha256(DATA))
     others = [
         # Its own, and two of others where there are two places.
@@ -409,7 +408,7 @@ def test_few_uploads_at_a_time(make_world, tmp_path):
 
 
 def test_an_upload_that_takes_too_long(make_world, tmp_path):
-    pool = World(make_world, tmp_path, upload_timeout_s=-1.0)
+    pool = Library(make_world, tmp_path, upload_timeout_s=-1.0)
     made = pool.create()
     assert pool.code(pool.put(made)) == (400, codes.UPLOAD_INCOMPLETE)
     assert pool.stored() == []
@@ -433,7 +432,7 @@ def test_a_body_without_an_end(pool):
 
 
 def test_a_store_that_is_away_changes_nothing(make_world, tmp_path):
-    pool = World(make_world, tmp_path, store=FailingStore())
+    pool = Library(make_world, tmp_path, store=FailingStore())
     made = pool.create()
     assert pool.code(pool.put(made)) == (503, codes.STORE_UNAVAILABLE)
     assert pool.show(made)["state"] == "uploading"
@@ -446,7 +445,7 @@ def test_a_store_that_is_away_changes_nothing(make_world, tmp_path):
 
 
 def test_a_lost_file(make_world, tmp_path):
-    pool = World(make_world, tmp_path)
+    pool = Library(make_world, tmp_path)
     made = pool.ready()
     for path in pool.directory.rglob("*.*"):
         path.unlink()
@@ -571,35 +570,6 @@ def test_a_declaration_must_agree_with_its_description(pool):
     assert pool.code(large) == (413, codes.BITSTREAM_TOO_LARGE)
 
 
-@pytest.mark.parametrize("name", formats.PACKAGES)
-def test_an_older_version_has_the_formats_that_it_had(pool, name):
-    body = _body({"format": name, "signature": "AAAA"})
-    path = "/v1/bitstreams"
-    answer = pool.ask("POST", path, body=body, headers=V1_0)
-    assert pool.code(answer) == (400, codes.INVALID_REQUEST)
-    (error,) = answer.json["errors"]
-    assert (
-        error["detail"] == f"body.bitstream.format '{name}' needs version 1.1"
-    )
-    assert pool.ask("GET", path).json["bitstreams"] == []
-    for usual in (formats.BINARY, formats.DECLARATION):
-        body = _body({"format": usual})
-        answer = pool.ask("POST", path, body=body, headers=V1_0)
-        assert answer.status_code == 201, answer.text
-
-
-def test_an_older_version_has_no_platforms(pool):
-    body = _body({"profile": {"peak_bytes_per_s": 1e8, "platforms": {}}})
-    path = "/v1/bitstreams"
-    answer = pool.ask("POST", path, body=body, headers=V1_0)
-    assert pool.code(answer) == (400, codes.INVALID_REQUEST)
-    (error,) = answer.json["errors"]
-    told = "body.bitstream.profile.platforms needs version 1.1"
-    assert error["detail"] == told
-    assert pool.ask("GET", path).json["bitstreams"] == []
-    assert pool.ask("POST", path, body=body).status_code == 201
-
-
 def packaged(pool, data, **members):
     """Upload a package, signed by a trusted key."""
     checksum = samples.sha256(data)
@@ -688,7 +658,7 @@ def test_few_files_at_a_time_are_checked(make_world, tmp_path):
             return super().read(location)
 
     store = Store(tmp_path / "store")
-    pool = World(make_world, tmp_path, uploads=places, store=store)
+    pool = Library(make_world, tmp_path, uploads=places, store=store)
     _, answer = packaged(pool, packages.source())
     assert (answer.status_code, store.taken) == (200, 1)
 

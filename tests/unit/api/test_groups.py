@@ -32,7 +32,7 @@ VM = str(uuid.UUID(int=5))
 
 
 def create(
-    world: fakes.World, token: str = MEMBER, **members: Any
+    world: fakes.Api, token: str = MEMBER, **members: Any
 ) -> dict[str, Any]:
     body = {"group": {**WANTED, **members}}
     answer = world.ask("POST", PATH, token, body=body)
@@ -44,12 +44,12 @@ def one(group: dict[str, Any], *more: str) -> str:
     return "/".join((PATH, group["id"], *more))
 
 
-def change(world: fakes.World, path: str, token: str = MEMBER, **members: Any):
+def change(world: fakes.Api, path: str, token: str = MEMBER, **members: Any):
     return world.ask("PATCH", path, token, body={"group": members})
 
 
 def attach(
-    world: fakes.World, group: dict[str, Any], token: str = MEMBER
+    world: fakes.Api, group: dict[str, Any], token: str = MEMBER
 ) -> dict[str, Any]:
     answer = world.ask("POST", one(group, "clients"), token)
     assert answer.status_code == 202
@@ -57,18 +57,18 @@ def attach(
     return answer.json["client"]
 
 
-def clients(world: fakes.World, group: dict[str, Any], token: str = MEMBER):
+def clients(world: fakes.Api, group: dict[str, Any], token: str = MEMBER):
     return world.ask("GET", one(group, "clients"), token).json["clients"]
 
 
 def shown_client(
-    world: fakes.World, group: dict[str, Any], client: dict[str, Any]
+    world: fakes.Api, group: dict[str, Any], client: dict[str, Any]
 ):
     path = one(group, "clients", client["id"])
     return world.ask("GET", path).json["client"]
 
 
-def kept(world: fakes.World) -> Any:
+def kept(world: fakes.Api) -> Any:
     """Return all that requests could change."""
     book = world.conductor.groups
     return list(book.groups.values()), [
@@ -77,7 +77,7 @@ def kept(world: fakes.World) -> Any:
 
 
 @pytest.fixture
-def group(world: fakes.World) -> dict[str, Any]:
+def group(world: fakes.Api) -> dict[str, Any]:
     return create(world, **ELASTIC)
 
 
@@ -141,13 +141,6 @@ def test_a_group_that_was_deleted_is_not_there(world, group):
     assert kept(world) == ([], [])
     for method in ("GET", "DELETE"):
         assert world.error(method, one(group)) == (404, codes.GROUP_NOT_FOUND)
-
-
-def test_an_older_version_has_no_groups(world, group):
-    old = {"OpenStack-API-Version": "fpgapool 1.0"}
-    for path in (PATH, one(group), one(group, "clients")):
-        found = world.error("GET", path, headers=old)
-        assert found == (404, codes.PATH_NOT_FOUND)
 
 
 # Bad input: a code of its own, and nothing changes.

@@ -61,7 +61,7 @@ def record(instance_id: str = VM, **members) -> db_api.InstanceRecord:
     )
 
 
-def know(world: fakes.World, **members) -> None:
+def know(world: fakes.Api, **members) -> None:
     for number, name in enumerate((VM, OTHER)):
         one = record(name, **{"id": number + 1, **members})
         world.database.instances[name] = one

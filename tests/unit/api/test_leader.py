@@ -24,7 +24,7 @@ QUOTAS = ("/v1/quotas", "/v1/quotas/defaults")
 
 
 @pytest.fixture
-def headless(world: fakes.World) -> fakes.World:
+def headless(world: fakes.Api) -> fakes.Api:
     """Give a pool whose conductor does not answer; it counts questions."""
     world.asked = []
     world.database.records = [

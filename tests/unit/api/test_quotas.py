@@ -13,12 +13,10 @@ from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 FOREIGN = "/v1/quotas/p2"
-OLD = ("sessions", "queued", "queued_bytes", "bitstream_bytes")
 RESOURCES = (
-    *OLD,
+    *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
 )
-V1_0 = {"OpenStack-API-Version": "fpgapool 1.0"}
 
 
 def quota_of(answer):
@@ -70,18 +68,6 @@ def test_defaults_say_nothing_of_use(world):
     quota = quota_of(world.ask("GET", "/v1/quotas/defaults"))
     assert quota["sessions"] == {"limit": 20, "source": "default"}
     assert set(quota) == set(RESOURCES)
-
-
-def test_an_older_version_has_the_resources_that_it_had(world):
-    for path in ("/v1/quotas", "/v1/quotas/defaults"):
-        quota = quota_of(world.ask("GET", path, headers=V1_0))
-        assert set(quota) - {"project_id", "links"} == set(OLD)
-    body = {"quota": {"sessions": 1, "groups": 1}}
-    answer = world.ask("PUT", FOREIGN, fakes.ADMIN, body=body, headers=V1_0)
-    assert answer.status_code == 400
-    (error,) = answer.json["errors"]
-    assert error["detail"] == "body.quota.groups needs version 1.1"
-    assert world.conductor.quotas == {}
 
 
 def test_limits_are_set_one_by_one_and_taken_back(world):
@@ -255,16 +241,6 @@ def test_energy_is_told_for_each_kept_deadline(world, energy_j, met, per_sla):
         energy_j,
         per_sla,
     )
-    for version in ("1.0", "1.1"):
-        headers = {"OpenStack-API-Version": f"fpgapool {version}"}
-        answer = world.ask("GET", "/v1/usage", headers=headers)
-        assert "energy_j_per_sla" not in answer.json["usage"][0]
-
-
-def test_usage_of_groups_needs_a_version(usage):
-    document = usage.ask("GET", "/v1/usage", headers=V1_0).json
-    assert len(document["usage"]) == 3
-    assert not any("group" in name for name in document["usage"][0])
 
 
 def test_usage_of_others_is_for_administrators(usage):

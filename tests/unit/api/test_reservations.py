@@ -22,7 +22,7 @@ PATH = f"/v1/devices/{DEVICE}"
 VMS = [str(uuid.UUID(int=number)) for number in (1, 2, 9)]
 
 
-class Reserving(fakes.World):
+class Reserving(fakes.Api):
     """Keeps what was said of the board, as conductor and database do."""
 
     def __init__(self, **options: Any) -> None:

@@ -158,7 +158,7 @@ class Scene:
 
     def __init__(
         self,
-        make_world: Callable[..., fakes.World],
+        make_world: Callable[..., fakes.Api],
         directory: pathlib.Path,
         strategy: str,
     ) -> None:

@@ -22,7 +22,7 @@ PATH = f"/v1/slots/{SLOT}/test"
 BODY: dict[str, Any] = {"test": {}}
 
 
-class World(fakes.World):
+class SlotTests(fakes.Api):
     """Notes what is to be tested, and that the slot is out then."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class World(fakes.World):
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[SlotTests]:
     """A world that remembers for a minute, of which nothing passes."""
-    made = World()
+    made = SlotTests()
     yield made
     made.close()
 
@@ -54,7 +54,7 @@ def world() -> Iterator[World]:
     ("wish", "accelerator"), [({}, ""), ({"accelerator": "aes"}, "aes")]
 )
 def test_the_conductor_is_told(
-    world: World, wish: dict[str, str], accelerator: str
+    world: SlotTests, wish: dict[str, str], accelerator: str
 ) -> None:
     shown = world.ask("GET", f"/v1/slots/{SLOT}").json["slot"]
     assert shown["state"] == "idle"
@@ -82,14 +82,14 @@ def test_the_conductor_is_told(
         {"test": {}, "extra": 1},
     ],
 )
-def test_bad_bodies(world: World, body: Any) -> None:
+def test_bad_bodies(world: SlotTests, body: Any) -> None:
     error = world.error("POST", PATH, fakes.ADMIN, body=body)
     assert error == (400, codes.INVALID_REQUEST)
     assert world.tested == []
 
 
 def test_it_is_for_administrators(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SlotTests, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "fpgapool.audit")
     for token in (fakes.READER, fakes.MEMBER, fakes.SERVICE, fakes.NOBODY):
@@ -106,7 +106,7 @@ def test_it_is_for_administrators(
     assert SLOT in line
 
 
-def test_a_slot_that_is_not_there(world: World) -> None:
+def test_a_slot_that_is_not_there(world: SlotTests) -> None:
     path = f"/v1/slots/{uuid.UUID(int=5)}/test"
     error = world.error("POST", path, fakes.ADMIN, body=BODY)
     assert error == (404, codes.SLOT_NOT_FOUND)
@@ -135,7 +135,7 @@ def test_a_slot_that_is_not_there(world: World) -> None:
     ],
 )
 def test_the_conductor_may_refuse(
-    world: World, failure: Exception, expected: tuple[int, str]
+    world: SlotTests, failure: Exception, expected: tuple[int, str]
 ) -> None:
     world.conductor.failure = failure
     assert world.error("POST", PATH, fakes.ADMIN, body=BODY) == expected

@@ -10,7 +10,6 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool import objects
-from fpgapool.api.http import microversion
 from fpgapool.api.http import rights
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
@@ -25,7 +24,7 @@ WANTED = {"accelerator": "copy", "claimed_bytes": 1000}
 ONE = f"{PATH}/{uuid.UUID(int=1)}"
 
 
-def _open(world: fakes.World, token: str = fakes.MEMBER, **members: object):
+def _open(world: fakes.Api, token: str = fakes.MEMBER, **members: object):
     body = {"session": {**WANTED, **members}}
     return world.ask("POST", PATH, token, body=body)
 
@@ -62,7 +61,7 @@ def test_a_request_goes_to_the_conductor_and_its_session_is_told(world):
 DRY = f"{PATH}?dry_run=true"
 
 
-def _dry_run(world: fakes.World, token: str = fakes.MEMBER, **members: object):
+def _dry_run(world: fakes.Api, token: str = fakes.MEMBER, **members: object):
     body = {"session": {**WANTED, **members}}
     return world.ask("POST", DRY, token, body=body)
 
@@ -144,19 +143,6 @@ def test_who_may_not_create_may_make_no_dry_run(world):
         403,
         codes.FORBIDDEN,
     )
-    assert world.conductor.requests == []
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_older_versions_have_no_dry_runs(world, version):
-    answer = world.ask(
-        "POST",
-        DRY,
-        body={"session": WANTED},
-        headers={"OpenStack-API-Version": f"fpgapool {version}"},
-    )
-    assert answer.status_code == 400
-    assert "needs version 1.2" in answer.json["errors"][0]["detail"]
     assert world.conductor.requests == []
 
 
@@ -324,23 +310,6 @@ def test_an_older_version_knows_no_new_options(world, monkeypatch):
     assert _open(world).status_code == 202
 
 
-def test_applications_come_with_version_1_4(world):
-    body = {"session": {**WANTED, "application": "app-1"}}
-    answer = world.ask(
-        "POST",
-        PATH,
-        body=body,
-        headers={"OpenStack-API-Version": "fpgapool 1.3"},
-    )
-    assert answer.status_code == 400
-    (error,) = answer.json["errors"]
-    assert error["detail"] == "body.session.application needs version 1.4"
-    new = _open(world, application="app-1")
-    assert new.status_code == 202
-    (request,) = world.conductor.requests
-    assert request.application == "app-1"
-
-
 def test_only_members_open(world):
     for token in (fakes.READER, fakes.SERVICE, fakes.NOBODY):
         answer = _open(world, token)
@@ -366,7 +335,7 @@ def test_another_projects_session_is_not_there(world):
 
 
 def test_a_session_that_is_over_is_read_once(make_world):
-    """Each caller sees it by his own rights, and in his own version."""
+    """Each caller sees it by their own rights."""
     over = fakes.view(state="CANCELLED", reason=codes.CANCELLED_BY_CLIENT)
     world = make_world(over, inventory_cache_s=60.0)
     first = world.ask("GET", ONE).json["session"]
@@ -378,9 +347,6 @@ def test_a_session_that_is_over_is_read_once(make_world):
         codes.SESSION_NOT_FOUND,
     )
     assert world.ask("GET", ONE, fakes.ADMIN).json["session"] == first
-    old = {microversion.HEADER: f"{microversion.SERVICE_TYPE} 1.0"}
-    older = world.ask("GET", ONE, headers=old).json["session"]
-    assert older.keys() < first.keys()
 
 
 @pytest.mark.parametrize(
@@ -691,7 +657,7 @@ def test_what_is_not_closed_is_not_said_to_be(world, monkeypatch):
 # Slots that were lost.
 
 
-def _reopen(world: fakes.World, generation: int, token: str = fakes.MEMBER):
+def _reopen(world: fakes.Api, generation: int, token: str = fakes.MEMBER):
     body = {"reopen": {"generation": generation}}
     return world.ask("POST", f"{ONE}/reopen", token, body=body)
 

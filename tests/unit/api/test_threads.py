@@ -15,7 +15,7 @@ from fpgapool.api.http import threads
 @pytest.fixture
 def conf():
     made = cfg.ConfigOpts()
-    fpgapool_conf.api.register_opts(made)
+    fpgapool_conf.api.OPTIONS.register(made)
     made([], project="fpgapool", default_config_files=[])
     return made
 

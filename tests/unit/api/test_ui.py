@@ -36,7 +36,7 @@ def _ask(world: Any, path: str, method: str = "GET", **headers: str) -> Any:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_file_needs_no_token(world: fakes.World, name: str) -> None:
+def test_file_needs_no_token(world: fakes.Api, name: str) -> None:
     answer = _ask(world, f"/ui/{name}")
     assert answer.status_code == 200
     assert answer.content == (STATIC / name).read_bytes()
@@ -44,14 +44,14 @@ def test_file_needs_no_token(world: fakes.World, name: str) -> None:
     assert answer.headers["content-length"] == str(len(answer.content))
 
 
-def test_directory_is_the_page(world: fakes.World) -> None:
+def test_directory_is_the_page(world: fakes.Api) -> None:
     assert _ask(world, "/ui/").content == _ask(world, "/ui/index.html").content
     answer = _ask(world, "/ui")
     assert answer.status_code == 308
     assert answer.headers["location"].endswith("/ui/")
 
 
-def test_head_is_get_without_a_body(world: fakes.World) -> None:
+def test_head_is_get_without_a_body(world: fakes.Api) -> None:
     for path in ("/ui", "/ui/", "/ui/main.js", "/ui/nothing.js"):
         seen, asked = _ask(world, path), _ask(world, path, "HEAD")
         assert asked.content == b""
@@ -61,7 +61,7 @@ def test_head_is_get_without_a_body(world: fakes.World) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_files_can_only_be_read(world: fakes.World, method: str) -> None:
+def test_files_can_only_be_read(world: fakes.Api, method: str) -> None:
     answer = _ask(world, "/ui/", method)
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD"
@@ -88,19 +88,19 @@ def test_files_can_only_be_read(world: fakes.World, method: str) -> None:
         "/ui/../v1/pool",
     ],
 )
-def test_other_paths_are_not_found(world: fakes.World, path: str) -> None:
+def test_other_paths_are_not_found(world: fakes.Api, path: str) -> None:
     answer = _ask(world, path)
     assert answer.status_code == 404
     assert answer.json["errors"][0]["code"] == codes.PATH_NOT_FOUND
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_similar_path_is_the_apis(world: fakes.World) -> None:
+def test_similar_path_is_the_apis(world: fakes.Api) -> None:
     """It needs a token there, even to learn that there is nothing."""
     assert _ask(world, "/uix").status_code == 403
 
 
-def test_unchanged_file_is_not_sent_again(world: fakes.World) -> None:
+def test_unchanged_file_is_not_sent_again(world: fakes.Api) -> None:
     first = _ask(world, "/ui/main.js")
     tag = first.headers["etag"]
     assert first.headers["cache-control"] == "no-cache"
@@ -119,7 +119,7 @@ def _rules(headers: Any) -> dict[str, str]:
     return dict(one.split(" ", 1) for one in policy.split("; "))
 
 
-def test_browser_may_do_little(world: fakes.World) -> None:
+def test_browser_may_do_little(world: fakes.Api) -> None:
     for path in ("/ui/", "/ui/main.js", "/ui/settings.json", "/ui/nothing"):
         headers = _ask(world, path).headers
         assert _rules(headers) == {
@@ -138,7 +138,7 @@ def test_browser_may_do_little(world: fakes.World) -> None:
         assert headers["referrer-policy"] == "no-referrer"
 
 
-def test_without_keystone(world: fakes.World) -> None:
+def test_without_keystone(world: fakes.Api) -> None:
     answer = _ask(world, "/ui/settings.json")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json == {"authentication": "noauth", "keystone_url": None}

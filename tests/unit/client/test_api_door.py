@@ -43,6 +43,7 @@ SESSION = {
     "queue_position": 1,
     "expected_wait_s": None,
     "pending_reasons": [],
+    "chunk_bytes": None,
 }
 
 
@@ -146,55 +147,6 @@ def _answer(status: int, document: dict) -> types.SimpleNamespace:
 def _open_by(api: Limited) -> None:
     door = apidoor.ApiDoor(api, cancel.CancelToken())
     door.request("open", channel.deadline_after(TIMEOUT_S), **WANTED)
-
-
-class Versioned:
-    """An API that tells the length of pieces in its newest version.
-
-    :ivar asked: the versions of its requests.
-    """
-
-    def __init__(self, newest: str) -> None:
-        self.newest = newest
-        self.asked: list[str | None] = []
-
-    def request(
-        self,
-        path: str,
-        method: str,
-        *,
-        microversion: str | None = None,
-        **_: object,
-    ) -> typing.Any:
-        if method == "GET":
-            return _answer(200, {"accelerators": []})
-        self.asked.append(microversion)
-        if (microversion or "1.0") > self.newest:
-            error = {"code": codes.VERSION_NOT_ACCEPTABLE, "detail": "older"}
-            return _answer(406, {"errors": [error]})
-        session = {**SESSION, "id": "s"}
-        if microversion == "1.3":
-            session["chunk_bytes"] = 65536
-        return _answer(202, {"session": session})
-
-
-@pytest.mark.parametrize(
-    ("newest", "computes", "asked", "chunk_bytes"),
-    [
-        ("1.3", True, ["1.3"], 65536),
-        ("1.2", True, ["1.3", "1.0"], None),
-        ("1.3", False, ["1.0"], None),
-    ],
-)
-def test_programs_that_compute_meanwhile_learn_the_length_of_pieces(
-    newest, computes, asked, chunk_bytes
-) -> None:
-    api = Versioned(newest)
-    door = apidoor.ApiDoor(api, cancel.CancelToken(), computes=computes)
-    door.request("open", channel.deadline_after(TIMEOUT_S), **WANTED)
-    assert api.asked == asked
-    event = door.next_event(channel.deadline_after(TIMEOUT_S))
-    assert event["session"].chunk_bytes == chunk_bytes
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_a_group_is_found_by_its_name_or_id(api, name) -> None:
     ((host_id, members, endpoints, certificate),) = access.members.hosts
     assert (host_id, members, certificate) == ("h1", 2, "ab" * 32)
     assert endpoints == (("local", "", 0), ("data", "127.0.0.1", 9))
-    assert api.versions == {"1.0", "1.1"}
+    assert api.versions == {"1.0"}
     door.detach(access)
     assert api.clients == []
     door.detach(access)

@@ -14,7 +14,7 @@ from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import metrics as conductor
 
 ROOT = pathlib.Path(__file__).parents[3]
-DOCUMENT = ROOT / "doc" / "source" / "metrics.rst"
+DOCUMENT = ROOT / "doc" / "source" / "admin" / "metrics.rst"
 ALERTS = ROOT / "etc" / "prometheus" / "fpgapool-alerts.yaml"
 
 SERVICES = {

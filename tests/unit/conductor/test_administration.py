@@ -29,7 +29,7 @@ DISABLED = model.AdminState.DISABLED
 @pytest.fixture
 def pool():
     """Hosts a and b with a slot each, and c without a board."""
-    return world.World(
+    return world.Conductor(
         [
             world.FakeAgent("a", 1),
             world.FakeAgent("b", 1),
@@ -39,7 +39,7 @@ def pool():
 
 
 def administer(
-    pool: world.World,
+    pool: world.Conductor,
     state: model.AdminState,
     within_s: float | None = None,
     *,
@@ -64,7 +64,7 @@ def administer(
     return answer.value is None
 
 
-def row(pool: world.World, table: str = "devices") -> tuple:
+def row(pool: world.Conductor, table: str = "devices") -> tuple:
     """What the database has of host a or its board."""
     (found,) = [
         one
@@ -74,7 +74,7 @@ def row(pool: world.World, table: str = "devices") -> tuple:
     return found.admin_state, found.admin_reason, found.drain_deadline_at
 
 
-def run_on(pool: world.World, host: str) -> str:
+def run_on(pool: world.Conductor, host: str) -> str:
     """Start a session whose client is connected."""
     request_id = pool.open(host)
     pool.deliver_all()
@@ -87,7 +87,7 @@ def run_on(pool: world.World, host: str) -> str:
     return request_id
 
 
-def end(pool: world.World, host: str, **changes: object) -> None:
+def end(pool: world.Conductor, host: str, **changes: object) -> None:
     """Carry the order to release a slot; its agent reports."""
     pool.deliver_all()
     slot = pool.agents[host].slots[0]
@@ -184,7 +184,7 @@ def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
     assert pool.view(pool.open("a")).state == states.QUEUED
 
 
-def make_stateful(pool: world.World) -> None:
+def make_stateful(pool: world.Conductor) -> None:
     profile = world.PROFILE.to_primitive()["data"] | {"stateless": False}
     record = db_api.AcceleratorRecord(name="copy", profile=profile)
     pool.feed(inputs.Library((record,)))
@@ -250,9 +250,9 @@ def test_a_host_that_dies_while_it_is_drained(pool) -> None:
     assert row(pool)[0] == "disabled"
 
 
-def two_slots() -> tuple[world.World, str, str]:
+def two_slots() -> tuple[world.Conductor, str, str]:
     """Host a, which is to be drained: a session is PREPARING, one READY."""
-    pool = world.World([world.FakeAgent("a", 2), world.FakeAgent("b", 0)])
+    pool = world.Conductor([world.FakeAgent("a", 2), world.FakeAgent("b", 0)])
     first, second = pool.open("a"), pool.open("a")
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(1))
@@ -280,7 +280,7 @@ def test_a_report_of_slots_of_which_one_takes_another(failover) -> None:
 
 
 def test_preparations_that_hang_at_the_deadline_of_a_drain() -> None:
-    pool = world.World([world.FakeAgent("a", 2)])
+    pool = world.Conductor([world.FakeAgent("a", 2)])
     opened = [pool.open("a") for _ in range(2)]
     pool.deliver_all()
     pool.now += pool.settings.prepare_timeout_s + 1.0
@@ -335,7 +335,7 @@ def test_what_is_not_there(pool) -> None:
 
 
 def test_to_enable_repairs_what_was_taken_out() -> None:
-    pool = world.World([world.FakeAgent("a", 1)], fault_limit=1)
+    pool = world.Conductor([world.FakeAgent("a", 1)], fault_limit=1)
     request_id = pool.open("a")
     pool.deliver_all()
     pool.agents["a"].end(
@@ -355,7 +355,7 @@ def test_to_enable_repairs_what_was_taken_out() -> None:
 
 
 def test_to_enable_does_not_repair_what_its_agent_calls_faulty() -> None:
-    pool = world.World([world.FakeAgent("a", 1)])
+    pool = world.Conductor([world.FakeAgent("a", 1)])
     pool.agents["a"].slots[0].state = states.SLOT_FAULTY
     pool.feed(pool.agents["a"].report())
     administer(pool, ENABLED)
@@ -402,7 +402,7 @@ def test_what_makes_no_sense_is_refused(wish) -> None:
 # -- what Nova is told -------------------------------------------------
 
 
-def snapshot(pool: world.World) -> dict[str, Any]:
+def snapshot(pool: world.Conductor) -> dict[str, Any]:
     """Return the snapshot, with its hosts by name."""
     now = json.loads(json.dumps(pool.ask.now()))
     hosts = {world.uuid_of(name): one for name, one in now["hosts"].items()}

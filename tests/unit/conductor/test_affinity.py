@@ -10,22 +10,22 @@ from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 
-def make_pool() -> world.World:
+def make_pool() -> world.Conductor:
     """Make a host with three slots that are programmed in 2 s."""
     agent = world.FakeAgent("a", 3)
     for slot in agent.slots:
         slot.programming_time_s = 2.0
-    return world.World(
+    return world.Conductor(
         [agent], make_strategy=lambda: strategies.affinity({}, 0)
     )
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     return make_pool()
 
 
-def job_of(pool: world.World, request_id: str):
+def job_of(pool: world.Conductor, request_id: str):
     session_id = pool.view(request_id).session_id
     job_id = pool.memory.sessions.by_id[session_id].job_id
     return pool.memory.core.view.record(job_id).job

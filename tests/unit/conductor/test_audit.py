@@ -20,9 +20,9 @@ LEASE = db_api.Lease(holder="c1", epoch=1, renewals=3)
 
 
 @pytest.fixture
-def pool() -> worlds.World:
+def pool() -> worlds.Conductor:
     """Give a pool with an ACTIVE session, a PREPARING one and one QUEUED."""
-    made = worlds.World([worlds.FakeAgent("a", 2)])
+    made = worlds.Conductor([worlds.FakeAgent("a", 2)])
     for _ in range(3):
         made.open("a")
         made.deliver_all()
@@ -34,7 +34,7 @@ def pool() -> worlds.World:
 
 
 def look(
-    pool: worlds.World, *, reports: bool = True, **changes: object
+    pool: worlds.Conductor, *, reports: bool = True, **changes: object
 ) -> list[findings.Finding]:
     """Audit a pool.
 
@@ -182,7 +182,7 @@ def test_agents_that_disagree(pool):
 
 
 def test_silent_hosts():
-    pool = worlds.World([worlds.FakeAgent(name, 1) for name in "abcd"])
+    pool = worlds.Conductor([worlds.FakeAgent(name, 1) for name in "abcd"])
     pool.open("a")
     pool.deliver_all()
     hosts = pool.memory.registry.hosts
@@ -221,7 +221,7 @@ def test_a_database_without_a_leader(pool):
 
 
 def test_slots_of_groups():
-    pool = worlds.World([worlds.FakeAgent("a", 2)])
+    pool = worlds.Conductor([worlds.FakeAgent("a", 2)])
     wanted = objects.CreateGroup(
         group_id="g", project_id="p", accelerator="copy", name="n", size=1
     )

@@ -12,12 +12,12 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def single() -> world.World:
+def single() -> world.Conductor:
     """Host a with one slot."""
-    return world.World([world.FakeAgent("a", 1)])
+    return world.Conductor([world.FakeAgent("a", 1)])
 
 
-def fail(pool: world.World, code: str) -> None:
+def fail(pool: world.Conductor, code: str) -> None:
     pool.deliver_all()
     pool.end(states.PREPARE_FAILED, code)
 

@@ -287,7 +287,7 @@ def test_any_sequence_leaves_a_library_that_can_be_built():
 
 @pytest.fixture
 def pool():
-    return worlds.World([worlds.FakeAgent("a", 1)])
+    return worlds.Conductor([worlds.FakeAgent("a", 1)])
 
 
 def change(pool, wanted) -> object:

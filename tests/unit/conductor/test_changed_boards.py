@@ -19,9 +19,9 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """A board with two slots."""
-    return world.World([world.FakeAgent("a", 2)])
+    return world.Conductor([world.FakeAgent("a", 2)])
 
 
 def with_slots(
@@ -34,7 +34,7 @@ def with_slots(
     )
 
 
-def shrink(pool: world.World) -> world.Slot:
+def shrink(pool: world.Conductor) -> world.Slot:
     """The board comes back without its second slot; :returns: that slot."""
     agent = pool.agents["a"]
     lost = agent.slots.pop()
@@ -43,7 +43,7 @@ def shrink(pool: world.World) -> world.Slot:
     return lost
 
 
-def row(pool: world.World) -> tuple[bool, str]:
+def row(pool: world.Conductor) -> tuple[bool, str]:
     found = pool.rows["slots"][2]
     return found.faulty, found.fault_reason
 

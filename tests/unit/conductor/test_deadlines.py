@@ -12,12 +12,12 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def single() -> world.World:
+def single() -> world.Conductor:
     """Host a with one slot."""
-    return world.World([world.FakeAgent("a", 1)])
+    return world.Conductor([world.FakeAgent("a", 1)])
 
 
-def serve(pool: world.World, **wanted: object) -> str:
+def serve(pool: world.Conductor, **wanted: object) -> str:
     """Open a session, and have its client connect."""
     request_id = pool.open(**wanted)
     pool.deliver_all()
@@ -28,7 +28,7 @@ def serve(pool: world.World, **wanted: object) -> str:
     return request_id
 
 
-def used(pool: world.World) -> tuple[int, int, int]:
+def used(pool: world.Conductor) -> tuple[int, int, int]:
     """Return the ended sessions, and the deadlines met and missed."""
     (row,) = pool.rows["usage"].values() or (None,)
     if row is None:

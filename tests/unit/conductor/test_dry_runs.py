@@ -22,12 +22,12 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def single() -> world.World:
+def single() -> world.Conductor:
     """Host a with one slot."""
-    return world.World([world.FakeAgent("a", 1)])
+    return world.Conductor([world.FakeAgent("a", 1)])
 
 
-def ask(pool: world.World, **wanted: object) -> objects.DryRun:
+def ask(pool: world.Conductor, **wanted: object) -> objects.DryRun:
     """Ask what would become of a request; nothing changes."""
     before = _known(pool)
     found = pool.ask.dry_run(world.request(request_id="dry", **wanted))()
@@ -39,7 +39,7 @@ def ask(pool: world.World, **wanted: object) -> objects.DryRun:
     return found
 
 
-def _known(pool: world.World) -> tuple[object, ...]:
+def _known(pool: world.Conductor) -> tuple[object, ...]:
     memory = pool.memory
     return (
         pickle.dumps(memory.core),

@@ -23,7 +23,7 @@ class Pump:
 
     database_failing = False
 
-    def __init__(self, asked: world.World) -> None:
+    def __init__(self, asked: world.Conductor) -> None:
         self._world = asked
         self.changes: list[Any] = []
 
@@ -38,7 +38,7 @@ class Pump:
 
 
 @pytest.fixture
-def pump(pool: world.World) -> Pump:
+def pump(pool: world.Conductor) -> Pump:
     return Pump(pool)
 
 

@@ -38,12 +38,12 @@ def an_id() -> str:
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Two hosts with two slots each."""
-    return world.World([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
+    return world.Conductor([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
 
 
-def ask(pool: world.World, wanted: Any) -> str:
+def ask(pool: world.Conductor, wanted: Any) -> str:
     """Make a change; return the code of its refusal, or nothing."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     pool.feed(inputs.ChangeGroup(wanted, future=future))
@@ -52,7 +52,7 @@ def ask(pool: world.World, wanted: Any) -> str:
     return answer.value.code if answer.value else ""
 
 
-def create(pool: world.World, size: int = 2, **members: Any) -> str:
+def create(pool: world.Conductor, size: int = 2, **members: Any) -> str:
     group_id = an_id()
     wanted = objects.CreateGroup(
         **{
@@ -68,7 +68,7 @@ def create(pool: world.World, size: int = 2, **members: Any) -> str:
     return group_id
 
 
-def attach(pool: world.World, group_id: str, project_id: str = "p") -> str:
+def attach(pool: world.Conductor, group_id: str, project_id: str = "p") -> str:
     wanted = objects.AttachClient(
         client_id=an_id(),
         group_id=group_id,
@@ -80,16 +80,16 @@ def attach(pool: world.World, group_id: str, project_id: str = "p") -> str:
     return wanted.client_id
 
 
-def delete(pool: world.World, group_id: str) -> None:
+def delete(pool: world.Conductor, group_id: str) -> None:
     assert ask(pool, objects.DeleteGroup(group_id=group_id)) == ""
 
 
-def view(pool: world.World, group_id: str) -> objects.GroupView:
+def view(pool: world.Conductor, group_id: str) -> objects.GroupView:
     (found,) = pool.ask.groups([group_id])
     return found
 
 
-def state(pool: world.World, group_id: str) -> str:
+def state(pool: world.Conductor, group_id: str) -> str:
     found = [
         row.state
         for row in pool.rows["groups"].values()
@@ -98,17 +98,17 @@ def state(pool: world.World, group_id: str) -> str:
     return found[0] if found else "gone"
 
 
-def members(pool: world.World, group_id: str) -> list[holds.Member]:
+def members(pool: world.Conductor, group_id: str) -> list[holds.Member]:
     return [
         one for one in pool.memory.holds.members() if one.public_id == group_id
     ]
 
 
-def orders(pool: world.World, kind: type) -> list[Any]:
+def orders(pool: world.Conductor, kind: type) -> list[Any]:
     return [one for one in pool.wire if isinstance(one, kind)]
 
 
-def idle(pool: world.World) -> bool:
+def idle(pool: world.Conductor) -> bool:
     return all(
         slot.state == states.SLOT_IDLE
         for agent in pool.agents.values()
@@ -338,7 +338,7 @@ def test_a_slot_whose_workers_die_before_members_join_is_taken_out(pool):
     "code", [codes.BITSTREAM_UNFIT, codes.PROGRAM_FAILED, codes.WORKER_DIED]
 )
 def test_a_group_that_no_slot_serves_asks_ever_less_often(code):
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], fault_limit=99
     )
     group_id = create(pool, size=1)
@@ -547,8 +547,8 @@ def policy() -> Recorder:
 
 
 @pytest.fixture
-def elastic(policy: Recorder) -> world.World:
-    return world.World(
+def elastic(policy: Recorder) -> world.Conductor:
+    return world.Conductor(
         [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=policy
     )
 
@@ -673,7 +673,7 @@ def test_a_goal_from_its_first_task_to_the_last(elastic):
     assert row.actions_done == 0
 
 
-def work(pool: world.World, seconds: int) -> None:
+def work(pool: world.Conductor, seconds: int) -> None:
     """Let all members end a task each second, as long as there are clients."""
     for _ in range(seconds):
         for agent in pool.agents.values():
@@ -698,7 +698,7 @@ def work(pool: world.World, seconds: int) -> None:
 @pytest.mark.parametrize("name", ["edf", "throughput", "hybrid"])
 def test_a_group_that_may_be_empty_has_members_while_it_has_a_goal(name):
     """Without a member it has no desk: no task of it would ever begin."""
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 2), world.FakeAgent("b", 2)],
         policy=getattr(policies, f"make_{name}")({}),
     )
@@ -800,7 +800,7 @@ def test_notifications_of_the_life_of_a_group(elastic, policy, monkeypatch):
     ]
 
 
-def usage(pool: world.World) -> dict[str, tuple[float, float]]:
+def usage(pool: world.Conductor) -> dict[str, tuple[float, float]]:
     """Return the busy and the idle time of each project in groups."""
     rows = pool.rows["usage"].values()
     for row in rows:
@@ -924,7 +924,7 @@ def test_figures_of_groups(pool):
     assert pool.ask.figures(0, 2).groups[first].wanted == 0
 
 
-def counted(pool: world.World) -> tuple[int, float]:
+def counted(pool: world.Conductor) -> tuple[int, float]:
     """Return the ended tasks of the client and their charged time."""
     (row,) = pool.rows["group_clients"].values()
     assert usage(pool)["q"][0] == pytest.approx(row.slot_s)
@@ -1003,7 +1003,7 @@ def test_tasks_between_two_leaders_are_counted_once(elastic, policy):
 def test_every_task_is_charged_once_whatever_happens(seed):
     """Reports that are lost, desks that are not in one, new leaders."""
     rng = random.Random(seed)
-    pool = world.World([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
+    pool = world.Conductor([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
     group_id = create(pool, size=3, shared=True)
     client_id = attach(pool, group_id, "q")
     pool.settle()
@@ -1047,11 +1047,11 @@ def test_every_task_is_charged_once_whatever_happens(seed):
 # Programs that are gone.
 
 
-def clients(pool: world.World) -> set[str]:
+def clients(pool: world.Conductor) -> set[str]:
     return {row.client_id for row in pool.rows["group_clients"].values()}
 
 
-def pass_time(pool: world.World, time_s: float, *agents: str) -> None:
+def pass_time(pool: world.Conductor, time_s: float, *agents: str) -> None:
     """Let time pass, with a report of each of these agents every 5 s."""
     while time_s > 0:
         pool.tick(min(time_s, 5.0))
@@ -1129,7 +1129,7 @@ def test_random_histories_end_with_an_idle_pool(seed):
     """Lost and doubled messages, new leaders, restarts of agents."""
     rng = random.Random(seed)
     policy = Recorder()
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=policy
     )
     groups: list[str] = []

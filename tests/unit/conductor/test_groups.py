@@ -38,9 +38,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Host a with three slots, and two accelerators more than usual."""
-    made = world.World([world.FakeAgent("a", 3)], default_quota=QUOTA)
+    made = world.Conductor([world.FakeAgent("a", 3)], default_quota=QUOTA)
     library = [
         db_api.AcceleratorRecord(name=one["name"], profile=one)
         for one in (
@@ -80,7 +80,7 @@ def client(group_id: str, **members: Any) -> objects.AttachClient:
     return objects.AttachClient(**values | members)
 
 
-def change(pool: world.World, wanted: group_objects.GroupChange) -> str:
+def change(pool: world.Conductor, wanted: group_objects.GroupChange) -> str:
     """Make a change; return the code of its refusal, or nothing."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     before = rows(pool), book(pool)
@@ -96,21 +96,21 @@ def change(pool: world.World, wanted: group_objects.GroupChange) -> str:
     return answer.value.code
 
 
-def rows(pool: world.World) -> tuple[list[Any], list[Any]]:
+def rows(pool: world.Conductor) -> tuple[list[Any], list[Any]]:
     return tuple(
         sorted(pool.rows[name].values(), key=lambda row: row.id)
         for name in ("groups", "group_clients")
     )
 
 
-def book(pool: world.World) -> tuple[list[Any], list[Any]]:
+def book(pool: world.Conductor) -> tuple[list[Any], list[Any]]:
     known = pool.memory.groups
     groups = sorted(known.groups.values(), key=lambda row: row.id)
     clients = [one for id_ in known.groups for one in known.clients_of(id_)]
     return groups, sorted(clients, key=lambda row: row.id)
 
 
-def only(pool: world.World) -> db_api.GroupRecord:
+def only(pool: world.Conductor) -> db_api.GroupRecord:
     (group,) = rows(pool)[0]
     return group
 
@@ -485,7 +485,7 @@ def test_notifications_tell_the_life_of_a_group(pool):
 
 
 def test_a_group_that_was_not_recorded_before_its_end_is_not_told():
-    notes = journal.Journal(world.World([])._snapshot())
+    notes = journal.Journal(world.Conductor([])._snapshot())
     gone = db_api.GroupRecord(
         id=1,
         group_id="g",

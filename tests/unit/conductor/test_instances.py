@@ -61,8 +61,8 @@ def server(instance_id: str = VM, **members) -> nova.Server:
     )
 
 
-def make_world(**settings) -> worlds.World:
-    world = worlds.World(
+def make_world(**settings) -> worlds.Conductor:
+    world = worlds.Conductor(
         [worlds.FakeAgent("a", slots=2), worlds.FakeAgent("b", slots=2)],
         **settings,
     )
@@ -70,17 +70,17 @@ def make_world(**settings) -> worlds.World:
     return world
 
 
-def opened(world: worlds.World, instance_id: str = VM, **members) -> str:
+def opened(world: worlds.Conductor, instance_id: str = VM, **members) -> str:
     """Open a session as the API does for an instance."""
     return world.open(None, user_id=instance.user_of(instance_id), **members)
 
 
-def refusal(world: worlds.World, request_id: str) -> str:
+def refusal(world: worlds.Conductor, request_id: str) -> str:
     assert world.view_or_none(request_id) is None
     return refusals(world)[request_id]
 
 
-def refusals(world: worlds.World) -> dict[str, str]:
+def refusals(world: worlds.Conductor) -> dict[str, str]:
     """Return why requests were refused, by their names."""
     return {
         message.view.request_id: message.view.reason
@@ -90,7 +90,7 @@ def refusals(world: worlds.World) -> dict[str, str]:
     }
 
 
-def row(world: worlds.World) -> db_api.InstanceRecord:
+def row(world: worlds.Conductor) -> db_api.InstanceRecord:
     (found,) = world.rows["instances"].values()
     return found
 
@@ -273,7 +273,7 @@ def test_a_session_that_runs_keeps_its_slot_when_the_instance_moves():
 @pytest.mark.parametrize("up", [True, False])
 @pytest.mark.parametrize("board", [True, False])
 def test_a_host_without_a_compute_is_forgotten_if_it_has_nothing(up, board):
-    world = worlds.World(
+    world = worlds.Conductor(
         [
             worlds.FakeAgent("a", slots=1),
             worlds.FakeAgent("b", slots=1, board=board),
@@ -299,11 +299,11 @@ def test_a_host_without_a_compute_is_forgotten_if_it_has_nothing(up, board):
     assert world.memory.registry.hosts["b"].up
 
 
-def uuids_in_rows(world: worlds.World) -> set[str]:
+def uuids_in_rows(world: worlds.Conductor) -> set[str]:
     return {host.uuid for host in world.rows["hosts"].values()}
 
 
-def make_silent(world: worlds.World, host_uuid: str) -> None:
+def make_silent(world: worlds.Conductor, host_uuid: str) -> None:
     """Let time pass in which the others report."""
     for _ in range(20):
         world.tick(2.0)
@@ -313,8 +313,8 @@ def make_silent(world: worlds.World, host_uuid: str) -> None:
                 world.feed(agent.report())
 
 
-def world_with_an_empty_host() -> worlds.World:
-    world = worlds.World(
+def world_with_an_empty_host() -> worlds.Conductor:
+    world = worlds.Conductor(
         [
             worlds.FakeAgent("a", slots=1),
             worlds.FakeAgent("b", slots=0),
@@ -742,7 +742,7 @@ def test_a_former_leader_says_nothing():
     )
 )
 def test_an_instance_never_has_more_sessions_than_its_flavor_allows(steps):
-    world = worlds.World([worlds.FakeAgent("a", slots=2)])
+    world = worlds.Conductor([worlds.FakeAgent("a", slots=2)])
     names = [str(uuid.UUID(int=number)) for number in range(3)]
     opened_by: dict[str, list[str]] = {name: [] for name in names}
     for what, which, limit in steps:

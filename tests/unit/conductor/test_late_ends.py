@@ -16,23 +16,23 @@ DONE_BYTES = 700
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Give three hosts with a slot each, the session has that of a."""
-    made = world.World([world.FakeAgent(name, 1) for name in "abc"])
+    made = world.Conductor([world.FakeAgent(name, 1) for name in "abc"])
     request_id = made.open()
     assert request_id == "r1"
     ready(made, "a")
     return made
 
 
-def ready(pool: world.World, name: str) -> None:
+def ready(pool: world.Conductor, name: str) -> None:
     pool.deliver_all()
     answer = pool.agents[name].prepared(0)
     assert answer is not None
     pool.feed(answer)
 
 
-def lose_host(pool: world.World, name: str = "a") -> None:
+def lose_host(pool: world.Conductor, name: str = "a") -> None:
     """A host is silent; the conductor gives it up."""
     while pool.memory.registry.hosts[name].up:
         wait_without(pool, name)
@@ -42,7 +42,7 @@ def lose_host(pool: world.World, name: str = "a") -> None:
     ]
 
 
-def wait_without(pool: world.World, name: str) -> None:
+def wait_without(pool: world.Conductor, name: str) -> None:
     """Let some time pass in which a host is silent."""
     silent = pool.agents[name]
     for agent in pool.agents.values():
@@ -51,7 +51,7 @@ def wait_without(pool: world.World, name: str) -> None:
     pool.tick(5.0)
 
 
-def send(pool: world.World, input_bytes: int, name: str = "a") -> None:
+def send(pool: world.Conductor, input_bytes: int, name: str = "a") -> None:
     """The client of a slot has sent so much, and its agent says so."""
     slot = pool.agents[name].slots[0]
     slot.state, slot.input_bytes = states.SLOT_ACTIVE, input_bytes
@@ -59,7 +59,7 @@ def send(pool: world.World, input_bytes: int, name: str = "a") -> None:
 
 
 def end(
-    pool: world.World,
+    pool: world.Conductor,
     input_bytes: int,
     state: str = states.CLOSED,
     code: str = codes.OK,
@@ -78,7 +78,7 @@ def end(
     )
 
 
-def used(pool: world.World) -> tuple[int, int, int]:
+def used(pool: world.Conductor) -> tuple[int, int, int]:
     """Sessions, input and output in the usage."""
     rows = pool.rows["usage"].values()
     return (
@@ -88,12 +88,12 @@ def used(pool: world.World) -> tuple[int, int, int]:
     )
 
 
-def row(pool: world.World) -> tuple[str, int, int]:
+def row(pool: world.Conductor) -> tuple[str, int, int]:
     found = pool.rows["sessions"][1]
     return found.state, found.input_bytes, found.output_bytes
 
 
-def report(pool: world.World, name: str = "a") -> None:
+def report(pool: world.Conductor, name: str = "a") -> None:
     for _ in range(3):
         pool.feed(pool.agents[name].report())
         pool.deliver_all()
@@ -222,7 +222,9 @@ def test_counts_never_go_back(pool):
 SAID = (states.CLOSED, DONE_BYTES, DONE_BYTES)
 
 
-def closed(pool: world.World, confirmed: bool = True, **said) -> inputs.Close:
+def closed(
+    pool: world.Conductor, confirmed: bool = True, **said
+) -> inputs.Close:
     """The client's word, by the front door of its host."""
     members = {
         "project_id": "p",
@@ -235,7 +237,7 @@ def closed(pool: world.World, confirmed: bool = True, **said) -> inputs.Close:
     return inputs.Close(**{**members, **said})
 
 
-def give_up_host(pool: world.World) -> None:
+def give_up_host(pool: world.Conductor) -> None:
     lose_host(pool)
     while pool.view("r1").state == states.ACTIVE:
         wait_without(pool, "a")
@@ -304,7 +306,7 @@ def test_a_client_cannot_say_more_than_it_claimed(pool, most):
 
 
 def test_a_client_cannot_say_more_than_a_slot_can_do():
-    pool = world.World([world.FakeAgent("a", 1)])
+    pool = world.Conductor([world.FakeAgent("a", 1)])
     pool.open(claimed_bytes=2**50)
     ready(pool, "a")
     pool.now += 2.0

@@ -31,9 +31,9 @@ OPTIONS = {"thresholds_bytes": (5.0, 7.0)}
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Give a pool with two slots."""
-    return world.World([world.FakeAgent("a", 2)], report_timeout_s=5)
+    return world.Conductor([world.FakeAgent("a", 2)], report_timeout_s=5)
 
 
 def _value(histogram) -> tuple[float, float]:
@@ -41,7 +41,7 @@ def _value(histogram) -> tuple[float, float]:
     return buckets[-1][1], total
 
 
-def _run(pool: world.World, request_id: str, seconds: float) -> None:
+def _run(pool: world.Conductor, request_id: str, seconds: float) -> None:
     """Let a session that has a slot use it for some time, and close."""
     pool.deliver_all()
     agent = pool.agents["a"]
@@ -86,7 +86,7 @@ def test_refusals_by_code(pool) -> None:
     assert pool.counts.opened == 0
 
 
-def _fill_slots(pool: world.World) -> None:
+def _fill_slots(pool: world.Conductor) -> None:
     for _ in range(2):
         pool.open(project_id="p")
 

@@ -24,7 +24,7 @@ from tests.harness import waiting
 ROOT = pathlib.Path(__file__).parents[3]
 TOOL = ROOT / "tools" / "write-notification-samples"
 SAMPLES = ROOT / "doc" / "notification_samples"
-DOCUMENT = ROOT / "doc" / "source" / "notifications.rst"
+DOCUMENT = ROOT / "doc" / "source" / "admin" / "notifications.rst"
 
 
 def _tool() -> types.ModuleType:

@@ -53,7 +53,7 @@ class Nova:
         return nova.Server(id=instance_id, project_id="p")
 
 
-class World:
+class Cloud:
     """A pool, a Placement and a Nova, and the thread between them."""
 
     def __init__(
@@ -114,9 +114,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> Cloud:
     """Give a pool with a device that Placement knows."""
-    made = World()
+    made = Cloud()
     made.look()
     return made
 
@@ -268,7 +268,7 @@ def test_many_newcomers_are_asked_for_together(world):
 
 
 def test_without_nova_every_consumer_is_an_instance():
-    world = World(with_nova=False)
+    world = Cloud(with_nova=False)
     world.look()
     world.allocate("vm")
     world.look(after_s=5)
@@ -430,7 +430,7 @@ def test_a_leader_of_the_past_writes_nothing_and_says_nothing(world):
 
 
 def test_hosts_may_be_heard_for_some_time():
-    world = World(hearing_s=10)
+    world = Cloud(hearing_s=10)
     world.look(after_s=9)
     world.look(after_s=2)
     assert world.early == [True, False]

@@ -18,7 +18,9 @@ from tests.unit.conductor import world
 def make(monkeypatch):
     """Return what makes hosts a and b with two slots each."""
 
-    def made(active_w: float | None = 20.0, **settings: object) -> world.World:
+    def made(
+        active_w: float | None = 20.0, **settings: object
+    ) -> world.Conductor:
         shape = world.FakeAgent("a", 1).report().devices[0].slots[0].shape
         platform = {"peak_bytes_per_s": 1e9}
         if active_w is not None:
@@ -28,7 +30,7 @@ def make(monkeypatch):
         )
         monkeypatch.setattr(world, "PROFILE", profile)
         agents = [world.FakeAgent("a", 2), world.FakeAgent("b", 2)]
-        return world.World(agents, **settings)
+        return world.Conductor(agents, **settings)
 
     return made
 

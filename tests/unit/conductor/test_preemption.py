@@ -14,9 +14,9 @@ from tests.unit.conductor import world
 QUANTUM_BYTES = 100
 
 
-def make_pool(**settings: object) -> world.World:
+def make_pool(**settings: object) -> world.Conductor:
     """Host a with one slot, whose sessions preempt."""
-    return world.World(
+    return world.Conductor(
         [world.FakeAgent("a", 1)],
         **{"fair": True, "preempt_gain": 0.25, "quantum_bytes": QUANTUM_BYTES}
         | settings,
@@ -24,12 +24,12 @@ def make_pool(**settings: object) -> world.World:
 
 
 @pytest.fixture
-def single() -> world.World:
+def single() -> world.Conductor:
     """Give such a pool."""
     return make_pool()
 
 
-def order_of(pool: world.World) -> effects.AssignSlot:
+def order_of(pool: world.Conductor) -> effects.AssignSlot:
     """Return the order that is on its way."""
     [order] = [
         each for each in pool.wire if isinstance(each, effects.AssignSlot)
@@ -37,7 +37,7 @@ def order_of(pool: world.World) -> effects.AssignSlot:
     return order
 
 
-def attach(pool: world.World) -> None:
+def attach(pool: world.Conductor) -> None:
     """Have the client of the next session connect."""
     pool.deliver_all()
     agent = pool.agents["a"]
@@ -47,7 +47,7 @@ def attach(pool: world.World) -> None:
     pool.feed(agent.report())
 
 
-def send(pool: world.World, sent_bytes: int) -> None:
+def send(pool: world.Conductor, sent_bytes: int) -> None:
     """Have the slot compute so much."""
     slot = pool.agents["a"].slots[0]
     slot.input_bytes = slot.output_bytes = sent_bytes
@@ -55,7 +55,7 @@ def send(pool: world.World, sent_bytes: int) -> None:
 
 
 def end(
-    pool: world.World, done_bytes: int, state: str = "", code: str = ""
+    pool: world.Conductor, done_bytes: int, state: str = "", code: str = ""
 ) -> None:
     """Report the end of the holder; else carry out the order to leave."""
     agent = pool.agents["a"]
@@ -72,14 +72,14 @@ def end(
     pool.feed(agent.report())
 
 
-def serve(pool: world.World, **wanted: object) -> str:
+def serve(pool: world.Conductor, **wanted: object) -> str:
     """Open a session, and have its client connect."""
     request_id = pool.open(**wanted)
     attach(pool)
     return request_id
 
 
-def preempt(pool: world.World, low: str, done_bytes: int) -> str:
+def preempt(pool: world.Conductor, low: str, done_bytes: int) -> str:
     """Have a session lose its slot to another one, which is returned."""
     high = pool.open(priority=5)
     send(pool, QUANTUM_BYTES)
@@ -90,11 +90,11 @@ def preempt(pool: world.World, low: str, done_bytes: int) -> str:
     return high
 
 
-def used_energy_j(pool: world.World) -> float:
+def used_energy_j(pool: world.Conductor) -> float:
     return sum(row.energy_j for row in pool.rows["usage"].values())
 
 
-def used_bytes(pool: world.World) -> int:
+def used_bytes(pool: world.Conductor) -> int:
     return sum(row.input_bytes for row in pool.rows["usage"].values())
 
 
@@ -243,7 +243,7 @@ def test_a_client_may_reopen_before_or_after_the_word_of_its_worker(
 
 
 def test_on_a_host_that_falls_silent_it_does_not_wait_for_that_word():
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 1), world.FakeAgent("b", 0, board=False)],
         fair=True,
         preempt_gain=0.25,

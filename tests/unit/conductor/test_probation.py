@@ -26,10 +26,10 @@ DEVICE = health.Unit(health.Level.DEVICE, 1)
 ACCELERATOR = health.Unit(health.Level.ACCELERATOR, 1, "copy", "medium")
 
 
-def make_world(slots: int = 1, **limits: int) -> world.World:
+def make_world(slots: int = 1, **limits: int) -> world.Conductor:
     """Return a world in which one failure takes a slot out."""
     wanted = {"accelerator_limit": 99, "slot_limit": 1, "device_limit": 99}
-    return world.World(
+    return world.Conductor(
         [world.FakeAgent("a", slots)],
         health=health.HealthOptions(**wanted | limits),
         # Nobody loses patience while time passes.
@@ -39,7 +39,7 @@ def make_world(slots: int = 1, **limits: int) -> world.World:
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """A slot that is out, and a session that waits for it."""
     made = make_world()
     made.open()
@@ -48,7 +48,7 @@ def pool() -> world.World:
 
 
 def end(
-    pool: world.World,
+    pool: world.Conductor,
     state: str,
     code: str,
     number: int = 0,
@@ -57,18 +57,18 @@ def end(
     pool.end(state, code, number)
 
 
-def fail(pool: world.World, number: int = 0) -> None:
+def fail(pool: world.Conductor, number: int = 0) -> None:
     """A slot cannot be prepared."""
     pool.deliver_all()
     end(pool, states.PREPARE_FAILED, codes.PROGRAM_FAILED, number)
 
 
-def wait(pool: world.World, passed_s: float = AFTER_S) -> None:
+def wait(pool: world.Conductor, passed_s: float = AFTER_S) -> None:
     """Let time pass in which the agent reports."""
     pool.tick(passed_s)
 
 
-def orders(pool: world.World) -> list[objects.AssignRequest]:
+def orders(pool: world.Conductor) -> list[objects.AssignRequest]:
     """Return the tests that are under way to agents."""
     return [
         one.request for one in pool.wire if isinstance(one, effects.TestSlot)
@@ -76,7 +76,7 @@ def orders(pool: world.World) -> list[objects.AssignRequest]:
 
 
 def begin(
-    pool: world.World, passed_s: float = AFTER_S
+    pool: world.Conductor, passed_s: float = AFTER_S
 ) -> objects.AssignRequest:
     """Let a test fall due and begin."""
     wait(pool, passed_s)
@@ -86,7 +86,7 @@ def begin(
     return order
 
 
-def load(pool: world.World, *profiles: objects.AcceleratorProfile) -> None:
+def load(pool: world.Conductor, *profiles: objects.AcceleratorProfile) -> None:
     """These are all accelerators there are now."""
     pool.feed(
         inputs.Library(
@@ -104,11 +104,11 @@ def named(*names: str) -> list[objects.AcceleratorProfile]:
     return [dataclasses.replace(world.PROFILE, name=name) for name in names]
 
 
-def fault(pool: world.World, unit: health.Unit = SLOT) -> health.Fault:
+def fault(pool: world.Conductor, unit: health.Unit = SLOT) -> health.Fault:
     return pool.memory.probation.faults[unit]
 
 
-def state(pool: world.World, request_id: str = "r1") -> str:
+def state(pool: world.Conductor, request_id: str = "r1") -> str:
     return pool.view(request_id).state
 
 
@@ -202,7 +202,7 @@ def test_late_and_doubled_reports_of_a_test_change_nothing(pool) -> None:
     assert fault(pool).tests == 1
 
 
-def hang(pool: world.World) -> None:
+def hang(pool: world.Conductor) -> None:
     """A test takes too long, and its agent says so."""
     pool.now += pool.settings.prepare_timeout_s + 1
     pool.feed(pool.agents["a"].report())
@@ -236,7 +236,7 @@ def test_a_slot_that_an_accelerators_test_hung_in_is_nobodys() -> None:
     assert state(pool, "r2") == states.PREPARING
 
 
-def begin_alone(pool: world.World) -> None:
+def begin_alone(pool: world.Conductor) -> None:
     """Let the test begin in a slot that nobody waits for."""
     pool.cancel("r1")
     pool.deliver_all()
@@ -253,7 +253,7 @@ def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
 
 
 def test_no_test_begins_on_a_silent_host() -> None:
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 1)],
         health=health.HealthOptions(slot_limit=1),
         wait_timeout_s=1e6,
@@ -411,9 +411,9 @@ def test_a_device_comes_before_its_slots() -> None:
     assert begin(pool).slot == 0
 
 
-def make_two_hosts() -> world.World:
+def make_two_hosts() -> world.Conductor:
     """Both have a slot; on the first one, copy has failed twice."""
-    made = world.World(
+    made = world.Conductor(
         [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
         health=health.HealthOptions(slot_limit=99, device_limit=99),
         wait_timeout_s=1e6,
@@ -466,7 +466,7 @@ def test_a_fault_from_before_shapes_were_told_is_of_all_shapes() -> None:
     assert not pool.memory.probation.faults
 
 
-def run(pool: world.World, code: str, how: str = states.FAILED) -> None:
+def run(pool: world.Conductor, code: str, how: str = states.FAILED) -> None:
     """A session is served, and ends."""
     pool.open()
     pool.deliver_all()
@@ -498,7 +498,7 @@ def test_what_clients_do_wrong_is_not(code) -> None:
 
 
 @pytest.fixture
-def own_pool() -> world.World:
+def own_pool() -> world.Conductor:
     """A pool in which copy is a tenant's own."""
     made = make_world(accelerator_limit=1, device_limit=1)
     library = made.memory.catalogue.library
@@ -518,7 +518,7 @@ def test_what_tenants_bring_may_not_get_into_slots(own_pool) -> None:
     assert not own_pool.memory.probation.faults
 
 
-def prepare_many(**limits: int) -> world.World:
+def prepare_many(**limits: int) -> world.Conductor:
     """Two slots are being prepared."""
     pool = make_world(2, **limits)
     for _ in range(2):
@@ -694,7 +694,7 @@ def test_accelerators_are_forgotten_with_their_hosts() -> None:
 
 
 def test_faults_go_with_their_host() -> None:
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 0, board=False), world.FakeAgent("b", 1)]
     )
     pool.rows["faults"] = {
@@ -735,7 +735,7 @@ def test_faults_go_with_their_host() -> None:
 
 
 def ask(
-    pool: world.World, accelerator: str = "", **place: object
+    pool: world.Conductor, accelerator: str = "", **place: object
 ) -> exception.FpgapoolException | None:
     """Ask for a test as an operator does; return why there is none."""
     future: concurrent.futures.Future[exception.FpgapoolException | None]
@@ -753,7 +753,7 @@ def ask(
     return answer.value
 
 
-def take(pool: world.World) -> objects.AssignRequest:
+def take(pool: world.Conductor) -> objects.AssignRequest:
     """Let the only test that is ordered begin."""
     (order,) = orders(pool)
     pool.deliver_all()
@@ -913,24 +913,24 @@ def test_a_reserved_slot_is_not_tested_unless_it_is_out(pool) -> None:
     assert code_of(ask(pool)) == codes.SLOT_IN_USE
 
 
-def silence(pool: world.World) -> None:
+def silence(pool: world.Conductor) -> None:
     pool.now += pool.settings.report_timeout_s + 1
 
 
-def lose(pool: world.World) -> None:
+def lose(pool: world.Conductor) -> None:
     pool.memory.registry.hosts["a"].up = False
 
 
-def break_device(pool: world.World) -> None:
+def break_device(pool: world.Conductor) -> None:
     pool.memory.registry.devices[1].healthy = False
 
 
-def start_slot(pool: world.World) -> None:
+def start_slot(pool: world.Conductor) -> None:
     pool.agents["a"].slots[0].state = states.SLOT_STARTING
     pool.feed(pool.agents["a"].report())
 
 
-def empty_library(pool: world.World) -> None:
+def empty_library(pool: world.Conductor) -> None:
     pool.feed(inputs.Library([]))
 
 

@@ -12,15 +12,15 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> world.World:
+def pool(monkeypatch: pytest.MonkeyPatch) -> world.Conductor:
     """Host a with one slot, host b without a board; decided by era."""
     monkeypatch.setattr(world.strategies, "fifo", strategies.era)
-    return world.World(
+    return world.Conductor(
         [world.FakeAgent("a", 1), world.FakeAgent("b", 0, board=False)]
     )
 
 
-def start_session(pool: world.World) -> None:
+def start_session(pool: world.Conductor) -> None:
     pool.open("b")
     pool.deliver_all()
     answer = pool.agents["a"].prepared(0)
@@ -30,7 +30,9 @@ def start_session(pool: world.World) -> None:
     report(pool, 0)
 
 
-def report(pool: world.World, sent_bytes: int, after_s: float = 0.0) -> None:
+def report(
+    pool: world.Conductor, sent_bytes: int, after_s: float = 0.0
+) -> None:
     agent = pool.agents["a"]
     agent.slots[0].state = states.SLOT_ACTIVE
     agent.slots[0].input_bytes = sent_bytes
@@ -38,7 +40,7 @@ def report(pool: world.World, sent_bytes: int, after_s: float = 0.0) -> None:
     pool.feed(agent.report())
 
 
-def rate(pool: world.World) -> float:
+def rate(pool: world.Conductor) -> float:
     loads = pool.state.view.loads
     assert loads is not None
     (flow,) = loads.flows.values()
@@ -47,7 +49,7 @@ def rate(pool: world.World) -> float:
 
 
 def test_an_estimate_counts_until_two_reports_came(
-    pool: world.World,
+    pool: world.Conductor,
 ) -> None:
     start_session(pool)
     estimate = rate(pool)
@@ -58,7 +60,9 @@ def test_an_estimate_counts_until_two_reports_came(
     assert rate(pool) == 1500.0
 
 
-def test_a_rate_is_of_the_time_between_two_reports(pool: world.World) -> None:
+def test_a_rate_is_of_the_time_between_two_reports(
+    pool: world.Conductor,
+) -> None:
     start_session(pool)
     report(pool, 2000, after_s=2.0)
     report(pool, 9000, after_s=2.0)
@@ -68,7 +72,9 @@ def test_a_rate_is_of_the_time_between_two_reports(pool: world.World) -> None:
     assert rate(pool) == 0.0
 
 
-def test_nobody_counts_beside_a_session_that_ended(pool: world.World) -> None:
+def test_nobody_counts_beside_a_session_that_ended(
+    pool: world.Conductor,
+) -> None:
     start_session(pool)
     report(pool, 2000, after_s=2.0)
     pool.end(states.CLOSED, "OK")
@@ -83,6 +89,6 @@ def test_nobody_counts_beside_a_session_that_ended(pool: world.World) -> None:
 
 
 def test_strategies_that_do_not_ask_are_not_told() -> None:
-    plain = world.World([world.FakeAgent("a", 1)])
+    plain = world.Conductor([world.FakeAgent("a", 1)])
     assert not plain.state.wants_rates
     assert plain.state.view.loads is None

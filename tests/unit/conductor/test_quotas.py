@@ -20,16 +20,16 @@ DEFAULT = admission.ProjectQuota(
 
 
 @pytest.fixture
-def pool() -> world.World:
-    return world.World([world.FakeAgent("a", 3)], default_quota=DEFAULT)
+def pool() -> world.Conductor:
+    return world.Conductor([world.FakeAgent("a", 3)], default_quota=DEFAULT)
 
 
-def states_of(pool: world.World, requests: list[str]) -> list[str]:
+def states_of(pool: world.Conductor, requests: list[str]) -> list[str]:
     found = [pool.view_or_none(request) for request in requests]
     return [view.state for view in found if view is not None]
 
 
-def limits(pool: world.World, project_id: str = "p") -> dict[str, int]:
+def limits(pool: world.Conductor, project_id: str = "p") -> dict[str, int]:
     quota = pool.memory.quotas.of(project_id)
     return {name: quota.limit(name) for name in admission.RESOURCES}
 

@@ -18,8 +18,8 @@ from tests.unit.conductor import world
 WORDS = "cannot import\n  module datetime"
 
 
-def make_world(slots: int = 12, **limits: int) -> world.World:
-    return world.World(
+def make_world(slots: int = 12, **limits: int) -> world.Conductor:
+    return world.Conductor(
         [world.FakeAgent("a", slots)],
         health=health.HealthOptions(**limits),
         report_timeout_s=1e6,
@@ -27,7 +27,7 @@ def make_world(slots: int = 12, **limits: int) -> world.World:
 
 
 def fail(
-    pool: world.World,
+    pool: world.Conductor,
     request_id: str,
     code: str = codes.PROGRAM_FAILED,
     words: str = WORDS,
@@ -44,7 +44,7 @@ def fail(
     return number
 
 
-def ready(pool: world.World, request_id: str) -> None:
+def ready(pool: world.Conductor, request_id: str) -> None:
     pool.deliver_all()
     number = pool.view(request_id).slot
     assert number is not None
@@ -53,14 +53,14 @@ def ready(pool: world.World, request_id: str) -> None:
     pool.feed(answer)
 
 
-def attach(pool: world.World, request_id: str) -> None:
+def attach(pool: world.Conductor, request_id: str) -> None:
     ready(pool, request_id)
     agent, number = pool.agents["a"], pool.view(request_id).slot
     agent.slots[number].state = states.SLOT_ACTIVE
     pool.feed(agent.report())
 
 
-def told(pool: world.World, request_id: str) -> objects.SessionView:
+def told(pool: world.Conductor, request_id: str) -> objects.SessionView:
     """What the front door knows of a session."""
     pool.deliver_all()
     return pool.agents["a"].views[request_id]
@@ -168,7 +168,7 @@ def test_the_reason_is_gone_when_the_next_slot_is_ready():
 
 
 def test_a_lost_host_is_a_reason():
-    pool = world.World([world.FakeAgent(name, 1) for name in "abc"])
+    pool = world.Conductor([world.FakeAgent(name, 1) for name in "abc"])
     request_id = pool.open()
     pool.deliver_all()
     for _ in range(12):
@@ -226,7 +226,7 @@ def test_an_accelerator_that_all_slots_fail_is_refused_until_it_works():
 
 
 def test_one_host_that_runs_it_is_enough():
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent(name, 3) for name in "ab"], report_timeout_s=1e6
     )
     request_id = pool.open()

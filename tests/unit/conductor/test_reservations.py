@@ -22,9 +22,9 @@ VM = str(uuid.UUID(int=77))
 OTHER_VM = str(uuid.UUID(int=78))
 
 
-def make_pool(*agents: world.FakeAgent) -> world.World:
+def make_pool(*agents: world.FakeAgent) -> world.Conductor:
     """Give a pool that knows an instance with a token."""
-    made = world.World(list(agents))
+    made = world.Conductor(list(agents))
     made.feed(
         inputs.AdmitInstance(
             objects.InstanceEntry(
@@ -44,7 +44,7 @@ def pool():
     return make_pool(world.FakeAgent(HOST, 3))
 
 
-def reserve(pool: world.World, **counts: int) -> None:
+def reserve(pool: world.Conductor, **counts: int) -> None:
     """Say all that is reserved: of ``vm`` and ``other``."""
     names = {"vm": VM, "other": OTHER_VM}
     pool.feed(
@@ -55,7 +55,7 @@ def reserve(pool: world.World, **counts: int) -> None:
 
 
 def set_reservable(
-    pool: world.World, count: int, device: str = "board0"
+    pool: world.Conductor, count: int, device: str = "board0"
 ) -> exception.FpgapoolException | None:
     """Say how many slots are reservable; return why that cannot be."""
     future: concurrent.futures.Future[object] = concurrent.futures.Future()
@@ -69,11 +69,11 @@ def set_reservable(
     return answer.value
 
 
-def open_by_vm(pool: world.World) -> str:
+def open_by_vm(pool: world.Conductor) -> str:
     return pool.open(HOST, user_id=f"instance:{VM}")
 
 
-def reserved_for(pool: world.World) -> list[str | None]:
+def reserved_for(pool: world.Conductor) -> list[str | None]:
     """What the rows say of the slots, which is what the engine knows."""
     rows = sorted(pool.rows["slots"].values(), key=lambda row: row.number)
     known = pool.memory.registry.slots
@@ -86,12 +86,12 @@ def reserved_for(pool: world.World) -> list[str | None]:
     return [row.reserved_for for row in rows]
 
 
-def device_of(pool: world.World) -> dict:
+def device_of(pool: world.Conductor) -> dict:
     (host,) = pool.hardware().summary(pool.ask.now()["unusable_slots"])
     return host["devices"][0]
 
 
-def free(pool: world.World) -> list[int]:
+def free(pool: world.Conductor) -> list[int]:
     """How many slots can be used, and how many of them are free."""
     told = inventory.snapshot(
         pool.hardware(), {"copy": ()}, pool.ask.now(), 0.0
@@ -99,7 +99,7 @@ def free(pool: world.World) -> list[int]:
     return list(told["hosts"][HOST]["accelerators"]["copy"].values())
 
 
-def test_a_reserved_slot_serves_its_instance(pool: world.World) -> None:
+def test_a_reserved_slot_serves_its_instance(pool: world.Conductor) -> None:
     reserve(pool, vm=1)
     assert reserved_for(pool) == [None, None, VM]
     assert free(pool) == [3, 2]
@@ -120,7 +120,7 @@ def test_a_reserved_slot_serves_its_instance(pool: world.World) -> None:
     assert figures.reservations == {"ready": 1, "pending": 0}
 
 
-def test_a_restart_gives_no_reserved_slot_away(pool: world.World) -> None:
+def test_a_restart_gives_no_reserved_slot_away(pool: world.Conductor) -> None:
     reserve(pool, vm=1, other=1)
     before = reserved_for(pool)
     # The other one keeps its place although it would now be another one.
@@ -148,7 +148,7 @@ def test_a_restart_gives_no_reserved_slot_away(pool: world.World) -> None:
     assert reserved_for(pool) == [None] * 3
 
 
-def test_who_can_move_goes_on_elsewhere(pool: world.World) -> None:
+def test_who_can_move_goes_on_elsewhere(pool: world.Conductor) -> None:
     names = [pool.open(HOST) for _ in range(3)]
     pool.settle()
     agent = pool.agents[HOST]
@@ -173,7 +173,7 @@ def test_who_can_move_goes_on_elsewhere(pool: world.World) -> None:
     assert pool.view(own).state == states.READY
 
 
-def test_who_has_not_begun_gives_the_slot_back(pool: world.World) -> None:
+def test_who_has_not_begun_gives_the_slot_back(pool: world.Conductor) -> None:
     names = [pool.open(HOST) for _ in range(3)]
     reserve(pool, vm=2)
     pool.settle()
@@ -185,7 +185,7 @@ def test_who_has_not_begun_gives_the_slot_back(pool: world.World) -> None:
 
 
 def test_an_instance_without_token_has_its_slot_too(
-    pool: world.World,
+    pool: world.Conductor,
 ) -> None:
     reserve(pool, other=1)
     assert reserved_for(pool) == [None, None, OTHER_VM]
@@ -194,7 +194,7 @@ def test_an_instance_without_token_has_its_slot_too(
     assert pool.view(names[2]).state == states.QUEUED
 
 
-def test_how_many_can_be_reserved(pool: world.World) -> None:
+def test_how_many_can_be_reserved(pool: world.Conductor) -> None:
     assert pool.ask.reservable_slots(DEVICE) == 0
     assert pool.ask.reservable_slots("nobody") == 0
     assert set_reservable(pool, 2) is None
@@ -219,7 +219,7 @@ def test_how_many_can_be_reserved(pool: world.World) -> None:
     assert device_of(pool)["reserved_slots"] == 2
 
 
-def test_nonsense_is_left_out(pool: world.World) -> None:
+def test_nonsense_is_left_out(pool: world.Conductor) -> None:
     pool.feed(
         inputs.Reservations(
             {
@@ -244,7 +244,7 @@ def test_what_makes_no_sense_is_refused(arguments: tuple) -> None:
 
 
 def test_the_end_of_an_instance_leaves_its_slot_to_all(
-    pool: world.World,
+    pool: world.Conductor,
 ) -> None:
     reserve(pool, vm=1)
     own = open_by_vm(pool)
@@ -306,7 +306,7 @@ def test_a_silent_host_keeps_whom_a_reservation_evicts() -> None:
     assert pool.view(own).state == states.CLOSED
 
 
-def test_one_reservation_evicts_one_session(pool: world.World) -> None:
+def test_one_reservation_evicts_one_session(pool: world.Conductor) -> None:
     names = [pool.open(HOST) for _ in range(3)]
     pool.deliver_all()
     agent = pool.agents[HOST]
@@ -322,7 +322,9 @@ def test_one_reservation_evicts_one_session(pool: world.World) -> None:
     assert sorted(found) == [states.QUEUED, states.READY, states.READY]
 
 
-def test_a_worker_that_starts_anew_evicts_nobody(pool: world.World) -> None:
+def test_a_worker_that_starts_anew_evicts_nobody(
+    pool: world.Conductor,
+) -> None:
     reserve(pool, vm=1)
     before = reserved_for(pool)
     names = [pool.open(HOST) for _ in range(2)]

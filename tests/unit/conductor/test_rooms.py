@@ -24,9 +24,9 @@ ROOT = pathlib.Path(fpgapool.__file__).parent
 
 
 @pytest.fixture
-def single() -> world.World:
+def single() -> world.Conductor:
     """Host a with one slot."""
-    return world.World([world.FakeAgent("a", 1)])
+    return world.Conductor([world.FakeAgent("a", 1)])
 
 
 def test_each_input_and_instruction_is_handled_by_one_room(single):

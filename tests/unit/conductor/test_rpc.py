@@ -93,6 +93,7 @@ OLD_RECORD = db_api.SessionRecord(
     connect_timeout_s=1.0,
     resume_grace_s=1.0,
     queued_at=1.0,
+    arrival_s=1.0,
 )
 
 
@@ -441,7 +442,7 @@ class AuditedDatabase:
 
 
 def test_an_audit_and_its_repair():
-    pool = world.World([world.FakeAgent("a", 1)])
+    pool = world.Conductor([world.FakeAgent("a", 1)])
     pump = AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     pump.endpoint = made
@@ -465,7 +466,7 @@ def test_an_audit_and_its_repair():
     ],
 )
 def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
-    pool = world.World([world.FakeAgent("a", 1)])
+    pool = world.Conductor([world.FakeAgent("a", 1)])
     pump = AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     found = objects.Finding(
@@ -479,7 +480,7 @@ def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
 
 @pytest.mark.parametrize("kind", sorted(findings.RECONCILABLE))
 def test_a_repair_has_only_the_host_of_the_finding_report(kind):
-    pool = world.World([world.FakeAgent(name, 1) for name in "abc"])
+    pool = world.Conductor([world.FakeAgent(name, 1) for name in "abc"])
     pool.wire.clear()
     made = conductor_rpc.ConductorManager(
         AnsweringPump(pool.ask), AuditedDatabase(), 40

@@ -140,7 +140,7 @@ class Replay:
         options = trace.strategies[name]
         preempts = options.preempt == "fine"
         self._quantum_bytes = (options.preempt_quantum_bytes or 0) * preempts
-        self._pool = world.World(
+        self._pool = world.Conductor(
             [world.FakeAgent(host, SLOTS) for host in HOSTS],
             fair=fair,
             preempt_gain=options.preempt_gain if preempts else None,

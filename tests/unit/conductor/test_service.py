@@ -39,7 +39,7 @@ class Database(test_threads.FakeDatabase, test_threads.FakeLeases):
     engine = None
 
     def __init__(
-        self, pool: world.World, lease: db_api.Lease | None = None
+        self, pool: world.Conductor, lease: db_api.Lease | None = None
     ) -> None:
         test_threads.FakeDatabase.__init__(self)
         test_threads.FakeLeases.__init__(self, lease)
@@ -67,13 +67,13 @@ class Database(test_threads.FakeDatabase, test_threads.FakeLeases):
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[world.World]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[world.Conductor]:
     """Give a pool with a reserved slot, and a bus within the process."""
     monkeypatch.setattr(migration, "require_newest", lambda engine: None)
     rpc.cleanup()
     cfg.CONF([], default_config_files=[])
     rpc.init(url="fake://")
-    made = world.World([world.FakeAgent(HOST, 3)])
+    made = world.Conductor([world.FakeAgent(HOST, 3)])
     made.feed(inputs.Reservations({DEVICE: {VM: 1}}))
     yield made
     rpc.cleanup()

@@ -22,18 +22,18 @@ DAY_S = 86400.0
 ONE_SESSION = admission.ProjectQuota(sessions=1)
 
 
-def make_world(slots: int = 1, **settings: object) -> world.World:
-    return world.World([world.FakeAgent("a", slots)], **settings)
+def make_world(slots: int = 1, **settings: object) -> world.Conductor:
+    return world.Conductor([world.FakeAgent("a", slots)], **settings)
 
 
-def find(pool: world.World, project: str, request_id: str):
+def find(pool: world.Conductor, project: str, request_id: str):
     view = pool.view_or_none(request_id, project)
     assert view is not None
     return view
 
 
 def finish(
-    pool: world.World, number: int = 0, sent_bytes: int | None = None
+    pool: world.Conductor, number: int = 0, sent_bytes: int | None = None
 ) -> None:
     """Let the session in a slot connect, and end."""
     pool.deliver_all()
@@ -56,7 +56,9 @@ def finish(
     pool.feed(agent.report())
 
 
-def serve_all(pool: world.World, count: int, **members: object) -> list[str]:
+def serve_all(
+    pool: world.Conductor, count: int, **members: object
+) -> list[str]:
     """Let sessions end, one after the other; say whose they were."""
     projects = []
     for _ in range(count):
@@ -176,7 +178,7 @@ def test_limits_hold_after_a_restart():
     assert find(pool, "a", second).state == states.QUEUED
 
 
-def refusal_of(pool: world.World, **members: object) -> tuple[str, str]:
+def refusal_of(pool: world.Conductor, **members: object) -> tuple[str, str]:
     request_id = pool.open(**members)
     pool.deliver_all()
     view = pool.agents["a"].views[request_id]
@@ -210,7 +212,9 @@ def test_queued_requests_are_limited_by_project():
 # -- usage ------------------------------------------------------------------
 
 
-def usage_of(pool: world.World) -> dict[tuple[str, str], db_api.UsageRecord]:
+def usage_of(
+    pool: world.Conductor,
+) -> dict[tuple[str, str], db_api.UsageRecord]:
     return {
         (row.project_id, str(row.day)): row
         for row in pool.rows["usage"].values()
@@ -298,7 +302,7 @@ def test_what_agents_say_never_is_more_than_a_row_takes() -> None:
     assert (row.input_bytes, row.output_bytes) == (2**63 - 1, 2**63 - 1)
 
 
-def report_energy(pool: world.World, energy_j: float | None) -> None:
+def report_energy(pool: world.Conductor, energy_j: float | None) -> None:
     """Let the agent's board say what the holder of its slot has drawn."""
     pool.agents["a"].slots[0].energy_j = energy_j
     pool.feed(pool.agents["a"].report())

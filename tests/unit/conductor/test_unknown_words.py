@@ -15,17 +15,17 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Two hosts with one slot each."""
-    return world.World([world.FakeAgent("a", 1), world.FakeAgent("b", 1)])
+    return world.Conductor([world.FakeAgent("a", 1), world.FakeAgent("b", 1)])
 
 
-def _spoil(pool: world.World, table: str, key: int, **words: str) -> None:
+def _spoil(pool: world.Conductor, table: str, key: int, **words: str) -> None:
     rows = pool.rows[table]
     rows[key] = dataclasses.replace(rows[key], **words)
 
 
-def _hold_both(pool: world.World) -> list[str]:
+def _hold_both(pool: world.Conductor) -> list[str]:
     """Have each slot hold a session that its client is connected to."""
     requests = [pool.open("a"), pool.open("b")]
     pool.deliver_all()
@@ -36,7 +36,7 @@ def _hold_both(pool: world.World) -> list[str]:
     return requests
 
 
-def _row_of(pool: world.World, request_id: str) -> db_api.SessionRecord:
+def _row_of(pool: world.Conductor, request_id: str) -> db_api.SessionRecord:
     (row,) = (
         row
         for row in pool.rows["sessions"].values()

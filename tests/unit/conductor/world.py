@@ -389,7 +389,7 @@ class FakeAgent:
                 slot.session_id = slot.generation = slot.last_result = None
 
 
-class World:
+class Conductor:
     """An engine, its agents, its database and the messages under way."""
 
     def __init__(

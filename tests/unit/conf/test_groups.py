@@ -16,11 +16,10 @@ def test_what_is_set_in_one_configuration_is_not_set_in_another():
         configuration.register_opts(conf)
         conf([], default_config_files=[])
     for module in configuration.GROUPS:
-        for group, options in module.list_opts().items():
-            name = getattr(group, "name", group)
-            if name == "DEFAULT":
-                continue
-            for option in options:
-                before = second[name][option.name]
-                first.set_override(option.name, None, group=name)
-                assert second[name][option.name] == before
+        name = module.OPTIONS.name
+        if name == "DEFAULT":
+            continue
+        for option in module.OPTIONS.own:
+            before = second[name][option.name]
+            first.set_override(option.name, None, group=name)
+            assert second[name][option.name] == before

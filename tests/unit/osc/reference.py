@@ -15,7 +15,7 @@ from importlib import metadata
 from fpgapool.osc import plugin
 
 GROUP = "openstack.fpgapool.v1"
-DOCUMENT = pathlib.Path(__file__).parents[3] / "doc/source/cli.rst"
+DOCUMENT = pathlib.Path(__file__).parents[3] / "doc/source/user/cli.rst"
 
 _MARKER = ".. Written by 'python -m tests.unit.osc.reference'; do not edit.\n"
 # What cliff adds for formats is the same for all commands.

@@ -10,7 +10,9 @@ import pytest
 
 from tests.harness import sudoers
 
-PAGE = pathlib.Path(__file__).parents[3] / "doc/source/link-protection.rst"
+PAGE = (
+    pathlib.Path(__file__).parents[3] / "doc/source/admin/link-protection.rst"
+)
 
 
 @pytest.mark.security

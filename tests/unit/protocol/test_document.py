@@ -13,7 +13,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from tests.harness import wire
 
-PAGE = pathlib.Path(__file__).parents[3] / "doc/source/protocol.rst"
+PAGE = pathlib.Path(__file__).parents[3] / "doc/source/reference/protocol.rst"
 EXAMPLE = re.compile(
     r"^\.\. hexdump (\w+)\n\n\.\. code-block:: text\n\n((?:   .+\n)+)", re.M
 )

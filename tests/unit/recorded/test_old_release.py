@@ -69,6 +69,32 @@ def test_the_present_package_is_refused(history, tmp_path):
         releases.unpack(new, tmp_path, root)
 
 
+def test_the_commit_that_added_a_file(history, tmp_path):
+    root, _ = history
+    releases.unpack("added:fpgapool/code.py", tmp_path, root)
+    assert (tmp_path / "fpgapool" / "code.py").read_text() == "old"
+
+
+@pytest.mark.parametrize("depth", ["--depth=1", "--depth=2"])
+def test_a_shallow_clone_does_not_know_who_added_a_file(
+    history, tmp_path, depth
+):
+    root, _ = history
+    shallow = tmp_path / "shallow"
+    subprocess.run(
+        ["git", "clone", "-q", depth, root.as_uri(), str(shallow)], check=True
+    )
+    with pytest.raises(releases.Unusable, match="fetch --unshallow"):
+        releases.unpack("added:fpgapool/code.py", tmp_path, shallow)
+
+
+@pytest.mark.parametrize("path", ["fpgapool/none.py", "../README"])
+def test_a_file_that_was_never_added(history, tmp_path, path):
+    root, _ = history
+    with pytest.raises(releases.Unusable, match="does not have"):
+        releases.unpack(f"added:{path}", tmp_path, root)
+
+
 def test_a_clone_without_the_release_says_what_to_do(history, tmp_path):
     root, (old, _, _) = history
     shallow = tmp_path / "shallow"

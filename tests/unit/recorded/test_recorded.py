@@ -36,7 +36,7 @@ from tests.unit.recorded import making
 from tests.unit.recorded import samples
 
 RECORDINGS = recorded.load_all()
-MAKE = "python -m tests.unit.recorded.make adds what is new"
+MAKE = "python -m tests.unit.recorded.make records what is new"
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +169,9 @@ def test_versions_of_calls_only_grow(old, now, topic) -> None:
 def test_calls_of_today_are_recorded(newest, now, topic) -> None:
     def outline(recording: recorded.Recording) -> list[Any]:
         part = recording["rpc"][topic]
-        return [part["version"]] + [
-            (one["method"], sorted(one["kwargs"])) for one in part["messages"]
-        ]
+        messages = part["messages"]
+        calls = [(one["method"], sorted(one["kwargs"])) for one in messages]
+        return [part["version"], *sorted(calls)]
 
     assert outline(now) == outline(newest), MAKE
 
@@ -386,23 +386,25 @@ def fill(engine: sa.Engine, rows: dict[str, dict[str, Any]]) -> None:
     metadata = sa.MetaData()
     metadata.reflect(engine)
     with engine.begin() as connection:
-        for name, row in rows.items():
-            columns = metadata.tables[name].columns
-            for column in columns:
+        for table in metadata.sorted_tables:
+            row = rows.get(table.name)
+            if row is None:
+                continue
+            for column in table.columns:
                 if isinstance(row.get(column.name), dict | list):
                     column.type = sa.JSON()
                 elif isinstance(column.type, sa.Date):
                     # As all databases take it.
                     column.type = sa.String()
-            connection.execute(sa.insert(metadata.tables[name]), row)
+            connection.execute(sa.insert(table), row)
 
 
 def test_rows_are_loaded(old) -> None:
-    part = old["database"]
+    rows = old["rows"]
     with contextlib.closing(db_api.Database("sqlite://")) as database:
         engine = database.engine
-        migration.sync(engine, part["migration"])
-        fill(engine, part["rows"])
+        migration.sync(engine, old["migration"])
+        fill(engine, rows)
         migration.sync(engine)
         found = leaves(
             [
@@ -413,7 +415,7 @@ def test_rows_are_loaded(old) -> None:
                 database.get_instance(samples.fixed("", "instance_id")),
             ]
         )
-    for name, row in part["rows"].items():
+    for name, row in rows.items():
         missing = leaves(list(row.values())) - found
         if name == "leader_lease":
             # Only the database reckons with it.

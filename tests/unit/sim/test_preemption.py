@@ -195,7 +195,7 @@ def test_a_strategy_with_rates_lets_jobs_leave_too() -> None:
 
 def test_the_default_quantum_is_that_of_the_conductor() -> None:
     conf = cfg.ConfigOpts()
-    scheduler.register_opts(conf)
+    scheduler.OPTIONS.register(conf)
     default_bytes = conf.scheduler.preempt_quantum_bytes
     assert default_bytes == simulation.QUANTUM_BYTES
     options = scenarios.StrategyOptions(preempt="fine")

@@ -4,7 +4,7 @@
 // memory and nowhere else.
 
 const ROOT = new URL("../", document.baseURI);
-const VERSION = "fpgapool 1.2";
+const VERSION = "fpgapool 1.0";
 
 let token = null;
 

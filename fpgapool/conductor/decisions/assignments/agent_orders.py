@@ -31,7 +31,6 @@ def assign(
             ),
             "quantum_bytes": hold.quantum_bytes,
             "secret_sha256": session.secret_sha256,
-            "offered": hold.offer is not None,
             "offer": hold.offer,
             "idle_timeout_s": limits.idle_timeout_s,
             "max_hold_s": limits.max_hold_s,

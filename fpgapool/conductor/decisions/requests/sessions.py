@@ -447,8 +447,6 @@ class Session:
         members = _kept(record)
         state = members.pop("state")
         members["end"] = "" if state in states.LIVE else state
-        if record.arrival_s is None:
-            members["arrival_s"] = record.queued_at
         # It is not known how much of that was lost.
         members["lost_bytes"] = record.former_input_bytes
         return cls(

@@ -511,7 +511,7 @@ def test_holders_are_found():
     assert (holder.project_id, holder.generation) == (factories.PROJECT, 7)
 
 
-class World:
+class Table:
     """A worker behind a table: does what it is told, and may die."""
 
     def __init__(self) -> None:
@@ -583,7 +583,7 @@ COMMANDS = st.lists(
 
 @given(COMMANDS)
 def test_no_generation_runs_twice_and_none_goes_back(commands):
-    world = World()
+    world = Table()
     highest_epoch = 0
     for kind, epoch, generation in commands:
         before = world.table.device_reports()
@@ -602,7 +602,7 @@ def test_no_generation_runs_twice_and_none_goes_back(commands):
 @given(COMMANDS, st.data())
 def test_repeating_commands_changes_nothing(commands, data):
     """Every command may come again later, as long as the newest one is."""
-    once, doubled = World(), World()
+    once, doubled = Table(), Table()
     sent: list[tuple[str, int, int]] = []
     for generation, (kind, _epoch, _generation) in enumerate(commands, 1):
         if kind == "die":

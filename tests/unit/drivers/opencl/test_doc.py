@@ -16,7 +16,9 @@ from fpgapool.drivers.opencl.contents import preparers
 from tests.unit.accelerators import runs
 
 ROOT = pathlib.Path(__file__).parents[4]
-TEXT = (ROOT / "doc" / "source" / "opencl-kernels.rst").read_text()
+TEXT = (
+    ROOT / "doc" / "source" / "contributor" / "opencl-kernels.rst"
+).read_text()
 
 
 def example(name):

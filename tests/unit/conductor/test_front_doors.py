@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What front doors are told, and secrets."""
+
+import pytest
+
+from fpgapool.conductor.decisions import inputs
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+from tests.unit.conductor import steps
+from tests.unit.conductor import world
+
+
+@pytest.fixture
+def pool() -> world.Conductor:
+    """Host a with two slots, host b without a board."""
+    return world.Conductor(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
+    )
+
+
+@pytest.fixture
+def single() -> world.Conductor:
+    """Host a with one slot."""
+    return world.Conductor([world.FakeAgent("a", 1)])
+
+
+@pytest.mark.security
+def test_answers_have_no_secret(single):
+    request_id = steps.open_until_ready(single)
+    view = single.agents["a"].views[request_id]
+    assert view.secret == "5ec7e7"
+    engine = single.engine
+    changed, _ = engine.questions.changed({view.session_id: -1})
+    others, _ = engine.questions.changed({view.session_id: -1}, "b")
+    answers = [*changed, *others]
+    answers += steps.outcome(single, request_id)
+    assert [one.secret for one in answers] == [""] * 3
+
+
+def test_a_front_door_that_asks_what_has_changed_gets_the_secret(single):
+    """The news may have been lost that had it."""
+    request_id = steps.open_until_ready(single)
+    view = single.view(request_id)
+    ((news,), _) = single.ask.changed({view.session_id: -1}, "a")
+    assert news.secret == "5ec7e7"
+
+
+@pytest.mark.security
+def test_a_secret_is_for_its_project_while_it_is_ready_only(single):
+    request_id = steps.open_until_ready(single)
+    name = single.view(request_id).session_id
+    assert single.ask.session(name, "p").secret == "5ec7e7"
+    assert single.ask.session(name, "q").secret == ""
+    assert single.ask.session(name, "").secret == ""
+    assert single.ask.session("other", "p") is None
+    steps.activate(single)
+    assert single.ask.session(name, "p").secret == ""
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("reopens", [True, False])
+def test_no_other_host_becomes_a_front_door_of_a_session(pool, reopens):
+    request_id = steps.open_until_ready(pool)
+    view = pool.view(request_id)
+    if reopens:
+        pool.feed(
+            world.reopening(view, "b"),
+            inputs.RenewSecret(view.session_id),
+        )
+    else:
+        pool.open("b", request_id=request_id)
+    pool.settle()
+    told = pool.agents["b"].views.values()
+    assert [one.reason for one in told] == (
+        [] if reopens else [codes.REQUEST_ID_REUSED]
+    )
+    assert not any(one.secret for one in told)
+    assert pool.view(request_id).state == states.READY
+
+
+@pytest.mark.security
+def test_a_front_door_ends_sessions_of_its_own_only(single):
+    request_id = steps.open_until_ready(single)
+    view = single.view(request_id)
+    single.wire.clear()
+    single.feed(
+        inputs.Cancel("p", view.session_id, None, "X", "b"),
+        inputs.Cancel("p", None, request_id, "X", "b"),
+    )
+    assert (list(single.wire), single.view(request_id)) == ([], view)
+    single.feed(inputs.Cancel("p", view.session_id, None, "X", "a"))
+    assert single.view(request_id).state == states.CANCELLED
