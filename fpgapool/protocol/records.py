@@ -65,6 +65,7 @@ MISS = frames.MISS
 
 _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size
+_unpack = _HEADER.unpack_from
 
 #: Size of a ring, in both directions. A record may have half a ring, and one
 #: is read while the next is written.
@@ -110,17 +111,18 @@ def header(
 
 
 def head(record: bytes) -> tuple[int, int, int, int]:
-    """Return the header of a record.
+    """Return the header of a record. Reads each of its bytes once.
 
     :returns: task id, kind, length of the middle, and number.
     :raises frames.ProtocolError: if it is too short.
     """
-    if len(record) < HEADER_BYTES:
+    try:
+        return _unpack(record)
+    except struct.error:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
             f"a record of {len(record)} bytes has no header",
-        )
-    return _HEADER.unpack_from(record)
+        ) from None
 
 
 def split(record: bytes | InPlace) -> Record:

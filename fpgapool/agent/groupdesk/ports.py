@@ -54,20 +54,12 @@ KEPT_BYTES = 64 * 1024
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
+# What a task takes while it waits, beside its parameters and input.
+_KEPT_TASK_BYTES = records.HEADER_BYTES + accounts.TASK_BYTES
 
 #: A record for a member, in one piece if it is kept; else its last part is in
 #: place, in memory that its client may be changing.
 Payload: typing.TypeAlias = tuple[rings.Buffer, ...]
-
-
-def _check(record: bytes) -> tuple[int, int]:
-    """Return the number and the kind of a client's record."""
-    task_id, kind, params_bytes, _ = records.head(record)
-    if params_bytes > len(record) - records.HEADER_BYTES:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "parameters exceed their record"
-        )
-    return task_id, kind
 
 
 _KEEP = records.header(records.KEEP)
@@ -199,20 +191,20 @@ class ClientPort:
             if not self.closed:
                 self._channel.free()
             return True
+        # Most tasks come here: look up each name once.
         submit, client = self._queues.submit, self.client
+        head, task = records.head, records.TASK
         waiting_bytes = 0
         for one in taken:
-            task_id, kind = _check(one)
-            if kind == records.TASK:
-                length_bytes = len(one)
-                waiting_bytes += length_bytes + accounts.TASK_BYTES
-                submit(
-                    client,
-                    task_id,
-                    (one,),
-                    length_bytes - records.HEADER_BYTES,
-                    now,
+            task_id, kind, params_bytes, _ = head(one)
+            length_bytes = len(one) - records.HEADER_BYTES
+            if params_bytes > length_bytes:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "parameters exceed their record"
                 )
+            if kind == task:
+                waiting_bytes += length_bytes + _KEPT_TASK_BYTES
+                submit(client, task_id, (one,), length_bytes, now)
             else:
                 self._take(records.split(one), now)
                 if self.closed:
@@ -284,7 +276,13 @@ class ClientPort:
         """Forget a task that has ended."""
         payload, task.payload = task.payload, None
         if payload is not None and len(payload) == 1:
-            self._keep(-len(payload[0]) - accounts.TASK_BYTES)
+            # As _keep(), for each task.
+            count_bytes = len(payload[0]) + accounts.TASK_BYTES
+            self._waiting_bytes -= count_bytes
+            account = self.account
+            account.waiting_bytes -= count_bytes
+            if account.stalled:
+                account.wake_readers()
 
     def fail_task(self, task_id: int, code: str) -> None:
         """Answer a task with a code."""

@@ -130,25 +130,28 @@ def _unbuffered(file: str | int) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.FileIO(file, "w"), write_through=True)
 
 
-def _closed_pipe() -> logging.Handler:
+@contextlib.contextmanager
+def _broken() -> Iterator[logging.Handler]:
+    yield _Broken()
+
+
+@contextlib.contextmanager
+def _closed_pipe() -> Iterator[logging.Handler]:
     reader, writer = os.pipe()
     os.close(reader)
-    return logging.StreamHandler(_unbuffered(writer))
+    with _unbuffered(writer) as stream:
+        yield logging.StreamHandler(stream)
 
 
-@pytest.mark.parametrize("make", [_Broken, _closed_pipe])
+@pytest.mark.parametrize("make", [_broken, _closed_pipe])
 @pytest.mark.parametrize("stderr", ["open", "full", "closed", "none"])
 def test_no_error_reaches_who_logs(clock, monkeypatch, capsys, make, stderr):
-    streams = {
-        "open": None,
-        "full": _unbuffered(_FULL),
-        "closed": io.StringIO(),
-        "none": None,
-    }
-    streams["closed"].close()
-    if stderr != "open":
-        monkeypatch.setattr("sys.stderr", streams[stderr])
-    with _alone(make()):
+    closed = io.StringIO()
+    closed.close()
+    with _unbuffered(_FULL) as full, make() as handler, _alone(handler):
+        if stderr != "open":
+            streams = {"full": full, "closed": closed, "none": None}
+            monkeypatch.setattr("sys.stderr", streams[stderr])
         lost_lines.count()
         _log_many()
     said = capsys.readouterr().err.splitlines()
