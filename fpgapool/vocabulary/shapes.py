@@ -41,6 +41,9 @@ class Invalid(ValueError):
     """
 
     def __init__(self, where: str, reason: str) -> None:
+        if not where.isprintable():
+            # Names that a stranger has chosen.
+            where = where.encode("unicode_escape").decode()
         super().__init__(f"{where}: {reason}" if where else reason)
         self.where = where
         self.reason = reason
@@ -74,13 +77,25 @@ def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
 
 
 def number(
-    least: float | None = None, most: float | None = None
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    above: float | None = None,
+    below: float | None = None,
 ) -> Shape[float]:
-    """Return the shape of numbers from least to most."""
-    bounds = _bounds(least, most)
+    """Return the shape of numbers from least to most.
+
+    :param above: a limit that is not allowed itself; so is ``below``.
+    """
+    bounds = _bounds(least, most, above, below)
 
     def check(value: object, where: str) -> float:
-        if not is_number(value) or not _is_within(value, least, most):
+        if (
+            not is_number(value)
+            or not _is_within(value, least, most)
+            or (above is not None and value <= above)
+            or (below is not None and value >= below)
+        ):
             raise Invalid(where, f"must be a number{bounds}")
         try:
             return float(value)
@@ -96,15 +111,29 @@ def _is_within(value: float, least: float | None, most: float | None) -> bool:
     )
 
 
-def _bounds(least: float | None, most: float | None) -> str:
+def _bounds(
+    least: float | None,
+    most: float | None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str:
     def text(value: float) -> str:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     if least is not None and most is not None:
         return f" from {text(least)} to {text(most)}"
-    if least is not None:
-        return f" of at least {text(least)}"
-    return "" if most is None else f" of at most {text(most)}"
+    limits = {
+        "of at least": least,
+        "of at most": most,
+        "above": above,
+        "below": below,
+    }
+    words = [
+        f"{word} {text(limit)}"
+        for word, limit in limits.items()
+        if limit is not None
+    ]
+    return f" {' and '.join(words)}" if words else ""
 
 
 def flag(value: object, where: str) -> bool:
@@ -115,12 +144,17 @@ def flag(value: object, where: str) -> bool:
 
 
 def text(
-    most: int | None = None, *, least: int = 0, printable: bool = False
+    most: int | None = None,
+    *,
+    least: int = 0,
+    printable: bool = False,
+    storable: bool = False,
 ) -> Shape[str]:
     """Return the shape of strings.
 
     :param most: number of characters, at most.
     :param printable: whether it must be one printable line.
+    :param storable: whether databases and the system must accept it.
     """
 
     def check(value: object, where: str) -> str:
@@ -128,13 +162,26 @@ def text(
             raise Invalid(where, "must be a string")
         if most is not None and len(value) > most:
             raise Invalid(where, f"must be at most {most} characters")
+        if least and not value:
+            raise Invalid(where, "must not be empty")
         if len(value) < least:
             raise Invalid(where, f"must be at least {least} characters")
         if printable and not value.isprintable():
             raise Invalid(where, "must be one printable line")
+        if storable and ("\0" in value or not _is_unicode(value)):
+            raise Invalid(where, "must be Unicode without NUL characters")
         return value
 
     return check
+
+
+def _is_unicode(value: str) -> bool:
+    """Whether a string has no lone surrogates, which JSON can contain."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def matching(pattern: str | re.Pattern[str], words: str) -> Shape[str]:
