@@ -24,6 +24,7 @@ from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 STREAM = "stream"
@@ -132,15 +133,14 @@ def _shared_buffers(document: dict[str, Any], chunk_bytes: int) -> int:
     shm = document.get("shm")
     if shm is None:
         return 0
-    if (
-        not isinstance(shm, dict)
-        or frames.require(shm, "buffer_bytes", int) < chunk_bytes
-        or not 0 < frames.require(shm, "buffers", int) <= 65536
-    ):
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "invalid shared buffers"
-        )
-    return int(shm["buffers"])
+    shape = shapes.Members(
+        {
+            "buffer_bytes": shapes.integer(chunk_bytes),
+            "buffers": shapes.integer(1, 65536),
+        },
+        others=True,
+    )
+    return int(frames.checked(shape, shm, "shm")["buffers"])
 
 
 class SharedBuffers:
