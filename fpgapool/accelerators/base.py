@@ -313,9 +313,10 @@ _PROFILE = shapes.Members(
         "chunk_multiple_bytes": shapes.integer(1, _MAX_CHUNK_MULTIPLE_BYTES),
     },
     {
-        "checkpoint": shapes.nullable(shapes.flag),
-        "platforms": shapes.nullable(platforms.SHAPE),
+        "checkpoint": shapes.flag,
+        "platforms": platforms.SHAPE,
     },
+    nulls=("checkpoint", "platforms"),
 )
 
 
@@ -335,10 +336,7 @@ def profile_from_document(document: object, source: str) -> Profile:
         raise AcceleratorError(
             codes.INVALID_PROFILE, f"{source}: {error}"
         ) from None
-    found["shapes"] = tuple(found["shapes"])
-    return Profile(
-        **{name: value for name, value in found.items() if value is not None}
-    )
+    return Profile(**{**found, "shapes": tuple(found["shapes"])})
 
 
 def read_profile(path: pathlib.Path) -> Profile:

@@ -65,9 +65,9 @@ def argument(
     """
     # Not with refusing(): a generator is slow for small tasks.
     try:
-        return rules.checked(shape, value, label, code)
-    except rules.RequestError as error:
-        raise errors.InvalidRequest(error.code, error.message) from None
+        return shape(value, "")
+    except shapes.Invalid as error:
+        raise errors.InvalidRequest(code, f"{label} {error.reason}") from None
 
 
 def size(size_bytes: object, *, may_be_zero: bool = False) -> int:

@@ -485,17 +485,6 @@ def require(
     return value
 
 
-def require_offset(
-    document: collections.abc.Mapping[str, typing.Any], name: str
-) -> int:
-    """Return a required byte offset.
-
-    :returns: its value, 0 ... 2**64 - 1.
-    :raises ProtocolError: if it is missing, not an integer or out of range.
-    """
-    return checked(OFFSET, document.get(name), name)
-
-
 def features(
     document: collections.abc.Mapping[str, typing.Any],
 ) -> frozenset[str]:

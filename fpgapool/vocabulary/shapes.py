@@ -69,7 +69,13 @@ def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
     bounds = _bounds(least, most)
 
     def check(value: object, where: str) -> int:
-        if not is_integer(value) or not _is_within(value, least, most):
+        # Faster than is_integer(), for what each session sends.
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or (least is not None and value < least)
+            or (most is not None and value > most)
+        ):
             raise Invalid(where, f"must be an integer{bounds}")
         return value
 
@@ -92,7 +98,8 @@ def number(
     def check(value: object, where: str) -> float:
         if (
             not is_number(value)
-            or not _is_within(value, least, most)
+            or (least is not None and value < least)
+            or (most is not None and value > most)
             or (above is not None and value <= above)
             or (below is not None and value >= below)
         ):
@@ -103,12 +110,6 @@ def number(
             raise Invalid(where, "must be a smaller number") from None
 
     return check
-
-
-def _is_within(value: float, least: float | None, most: float | None) -> bool:
-    return (least is None or value >= least) and (
-        most is None or value <= most
-    )
 
 
 def _bounds(
@@ -319,6 +320,7 @@ class Members:
     :param required: shapes of the members that must be there, by name.
     :param optional: shapes of those that may be missing.
     :param others: whether unknown members are ignored.
+    :param nulls: names of members that count as missing if they are null.
     """
 
     def __init__(
@@ -327,24 +329,29 @@ class Members:
         optional: Mapping[str, Shape[Any]] | None = None,
         *,
         others: bool = False,
+        nulls: Collection[str] = (),
     ) -> None:
         self._required = required
         self._optional = optional or {}
         self._shapes = {**required, **self._optional}
         self._others = others
+        self._nulls = frozenset(nulls)
 
     def __call__(self, value: object, where: str) -> Object:
         """Check an object."""
-        if self._others and isinstance(value, Mapping):
-            value = {
-                name: value[name] for name in self._shapes if name in value
-            }
-        found = members(value, where, self._required, self._optional)
-        return {
-            name: shape(found[name], place(where, name))
-            for name, shape in self._shapes.items()
-            if name in found
-        }
+        if not self._others:
+            value = members(value, where, self._required, self._optional)
+        elif not isinstance(value, Mapping):
+            raise Invalid(where, "must be an object")
+        start = f"{where}." if where else ""
+        found = {}
+        for name, shape in self._shapes.items():
+            if name not in value:
+                if name in self._required:
+                    raise Invalid(start + name, "is missing")
+            elif value[name] is not None or name not in self._nulls:
+                found[name] = shape(value[name], start + name)
+        return found
 
 
 def place(where: str, member: object) -> str:

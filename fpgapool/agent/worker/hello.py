@@ -58,21 +58,21 @@ class Hello:
     features: frozenset[str] = frozenset()
 
 
-_TEXT = shapes.nullable(shapes.text())
 _START = shapes.integer(0, MAX_START_OFFSET)
 _HELLO = shapes.Members(
     {"session_id": shapes.text(), "generation": frames.OFFSET},
     {
-        **dict.fromkeys(_SECRETS, _TEXT),
-        "params": shapes.nullable(shapes.mapping_of(shapes.anything)),
-        "transport": shapes.nullable(shapes.one_of((STREAM, SHM))),
+        **dict.fromkeys(_SECRETS, shapes.text()),
+        "params": shapes.mapping_of(shapes.anything),
+        "transport": shapes.one_of((STREAM, SHM)),
         "input_offset": frames.OFFSET,
         "output_offset": frames.OFFSET,
         "start_input_offset": _START,
         "start_output_offset": _START,
-        "features": frames.FEATURES,
+        "features": shapes.list_of(shapes.text()),
     },
     others=True,
+    nulls=(*_SECRETS, "params", "transport", "features"),
 )
 
 
@@ -82,11 +82,7 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     :param document: its payload; unknown members are ignored.
     :raises frames.ProtocolError: if a member is missing or wrong.
     """
-    members = {
-        name: value
-        for name, value in frames.checked(_HELLO, document).items()
-        if value is not None
-    }
+    members = frames.checked(_HELLO, document)
     if sum(name in members for name in _SECRETS) != 1:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,

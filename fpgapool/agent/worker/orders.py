@@ -48,16 +48,24 @@ _ORDER = shapes.Members(
         "self_test": shapes.flag,
     },
     {
-        **{name: shapes.nullable(shape) for name, shape in _LIMITS.items()},
-        "origin_host_uuid": shapes.nullable(_TEXT),
-        "desk_socket": shapes.nullable(_TEXT),
-        "secret_sha256": shapes.nullable(
-            shapes.matching("([0-9A-Fa-f]{64})?", "64 hexadecimal digits")
+        **_LIMITS,
+        "origin_host_uuid": _TEXT,
+        "desk_socket": _TEXT,
+        "secret_sha256": shapes.matching(
+            "([0-9A-Fa-f]{64})?", "64 hexadecimal digits"
         ),
-        "bitstream_ref": shapes.nullable(_REFERENCE),
-        "bitstream_path": shapes.nullable(_TEXT),
+        "bitstream_ref": _REFERENCE,
+        "bitstream_path": _TEXT,
     },
     others=True,
+    nulls=(
+        *_LIMITS,
+        "origin_host_uuid",
+        "desk_socket",
+        "secret_sha256",
+        "bitstream_ref",
+        "bitstream_path",
+    ),
 )
 
 
@@ -92,11 +100,7 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
     :returns: arguments of :class:`state.Order`.
     :raises frames.ProtocolError: if one is missing or wrong.
     """
-    members = {
-        name: value
-        for name, value in frames.checked(_ORDER, message).items()
-        if value is not None
-    }
+    members = frames.checked(_ORDER, message)
     members["limits"] = watch.Limits(
         **{name: members.pop(name) for name in _LIMITS if name in members}
     )

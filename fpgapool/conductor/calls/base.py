@@ -66,20 +66,19 @@ def call(method: _Method) -> _Method:
     send anything.
     """
     signature = inspect.signature(method)
-    expected = {
+    expected: dict[str, shapes.Shape[Any]] = {
         name: _SHAPES[parameter.annotation]
         for name, parameter in signature.parameters.items()
         if parameter.annotation in _SHAPES
     }
     checked: Callable[..., Any] = method
     if expected:
+        shape = shapes.Members({}, expected, others=True)
 
         @functools.wraps(method)
         def checked(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
-            for name, shape in expected.items():
-                if name in given:
-                    limits.argument(shape, given[name], name)
+            limits.argument(shape, given, "")
             return method(*args, **kwargs)
 
     expects = messaging.expected_exceptions(exception.FpgapoolException)

@@ -52,6 +52,11 @@ FILE = shapes.Members(
             {"a": True, "b": 1},
             {"a": True},
         ),
+        (
+            shapes.Members({}, {"a": shapes.flag}, nulls=("a",)),
+            {"a": None},
+            {},
+        ),
     ],
 )
 def test_what_has_its_shape_is_returned(
