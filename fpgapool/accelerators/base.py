@@ -21,6 +21,7 @@ from fpgapool.vocabulary import arrays
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import platforms
+from fpgapool.vocabulary import shapes
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -286,20 +287,37 @@ class Profile:
         )
 
 
-_MEMBERS: dict[str, type | tuple[type, ...]] = {
-    "name": str,
-    "description": str,
-    "peak_bytes_per_s": (int, float),
-    "return_ratio": (int, float),
-    "stateless": bool,
-    "shapes": list,
-    "params_schema": dict,
-    "core": str,
-    "chunk_multiple_bytes": int,
-    "checkpoint": bool,
-    "platforms": dict,
-}
-_OPTIONAL = frozenset({"checkpoint", "platforms"})
+def _params_schema(value: object, where: str) -> dict[str, typing.Any]:
+    schema = shapes.mapping_of(shapes.anything)(value, where)
+    try:
+        if arrays.KEYWORD in schema:
+            arrays.Form(schema)
+    except ValueError as error:
+        raise shapes.Invalid(where, str(error)) from None
+    return schema
+
+
+_PROFILE = shapes.Members(
+    {
+        "name": shapes.matching(NAME_PATTERN, "a name of up to 64 characters"),
+        "description": shapes.text(),
+        "peak_bytes_per_s": shapes.number(above=0, below=1e15),
+        "return_ratio": shapes.number(0, 1000),
+        "stateless": shapes.flag,
+        "shapes": shapes.list_of(shapes.text()),
+        "params_schema": _params_schema,
+        "core": shapes.matching(
+            f"{NAME_PATTERN.pattern}|{_CLASS_PATTERN.pattern}",
+            "a name or module:Class",
+        ),
+        "chunk_multiple_bytes": shapes.integer(1, _MAX_CHUNK_MULTIPLE_BYTES),
+    },
+    {
+        "checkpoint": shapes.flag,
+        "platforms": platforms.SHAPE,
+    },
+    nulls=("checkpoint", "platforms"),
+)
 
 
 def profile_from_document(document: object, source: str) -> Profile:
@@ -312,57 +330,13 @@ def profile_from_document(document: object, source: str) -> Profile:
         reason.
     """
 
-    def invalid(member: str, reason: str) -> AcceleratorError:
-        return AcceleratorError(
-            codes.INVALID_PROFILE, f"{source}: {member}: {reason}"
-        )
-
-    if not isinstance(document, dict):
-        raise invalid("document", "must be a mapping")
-    for member in document:
-        if member not in _MEMBERS:
-            raise invalid(str(member), "unknown member")
-    document = {
-        member: value
-        for member, value in document.items()
-        if value is not None or member not in _OPTIONAL
-    }
-    for member, kind in _MEMBERS.items():
-        if member not in document:
-            if member in _OPTIONAL:
-                continue
-            raise invalid(member, "missing")
-        value = document[member]
-        if not isinstance(value, kind) or (
-            isinstance(value, bool) and kind is not bool
-        ):
-            raise invalid(member, "has the wrong type")
-    if not NAME_PATTERN.fullmatch(document["name"]):
-        raise invalid("name", "must be a name of up to 64 characters")
-    if not (
-        NAME_PATTERN.fullmatch(document["core"])
-        or _CLASS_PATTERN.fullmatch(document["core"])
-    ):
-        raise invalid("core", "must be a name or module:Class")
-    if not 0 < document["peak_bytes_per_s"] < 1e15:
-        raise invalid("peak_bytes_per_s", "must be above 0 and below 1e15")
-    if not 0 <= document["return_ratio"] <= 1000:
-        raise invalid("return_ratio", "must be between 0 and 1000")
-    if not 1 <= document["chunk_multiple_bytes"] <= _MAX_CHUNK_MULTIPLE_BYTES:
-        raise invalid("chunk_multiple_bytes", "must be between 1 and 1048576")
-    if not all(isinstance(shape, str) for shape in document["shapes"]):
-        raise invalid("shapes", "must be a list of names")
     try:
-        platforms.read(document.get("platforms", {}))
-    except ValueError as error:
-        raise invalid("platforms", str(error)) from None
-    schema = document["params_schema"]
-    try:
-        if arrays.KEYWORD in schema:
-            arrays.Form(schema)
-    except ValueError as error:
-        raise invalid("params_schema", str(error)) from None
-    return Profile(**{**document, "shapes": tuple(document["shapes"])})
+        found = _PROFILE(document, "")
+    except shapes.Invalid as error:
+        raise AcceleratorError(
+            codes.INVALID_PROFILE, f"{source}: {error}"
+        ) from None
+    return Profile(**{**found, "shapes": tuple(found["shapes"])})
 
 
 def read_profile(path: pathlib.Path) -> Profile:

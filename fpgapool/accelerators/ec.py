@@ -236,20 +236,5 @@ def _fragment_counts(params: parameters.Params) -> tuple[int, int]:
 
 
 def _present(missing: object, k: int, m: int) -> list[int]:
-    count = k + m
-    if (
-        not isinstance(missing, list)
-        or not all(type(index) is int for index in missing)
-        or not all(0 <= index < count for index in missing)
-        or len(set(missing)) < len(missing)
-    ):
-        raise base.InvalidParams(
-            "'missing' must be a list of distinct fragment indexes "
-            f"from 0 to {count - 1}"
-        )
-    if len(missing) > m:
-        raise base.InvalidParams(
-            f"'missing' has {len(missing)} fragments; "
-            f"at most {m} can be reconstructed"
-        )
-    return [index for index in range(count) if index not in missing]
+    lost = parameters.fragments(missing, k, m)
+    return [index for index in range(k + m) if index not in lost]

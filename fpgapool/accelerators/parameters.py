@@ -93,3 +93,14 @@ def hex_bytes(
         lengths = " or ".join(str(length) for length in lengths_bytes)
         raise base.InvalidParams(f"'{name}' must have {lengths} bytes")
     return bytes.fromhex(value)
+
+
+def fragments(value: object, k: int, m: int) -> list[int]:
+    """Read the missing fragments of an erasure code.
+
+    :param m: the number of fragments that can be reconstructed.
+    :raises InvalidParams: if it is no list of indexes of fragments.
+    """
+    index = shapes.integer(0, k + m - 1)
+    shape = shapes.list_of(index, most=m, distinct=True)
+    return shaped(shape, value, "missing")

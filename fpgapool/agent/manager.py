@@ -19,6 +19,7 @@ from fpgapool import objects
 from fpgapool.agent.slots import table
 from fpgapool.common.messaging import rpc
 from fpgapool.rpcapi import agent as agent_api
+from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ Primitive = Mapping[str, typing.Any]
 #: Takes the command's name for the log, the epoch of the asking leader, and
 #: the change that executes it. Returns at once.
 Command = Callable[[str, int, table.Change], None]
+_EPOCH = shapes.integer(1, agent_api.MAX_EPOCH)
+_GENERATION = shapes.integer(0)
 _GROUP_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
 Method = typing.TypeVar("Method", bound=Callable[..., None])
 
@@ -54,9 +57,7 @@ def _epoch(told: object) -> int:
 
     :raises ValueError: if no leader can have it.
     """
-    if type(told) is not int or not 0 < told <= agent_api.MAX_EPOCH:
-        raise ValueError("invalid leader epoch")
-    return told
+    return _EPOCH(told, "leader_epoch")
 
 
 def _generation(told: object) -> int:
@@ -64,9 +65,7 @@ def _generation(told: object) -> int:
 
     :raises ValueError: if it is not a generation.
     """
-    if type(told) is not int or told < 0:
-        raise ValueError("invalid generation")
-    return told
+    return _GENERATION(told, "generation")
 
 
 def _check_new_generation(told: object, leader_epoch: int) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from fpgapool import objects
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
+from fpgapool.vocabulary import shapes
 
 #: States; only approved bitstreams are programmed.
 UPLOADING = "uploading"
@@ -85,43 +85,24 @@ def check_profile(profile: Mapping[str, Any]) -> None:
 
     :raises ValueError: that names the member.
     """
-    for name, value in profile.items():
-        if name not in _PROFILE_CHECKS:
-            raise ValueError(f"profile.{name}: unknown member")
-        if not _PROFILE_CHECKS[name](value):
-            raise ValueError(f"profile.{name}: not a valid value")
-
-
-def _is_number(value: object, least: float) -> bool:
-    # Neither a bool nor a number that does not fit into a float.
-    return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
-
-
-def _are_platforms(value: object) -> bool:
-    try:
-        platforms.read(value)
-    except ValueError:
-        return False
-    return True
+    _PROFILE(profile, "profile")
 
 
 _MAX_NUMBER = 1e18
-_MAX_CHUNK_MULTIPLE_BYTES = 2**22
-
-_PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "description": lambda value: isinstance(value, str),
-    "peak_bytes_per_s": lambda value: _is_number(value, 1),
-    "return_ratio": lambda value: _is_number(value, 0),
-    "stateless": lambda value: isinstance(value, bool),
-    "checkpoint": lambda value: isinstance(value, bool),
-    "params_schema": lambda value: isinstance(value, dict),
-    "core": lambda value: isinstance(value, str),
-    "chunk_multiple_bytes": lambda value: (
-        type(value) is int and 1 <= value <= _MAX_CHUNK_MULTIPLE_BYTES
-    ),
-    "platforms": _are_platforms,
-}
-
+_PROFILE = shapes.Members(
+    {},
+    {
+        "description": shapes.text(),
+        "peak_bytes_per_s": shapes.number(1, _MAX_NUMBER),
+        "return_ratio": shapes.number(0, _MAX_NUMBER),
+        "stateless": shapes.flag,
+        "checkpoint": shapes.flag,
+        "params_schema": shapes.mapping_of(shapes.anything),
+        "core": shapes.text(),
+        "chunk_multiple_bytes": shapes.integer(1, 2**22),
+        "platforms": platforms.SHAPE,
+    },
+)
 
 #: What slots run without a file: accelerators, each with the values of those
 #: of its parameters that it does not take all values of.

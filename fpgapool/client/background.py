@@ -18,6 +18,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 Result: typing.TypeAlias = Any
 
@@ -84,11 +85,7 @@ def map(
         input that failed; ``index`` of the error is its number, from 0.
     """
     call = arrays.Call("map", accelerator, named, convert=convert)
-    if type(sessions) is not int or sessions < 1:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            "sessions must be a whole number of at least 1",
-        )
+    checks.argument(shapes.integer(1), sessions, "sessions")
     if call.options.get("request_id") is not None:
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,

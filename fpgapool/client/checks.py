@@ -11,17 +11,20 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
+from typing import TypeVar
 
 from fpgapool.client import errors
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import shapes
 
 # Leaves room for the other members of HELLO.
 _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
 # No name in the pool is longer.
-_MAX_NAME_CHARS = 255
+_NAME = shapes.matching("(?s:.){1,255}", "a name of 1 to 255 characters")
+_T = TypeVar("_T")
 
 #: Whether programs insist on TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
@@ -47,12 +50,24 @@ def name(value: object, label: str) -> str:
 
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
-    if isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS:
-        return value
-    raise errors.InvalidRequest(
-        codes.INVALID_REQUEST,
-        f"{label} must be a name of 1 to {_MAX_NAME_CHARS} characters",
-    )
+    return argument(_NAME, value, label)
+
+
+def argument(
+    shape: shapes.Shape[_T],
+    value: object,
+    label: str,
+    code: str = codes.INVALID_REQUEST,
+) -> _T:
+    """Check an argument.
+
+    :raises errors.InvalidRequest: if it does not have the shape.
+    """
+    # Not with refusing(): a generator is slow for small tasks.
+    try:
+        return shape(value, "")
+    except shapes.Invalid as error:
+        raise errors.InvalidRequest(code, f"{label} {error.reason}") from None
 
 
 def size(size_bytes: object, *, may_be_zero: bool = False) -> int:

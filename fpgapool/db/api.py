@@ -578,22 +578,6 @@ class Database(connected.Connected):
         )
         return self._purge(models.instances, query, epoch)
 
-    def _purge(
-        self, table: sa.Table, query: sa.Select[Any], epoch: int | None
-    ) -> int:
-        """Delete the rows whose ids a query finds; return how many."""
-
-        def delete(connection: sa.Connection) -> int:
-            ids = connection.scalars(query).all()
-            rows.delete(connection, table.c.id, ids)
-            return len(ids)
-
-        if epoch is None:
-            return self._change(delete)
-        with self._transaction() as connection:
-            leadership.lock_epoch(connection, epoch)
-            return delete(connection)
-
 
 def _write(
     connection: sa.Connection, changes: Changes, left_out: set[int]

@@ -20,6 +20,7 @@ from sqlalchemy import pool as sa_pool
 
 from fpgapool.common import exception
 from fpgapool.db import engine as db_engine
+from fpgapool.db import leadership
 from fpgapool.db import rows
 from fpgapool.db import standing
 from fpgapool.db import turns
@@ -131,6 +132,26 @@ class Connected:
                 return query(connection)
         with self._question(), self._translated():
             return self._readers.run(query)
+
+    def _purge(
+        self, table: sa.Table, query: sa.Select[Any], epoch: int | None
+    ) -> int:
+        """Delete the rows whose ids a query finds; return how many.
+
+        :param epoch: of the leader; None: an operator does it.
+        :raises: NotLeader if there is a later leader.
+        """
+
+        def delete(connection: sa.Connection) -> int:
+            ids = connection.scalars(query).all()
+            rows.delete(connection, table.c.id, ids)
+            return len(ids)
+
+        if epoch is None:
+            return self._change(delete)
+        with self._transaction() as connection:
+            leadership.lock_epoch(connection, epoch)
+            return delete(connection)
 
     def _fetch(
         self, query: sa.Select[Any], record_class: Callable[..., _R]

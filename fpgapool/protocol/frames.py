@@ -451,13 +451,13 @@ def error_frame(
 _T = typing.TypeVar("_T")
 
 
-def checked(shape: shapes.Shape[_T], document: object) -> _T:
-    """Check a decoded payload, or a message.
+def checked(shape: shapes.Shape[_T], document: object, where: str = "") -> _T:
+    """Check a decoded payload or a message, or its member ``where``.
 
     :raises ProtocolError: if it does not have the shape.
     """
     try:
-        return shape(document, "")
+        return shape(document, where)
     except shapes.Invalid as error:
         raise ProtocolError(PROTOCOL_ERROR, str(error)) from None
 
@@ -485,20 +485,6 @@ def require(
     return value
 
 
-def require_offset(
-    document: collections.abc.Mapping[str, typing.Any], name: str
-) -> int:
-    """Return a required byte offset.
-
-    :returns: its value, 0 ... 2**64 - 1.
-    :raises ProtocolError: if it is missing, not an integer or out of range.
-    """
-    value = require(document, name, int)
-    if not 0 <= value <= _UINT64_MAX:
-        raise ProtocolError(PROTOCOL_ERROR, f"member '{name}' out of range")
-    return int(value)
-
-
 def features(
     document: collections.abc.Mapping[str, typing.Any],
 ) -> frozenset[str]:
@@ -507,11 +493,10 @@ def features(
     :returns: names of optional features; none if the member is missing.
     :raises ProtocolError: if it is not a list of texts.
     """
-    if document.get("features") is None:
-        return frozenset()
-    return frozenset(checked(_FEATURES, document)["features"])
+    found = document.get("features")
+    return frozenset(checked(FEATURES, found, "features") or ())
 
 
-_FEATURES = shapes.Members(
-    {"features": shapes.list_of(shapes.text())}, others=True
-)
+#: Shapes of members of several messages.
+OFFSET = shapes.integer(0, _UINT64_MAX)
+FEATURES = shapes.nullable(shapes.list_of(shapes.text()))

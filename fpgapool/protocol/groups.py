@@ -191,29 +191,31 @@ class MemberList(typing.NamedTuple):
 
 _TEXT = shapes.text()
 _NATURAL = shapes.integer(0, 2**31 - 1)
-_UINT64 = shapes.integer(0, 2**64 - 1)
-_WINDOW = shapes.integer(1, MAX_WINDOW_TASKS)
+#: Tasks that a client may send before it awaits answers.
+WINDOW = shapes.integer(1, MAX_WINDOW_TASKS)
+#: The name that a client gives its program.
+APPLICATION = shapes.text(MAX_APPLICATION, printable=True)
 _HELLO = shapes.Members(
     {
         "group_id": _TEXT,
         "client_id": _TEXT,
         "secret": _TEXT,
         "transport": shapes.one_of((SHM, STREAM)),
-        "window_tasks": _WINDOW,
+        "window_tasks": WINDOW,
     },
-    {"application": shapes.text(MAX_APPLICATION, printable=True)},
+    {"application": APPLICATION},
     others=True,
 )
 _OPENED = shapes.Members(
     {
-        "window_tasks": _WINDOW,
+        "window_tasks": WINDOW,
         "max_task_bytes": shapes.integer(1, 2**31 - 1),
         "chunk_bytes": shapes.integer(1, frames.MAX_DATA_BYTES),
         "resume_grace_s": shapes.number(0, 999_999_999),
     },
     others=True,
 )
-_CACHE = shapes.Members({"cache_bytes": _UINT64}, others=True)
+_CACHE = shapes.Members({"cache_bytes": frames.OFFSET}, others=True)
 _ENDPOINT = shapes.Members(
     {
         "network": _TEXT,
@@ -232,7 +234,10 @@ _HOST = shapes.Members(
     others=True,
 )
 _MEMBERS = shapes.Members(
-    {"revision": _UINT64, "hosts": shapes.list_of(_host, most=_MAX_HOSTS)},
+    {
+        "revision": frames.OFFSET,
+        "hosts": shapes.list_of(_host, most=_MAX_HOSTS),
+    },
     others=True,
 )
 

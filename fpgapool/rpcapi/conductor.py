@@ -63,22 +63,8 @@ def is_outdated(told_epoch: int, leader_epoch: int) -> bool:
     return 0 < told_epoch <= leader_epoch - _LEADER_NAMES
 
 
-class ConductorAPI:
-    """Casts and calls to the leading conductor.
-
-    They go to the leader that was heard last. If it is unknown or does not
-    answer, they go to any conductor that listens to the topic.
-
-    Every method raises oslo_messaging.MessagingException if the broker
-    cannot be reached. A call raises MessagingTimeout if no answer comes in
-    time. A cast that returned may still be lost.
-
-    :param call_timeout_s: how long a call waits for its answer.
-    :param tries: how often a question is sent in that time: the conductor
-        that received it may have died since.
-    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
-    :param keys: sign all messages, in the name of their party.
-    """
+class _Leader:
+    """Sends messages to the conductor that leads; see ConductorAPI."""
 
     def __init__(
         self,
@@ -135,6 +121,52 @@ class ConductorAPI:
     def together(self) -> contextlib.AbstractContextManager[None]:
         """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
+
+    def _cast(self, method: str, **kwargs: Any) -> None:
+        self._client.cast(method, server=self._leader(), **kwargs)
+
+    def _call(self, method: str, **kwargs: Any) -> Any:
+        """Send a call that must not be repeated."""
+        return self._try(method, self._call_timeout_s, kwargs)
+
+    def _ask(self, method: str, **kwargs: Any) -> Any:
+        """Send a call that may be repeated, since a repeat is the same."""
+        for _ in range(1, self._tries):
+            with contextlib.suppress(messaging.MessagingTimeout):
+                return self._try(
+                    method, self._call_timeout_s / self._tries, kwargs
+                )
+        return self._try(method, self._call_timeout_s / self._tries, kwargs)
+
+    def _try(
+        self, method: str, timeout_s: float, kwargs: Mapping[str, Any]
+    ) -> Any:
+        server = self._leader()
+        try:
+            return self._client.call(
+                method, server=server, timeout_s=timeout_s, **kwargs
+            )
+        except messaging.MessagingTimeout:
+            self._forget_leader(server)
+            raise
+
+
+class ConductorAPI(_Leader):
+    """Casts and calls to the leading conductor.
+
+    They go to the leader that was heard last. If it is unknown or does not
+    answer, they go to any conductor that listens to the topic.
+
+    Every method raises oslo_messaging.MessagingException if the broker
+    cannot be reached. A call raises MessagingTimeout if no answer comes in
+    time. A cast that returned may still be lost.
+
+    :param call_timeout_s: how long a call waits for its answer.
+    :param tries: how often a question is sent in that time: the conductor
+        that received it may have died since.
+    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
+    :param keys: sign all messages, in the name of their party.
+    """
 
     def report(self, report: objects.AgentReport) -> None:
         """Report the whole state of a host (cast)."""
@@ -523,31 +555,3 @@ class ConductorAPI:
             slot=slot,
             accelerator=accelerator,
         )
-
-    def _cast(self, method: str, **kwargs: Any) -> None:
-        self._client.cast(method, server=self._leader(), **kwargs)
-
-    def _call(self, method: str, **kwargs: Any) -> Any:
-        """Send a call that must not be repeated."""
-        return self._try(method, self._call_timeout_s, kwargs)
-
-    def _ask(self, method: str, **kwargs: Any) -> Any:
-        """Send a call that may be repeated, since a repeat is the same."""
-        for _ in range(1, self._tries):
-            with contextlib.suppress(messaging.MessagingTimeout):
-                return self._try(
-                    method, self._call_timeout_s / self._tries, kwargs
-                )
-        return self._try(method, self._call_timeout_s / self._tries, kwargs)
-
-    def _try(
-        self, method: str, timeout_s: float, kwargs: Mapping[str, Any]
-    ) -> Any:
-        server = self._leader()
-        try:
-            return self._client.call(
-                method, server=server, timeout_s=timeout_s, **kwargs
-            )
-        except messaging.MessagingTimeout:
-            self._forget_leader(server)
-            raise

@@ -83,7 +83,8 @@ _PLATFORM = shapes.Members(
     {PEAK_BYTES_PER_S: shapes.number(1, _MAX_PEAK_BYTES_PER_S)},
     {ACTIVE_W: shapes.number(0, _MAX_ACTIVE_W)},
 )
-_PLATFORMS = shapes.mapping_of(
+#: What a document must be.
+SHAPE = shapes.mapping_of(
     _PLATFORM, MAX_PLATFORMS, shapes.text(_MAX_SHAPE_LENGTH, least=1)
 )
 
@@ -95,7 +96,7 @@ def read(document: object) -> dict[str, Platform]:
     """
     return {
         shape: Platform(**members)
-        for shape, members in _PLATFORMS(document, "").items()
+        for shape, members in SHAPE(document, "").items()
     }
 
 

@@ -24,10 +24,10 @@ MAX_GROUP_SIZE = 10_000
 #: The most projects with which one thing can be shared.
 MAX_PROJECTS = 1000
 
-#: A project's id, and what it is, for refusals.
+#: A project's id, and what it must be, for refusals.
 PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_WORDS: typing.Final = (
-    "a project's id is 1 to 255 of the characters A-Z a-z 0-9 _.:@-"
+    "1 to 255 of the characters A-Z a-z 0-9 _ . : @ -"
 )
 #: What a host reports as its name and UUID, which become parts of commands,
 #: paths and labels of other programs.
@@ -71,12 +71,14 @@ class RequestError(exceptions.PicklableError):
         self.message = message
 
 
-is_int = shapes.is_integer
-
-
-def _checked(
+def checked(
     shape: shapes.Shape[_T], value: object, name: str, code: str
 ) -> _T:
+    """Return a value that has a shape.
+
+    :param name: the caller's name of it, for the message.
+    :raises RequestError: with the code.
+    """
     try:
         return shape(value, "")
     except shapes.Invalid as error:
@@ -89,7 +91,7 @@ def check_request_id(value: object) -> str:
     :raises RequestError: INVALID_REQUEST_ID.
     """
     code = codes.INVALID_REQUEST_ID
-    return _checked(_REQUEST_ID, value, "request_id", code)
+    return checked(_REQUEST_ID, value, "request_id", code)
 
 
 def check_size_bytes(
@@ -102,7 +104,7 @@ def check_size_bytes(
     :raises RequestError: INVALID_SIZE.
     """
     shape = _SIZE_OR_ZERO if may_be_zero else _SIZE
-    return _checked(shape, value, name, codes.INVALID_SIZE)
+    return checked(shape, value, name, codes.INVALID_SIZE)
 
 
 def check_priority(value: object) -> int:
@@ -110,7 +112,7 @@ def check_priority(value: object) -> int:
 
     :raises RequestError: INVALID_REQUEST.
     """
-    return _checked(_PRIORITY, value, "priority", codes.INVALID_REQUEST)
+    return checked(_PRIORITY, value, "priority", codes.INVALID_REQUEST)
 
 
 def check_timeout_s(
@@ -143,7 +145,7 @@ def check_deadline_action(value: object) -> str | None:
     :raises RequestError: INVALID_REQUEST.
     """
     code = codes.INVALID_REQUEST
-    return _checked(_DEADLINE_ACTION, value, "deadline_action", code)
+    return checked(_DEADLINE_ACTION, value, "deadline_action", code)
 
 
 def check_application(value: object) -> str | None:
@@ -151,7 +153,7 @@ def check_application(value: object) -> str | None:
 
     :raises RequestError: INVALID_REQUEST.
     """
-    return _checked(_APPLICATION, value, "application", codes.INVALID_REQUEST)
+    return checked(_APPLICATION, value, "application", codes.INVALID_REQUEST)
 
 
 def check_group_name(value: object) -> str:
@@ -160,7 +162,7 @@ def check_group_name(value: object) -> str:
     :raises RequestError: INVALID_REQUEST.
     """
     code = codes.INVALID_REQUEST
-    return _checked(_GROUP_NAME, value, "the group's name", code)
+    return checked(_GROUP_NAME, value, "the group's name", code)
 
 
 def check_projects(value: object) -> tuple[str, ...]:

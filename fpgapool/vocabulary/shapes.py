@@ -41,6 +41,9 @@ class Invalid(ValueError):
     """
 
     def __init__(self, where: str, reason: str) -> None:
+        if not where.isprintable():
+            # Names that a stranger has chosen.
+            where = where.encode("unicode_escape").decode()
         super().__init__(f"{where}: {reason}" if where else reason)
         self.where = where
         self.reason = reason
@@ -66,7 +69,13 @@ def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
     bounds = _bounds(least, most)
 
     def check(value: object, where: str) -> int:
-        if not is_integer(value) or not _is_within(value, least, most):
+        # Faster than is_integer(), for what each session sends.
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or (least is not None and value < least)
+            or (most is not None and value > most)
+        ):
             raise Invalid(where, f"must be an integer{bounds}")
         return value
 
@@ -74,13 +83,26 @@ def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
 
 
 def number(
-    least: float | None = None, most: float | None = None
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    above: float | None = None,
+    below: float | None = None,
 ) -> Shape[float]:
-    """Return the shape of numbers from least to most."""
-    bounds = _bounds(least, most)
+    """Return the shape of numbers from least to most.
+
+    :param above: a limit that is not allowed itself; so is ``below``.
+    """
+    bounds = _bounds(least, most, above, below)
 
     def check(value: object, where: str) -> float:
-        if not is_number(value) or not _is_within(value, least, most):
+        if (
+            not is_number(value)
+            or (least is not None and value < least)
+            or (most is not None and value > most)
+            or (above is not None and value <= above)
+            or (below is not None and value >= below)
+        ):
             raise Invalid(where, f"must be a number{bounds}")
         try:
             return float(value)
@@ -90,21 +112,29 @@ def number(
     return check
 
 
-def _is_within(value: float, least: float | None, most: float | None) -> bool:
-    return (least is None or value >= least) and (
-        most is None or value <= most
-    )
-
-
-def _bounds(least: float | None, most: float | None) -> str:
+def _bounds(
+    least: float | None,
+    most: float | None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str:
     def text(value: float) -> str:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     if least is not None and most is not None:
         return f" from {text(least)} to {text(most)}"
-    if least is not None:
-        return f" of at least {text(least)}"
-    return "" if most is None else f" of at most {text(most)}"
+    limits = {
+        "of at least": least,
+        "of at most": most,
+        "above": above,
+        "below": below,
+    }
+    words = [
+        f"{word} {text(limit)}"
+        for word, limit in limits.items()
+        if limit is not None
+    ]
+    return f" {' and '.join(words)}" if words else ""
 
 
 def flag(value: object, where: str) -> bool:
@@ -115,12 +145,17 @@ def flag(value: object, where: str) -> bool:
 
 
 def text(
-    most: int | None = None, *, least: int = 0, printable: bool = False
+    most: int | None = None,
+    *,
+    least: int = 0,
+    printable: bool = False,
+    storable: bool = False,
 ) -> Shape[str]:
     """Return the shape of strings.
 
     :param most: number of characters, at most.
     :param printable: whether it must be one printable line.
+    :param storable: whether databases and the system must accept it.
     """
 
     def check(value: object, where: str) -> str:
@@ -128,13 +163,26 @@ def text(
             raise Invalid(where, "must be a string")
         if most is not None and len(value) > most:
             raise Invalid(where, f"must be at most {most} characters")
+        if least and not value:
+            raise Invalid(where, "must not be empty")
         if len(value) < least:
             raise Invalid(where, f"must be at least {least} characters")
         if printable and not value.isprintable():
             raise Invalid(where, "must be one printable line")
+        if storable and ("\0" in value or not _is_unicode(value)):
+            raise Invalid(where, "must be Unicode without NUL characters")
         return value
 
     return check
+
+
+def _is_unicode(value: str) -> bool:
+    """Whether a string has no lone surrogates, which JSON can contain."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def matching(pattern: str | re.Pattern[str], words: str) -> Shape[str]:
@@ -272,6 +320,7 @@ class Members:
     :param required: shapes of the members that must be there, by name.
     :param optional: shapes of those that may be missing.
     :param others: whether unknown members are ignored.
+    :param nulls: names of members that count as missing if they are null.
     """
 
     def __init__(
@@ -280,24 +329,29 @@ class Members:
         optional: Mapping[str, Shape[Any]] | None = None,
         *,
         others: bool = False,
+        nulls: Collection[str] = (),
     ) -> None:
         self._required = required
         self._optional = optional or {}
         self._shapes = {**required, **self._optional}
         self._others = others
+        self._nulls = frozenset(nulls)
 
     def __call__(self, value: object, where: str) -> Object:
         """Check an object."""
-        if self._others and isinstance(value, Mapping):
-            value = {
-                name: value[name] for name in self._shapes if name in value
-            }
-        found = members(value, where, self._required, self._optional)
-        return {
-            name: shape(found[name], place(where, name))
-            for name, shape in self._shapes.items()
-            if name in found
-        }
+        if not self._others:
+            value = members(value, where, self._required, self._optional)
+        elif not isinstance(value, Mapping):
+            raise Invalid(where, "must be an object")
+        start = f"{where}." if where else ""
+        found = {}
+        for name, shape in self._shapes.items():
+            if name not in value:
+                if name in self._required:
+                    raise Invalid(start + name, "is missing")
+            elif value[name] is not None or name not in self._nulls:
+                found[name] = shape(value[name], start + name)
+        return found
 
 
 def place(where: str, member: object) -> str:

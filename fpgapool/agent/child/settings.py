@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import typing
-from collections.abc import Callable
 from collections.abc import Collection
 
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-_CHECK = "check"
+_SHAPE = "shape"
 
 _S = typing.TypeVar("_S", bound="ChildSettings")
 
@@ -33,79 +32,36 @@ class InvalidSettings(ValueError):
 
 
 def checked(
-    check: Callable[[typing.Any], typing.Any], **default: typing.Any
+    shape: shapes.Shape[typing.Any], **default: typing.Any
 ) -> typing.Any:
-    """Declare a field whose value is what ``check`` returns.
-
-    :param check: raises ValueError if the document's value is wrong.
-    """
-    return dataclasses.field(metadata={_CHECK: check}, **default)
+    """Declare a field whose value is what a shape returns."""
+    return dataclasses.field(metadata={_SHAPE: shape}, **default)
 
 
 def number(lowest: int, highest: int, **default: int) -> typing.Any:
     """Declare an integer within bounds."""
-
-    def check(value: object) -> int:
-        if not is_integer(value) or not lowest <= value <= highest:
-            raise ValueError(f"must be an integer from {lowest} to {highest}")
-        return value
-
-    return checked(check, **default)
+    return checked(shapes.integer(lowest, highest), **default)
 
 
 def one_of(values: Collection[str], default: str) -> typing.Any:
     """Declare a string that is one of several."""
-
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in values:
-            raise ValueError(f"must be one of {', '.join(values)}")
-        return value
-
-    return checked(check, default=default)
+    return checked(shapes.one_of(values), default=default)
 
 
-def is_integer(value: object) -> typing.TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
+_TEXT = shapes.text(least=1)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("must be a non-empty string")
-    return value
-
-
-def _path(value: object) -> str:
+def _path(value: object, where: str) -> str:
     """Check the path of a socket."""
-    path = _text(value)
+    path = shapes.text(least=1, storable=True)(value, where)
     if len(path.encode()) > channel.MAX_UNIX_PATH_BYTES:
-        raise ValueError(f"longer than {channel.MAX_UNIX_PATH_BYTES} bytes")
+        raise shapes.Invalid(
+            where, f"must be at most {channel.MAX_UNIX_PATH_BYTES} bytes"
+        )
     return path
 
 
-def _seconds(value: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not (math.isfinite(value) and value > 0)
-    ):
-        raise ValueError("must be a number above 0")
-    return value
-
-
-def instance(
-    kind: typing.Any, what: str
-) -> Callable[[typing.Any], typing.Any]:
-    """Return a check of a value's type."""
-
-    def check(value: object) -> object:
-        if not isinstance(value, kind):
-            raise ValueError(f"must be {what}")
-        return value
-
-    return check
-
-
-def ports(value: object) -> tuple[int, int]:
+def ports(value: object, where: str) -> tuple[int, int]:
     """Read ``0``, a port, ``"first-last"`` or ``[first, last]``."""
     ends: list[object]
     if isinstance(value, str):
@@ -118,22 +74,22 @@ def ports(value: object) -> tuple[int, int]:
     if 1 <= len(ends) <= 2:
         first, last = ends[0], ends[-1]
         if (
-            is_integer(first)
-            and is_integer(last)
+            shapes.is_integer(first)
+            and shapes.is_integer(last)
             and (first > 0 or last == 0)
             and 0 <= first <= last <= 65535
         ):
             return first, last
-    raise ValueError("must be 0, a port, or first-last")
+    raise shapes.Invalid(where, "must be 0, a port, or first-last")
 
 
-#: How values are checked, by the type of the field.
-_CHECKS: dict[typing.Any, Callable[[typing.Any], typing.Any]] = {
-    "str": _text,
-    "float": _seconds,
-    "bool": instance(bool, "true or false"),
-    "str | None": instance(str | None, "a string or null"),
-    "dict[str, typing.Any]": instance(dict, "an object"),
+#: What values must be, by the type of the field.
+_SHAPES: dict[typing.Any, shapes.Shape[typing.Any]] = {
+    "str": _TEXT,
+    "float": shapes.number(above=0),
+    "bool": shapes.flag,
+    "str | None": shapes.nullable(shapes.text()),
+    "dict[str, typing.Any]": shapes.mapping_of(shapes.anything),
 }
 
 
@@ -186,14 +142,14 @@ def parse(cls: type[_S], text: str | bytes) -> _S:
     for field in dataclasses.fields(cls):
         name = field.name
         if name in document:
-            check = field.metadata.get(_CHECK) or _CHECKS[field.type]
+            shape = field.metadata.get(_SHAPE) or _SHAPES[field.type]
             try:
-                members[name] = check(document[name])
-            except ValueError as exc:
-                raise InvalidSettings(f"{name}: {exc}") from exc
+                members[name] = shape(document[name], name)
+            except shapes.Invalid as exc:
+                raise InvalidSettings(str(exc)) from exc
         elif (
             field.default is dataclasses.MISSING
             and field.default_factory is dataclasses.MISSING
         ):
-            raise InvalidSettings(f"{name}: missing")
+            raise InvalidSettings(f"{name}: is missing")
     return cls(**members)

@@ -4,21 +4,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session
+from fpgapool.vocabulary import shapes
 
+_ID = shapes.matching("[A-Za-z0-9-]{1,64}", "an id")
+_HASH = shapes.matching("[0-9a-f]{64}", "64 hexadecimal digits")
 # Other projects ask for a project's own accelerator as name@project.
-_ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
-_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-_HASH = re.compile(r"[0-9a-f]{64}")
-
-#: Longest name of a group.
-MAX_NAME_LENGTH = 255
+_ACCELERATOR = shapes.matching(
+    "[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?", "an accelerator"
+)
+_NAME = shapes.text(255, least=1)
+_GENERATION = shapes.integer(0, 2**63 - 1)
+_SIZE = shapes.integer(0, rules.MAX_SIZE_BYTES)
+_TEXT = shapes.text()
 
 #: Longest id of a request, if it is a string.
 MAX_ID_LENGTH = 64
@@ -39,7 +42,7 @@ def session_id(members: Members) -> str:
 
     :raises rules.RequestError: SESSION_NOT_FOUND.
     """
-    return _matching(
+    return _named(
         members,
         "session_id",
         _ID,
@@ -53,7 +56,7 @@ def group_id(members: Members) -> str:
 
     :raises rules.RequestError: GROUP_NOT_FOUND.
     """
-    return _matching(
+    return _named(
         members,
         "group_id",
         _ID,
@@ -67,12 +70,9 @@ def group_name(members: Members) -> str:
 
     :raises rules.RequestError: GROUP_NOT_FOUND.
     """
-    value = members.get("name")
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH:
-        raise rules.RequestError(
-            codes.GROUP_NOT_FOUND, "there is no such group"
-        )
-    return value
+    return _named(
+        members, "name", _NAME, codes.GROUP_NOT_FOUND, "there is no such group"
+    )
 
 
 def client_id(members: Members) -> str:
@@ -80,7 +80,7 @@ def client_id(members: Members) -> str:
 
     :raises rules.RequestError: GROUP_CLIENT_NOT_FOUND.
     """
-    return _matching(
+    return _named(
         members,
         "client_id",
         _ID,
@@ -89,31 +89,37 @@ def client_id(members: Members) -> str:
     )
 
 
+def accelerator(members: Members, member: str = "accelerator") -> str:
+    """Return the name of the accelerator that the message names.
+
+    :raises rules.RequestError: UNKNOWN_ACCELERATOR.
+    """
+    code = codes.UNKNOWN_ACCELERATOR
+    message = "there is no such accelerator"
+    return _named(members, member, _ACCELERATOR, code, message)
+
+
+def _named(
+    members: Members,
+    name: str,
+    shape: shapes.Shape[str],
+    code: str,
+    message: str,
+) -> str:
+    """Return the name of something; one that is malformed does not exist."""
+    try:
+        return shape(members.get(name), name)
+    except shapes.Invalid:
+        raise rules.RequestError(code, message) from None
+
+
 def secret_hash(members: Members) -> str:
     """Return the hash of a client's secret.
 
     :raises rules.RequestError: INVALID_REQUEST.
     """
-    return _matching(
-        members,
-        "secret_sha256",
-        _HASH,
-        codes.INVALID_REQUEST,
-        "secret_sha256 must be 64 hexadecimal digits",
-    )
-
-
-def _matching(
-    members: Members,
-    name: str,
-    pattern: re.Pattern[str],
-    code: str,
-    message: str,
-) -> str:
-    value = members.get(name)
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise rules.RequestError(code, message)
-    return value
+    name, code = "secret_sha256", codes.INVALID_REQUEST
+    return rules.checked(_HASH, members.get(name), name, code)
 
 
 def generation(members: Members) -> int:
@@ -121,12 +127,8 @@ def generation(members: Members) -> int:
 
     :raises rules.RequestError: INVALID_REQUEST.
     """
-    value = members.get("generation")
-    if not rules.is_int(value) or not 0 <= value < 2**63:
-        raise rules.RequestError(
-            codes.INVALID_REQUEST, "generation must be a non-negative integer"
-        )
-    return value
+    name, code = "generation", codes.INVALID_REQUEST
+    return rules.checked(_GENERATION, members.get(name), name, code)
 
 
 def size_bytes(members: Members, name: str) -> int:
@@ -134,12 +136,7 @@ def size_bytes(members: Members, name: str) -> int:
 
     :raises rules.RequestError: INVALID_SIZE.
     """
-    value = members.get(name)
-    if not rules.is_int(value) or not 0 <= value <= rules.MAX_SIZE_BYTES:
-        raise rules.RequestError(
-            codes.INVALID_SIZE, f"{name} must be a non-negative integer"
-        )
-    return value
+    return rules.checked(_SIZE, members.get(name), name, codes.INVALID_SIZE)
 
 
 def after(members: Members) -> str:
@@ -147,25 +144,8 @@ def after(members: Members) -> str:
 
     :raises rules.RequestError: INVALID_REQUEST.
     """
-    value = members.get("after", "")
-    if not isinstance(value, str):
-        raise rules.RequestError(
-            codes.INVALID_REQUEST, "after must be a string"
-        )
-    return value
-
-
-def accelerator(members: Members, member: str = "accelerator") -> str:
-    """Return the name of the accelerator that the message names.
-
-    :raises rules.RequestError: UNKNOWN_ACCELERATOR.
-    """
-    value = members.get(member)
-    if not isinstance(value, str) or not _ACCELERATOR.fullmatch(value):
-        raise rules.RequestError(
-            codes.UNKNOWN_ACCELERATOR, "there is no such accelerator"
-        )
-    return value
+    name, code = "after", codes.INVALID_REQUEST
+    return rules.checked(_TEXT, members.get(name, ""), name, code)
 
 
 def cancel_target(members: Members) -> tuple[str | None, str | None]:

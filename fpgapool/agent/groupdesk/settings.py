@@ -10,21 +10,22 @@ from fpgapool.agent.child import settings
 from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import group
+from fpgapool.vocabulary import shapes
 
 
-def _slots(value: object) -> tuple[tuple[str, int], ...]:
-    if isinstance(value, list) and value:
-        slots = [
-            (str(one[0]), one[1])
-            for one in value
-            if isinstance(one, list)
-            and len(one) == 2
-            and isinstance(one[0], str)
-            and settings.is_integer(one[1])
-        ]
-        if len(slots) == len(value) == len(set(slots)):
-            return tuple(slots)
-    raise ValueError("must be a list of distinct pairs of device and number")
+def _slot(value: object, where: str) -> tuple[str, int]:
+    pair = shapes.list_of(shapes.anything, 2, 2)(value, where)
+    return (
+        shapes.text()(pair[0], f"{where}[0]"),
+        shapes.integer()(pair[1], f"{where}[1]"),
+    )
+
+
+_SLOTS = shapes.list_of(_slot, 1, distinct=True)
+
+
+def _slots(value: object, where: str) -> tuple[tuple[str, int], ...]:
+    return tuple(_SLOTS(value, where))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

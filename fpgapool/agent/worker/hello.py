@@ -15,6 +15,7 @@ import typing
 from fpgapool.agent.worker import state
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 SECRET_BYTES = 32
 STREAM = "stream"
@@ -43,16 +44,36 @@ class Hello:
 
     session_id: str
     generation: int
-    transport: str
-    secret: str | None = dataclasses.field(repr=False)
-    resume_secret: str | None = dataclasses.field(repr=False)
-    return_secret: str | None = dataclasses.field(repr=False)
-    params: dict[str, typing.Any] = dataclasses.field(repr=False)
-    input_offset: int
-    output_offset: int
-    start_input_offset: int
-    start_output_offset: int
+    transport: str = STREAM
+    secret: str | None = dataclasses.field(default=None, repr=False)
+    resume_secret: str | None = dataclasses.field(default=None, repr=False)
+    return_secret: str | None = dataclasses.field(default=None, repr=False)
+    params: dict[str, typing.Any] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
+    input_offset: int = 0
+    output_offset: int = 0
+    start_input_offset: int = 0
+    start_output_offset: int = 0
     features: frozenset[str] = frozenset()
+
+
+_START = shapes.integer(0, MAX_START_OFFSET)
+_HELLO = shapes.Members(
+    {"session_id": shapes.text(), "generation": frames.OFFSET},
+    {
+        **dict.fromkeys(_SECRETS, shapes.text()),
+        "params": shapes.mapping_of(shapes.anything),
+        "transport": shapes.one_of((STREAM, SHM)),
+        "input_offset": frames.OFFSET,
+        "output_offset": frames.OFFSET,
+        "start_input_offset": _START,
+        "start_output_offset": _START,
+        "features": shapes.list_of(shapes.text()),
+    },
+    others=True,
+    nulls=(*_SECRETS, "params", "transport", "features"),
+)
 
 
 def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
@@ -61,60 +82,14 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     :param document: its payload; unknown members are ignored.
     :raises frames.ProtocolError: if a member is missing or wrong.
     """
-    members = {
-        name: _optional(document, name, kind, default)
-        for name, kind, default in (
-            ("secret", str, None),
-            ("resume_secret", str, None),
-            ("return_secret", str, None),
-            ("params", dict, {}),
-            ("transport", str, STREAM),
-        )
-    }
-    if sum(members[name] is not None for name in _SECRETS) != 1:
+    members = frames.checked(_HELLO, document)
+    if sum(name in members for name in _SECRETS) != 1:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
             "exactly one of secret, resume_secret, return_secret is required",
         )
-    if members["transport"] not in (STREAM, SHM):
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "transport must be stream or shm"
-        )
-    for name in (
-        "input_offset",
-        "output_offset",
-        "start_input_offset",
-        "start_output_offset",
-    ):
-        members[name] = _offset(document, name) if name in document else 0
-    for name in ("start_input_offset", "start_output_offset"):
-        if members[name] > MAX_START_OFFSET:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"member '{name}' out of range"
-            )
-    return Hello(
-        session_id=frames.require(document, "session_id", str),
-        generation=_offset(document, "generation"),
-        features=frames.features(document),
-        **members,
-    )
-
-
-def _optional(
-    document: collections.abc.Mapping[str, typing.Any],
-    name: str,
-    kind: type,
-    default: typing.Any,
-) -> typing.Any:
-    if document.get(name) is None:
-        return default
-    return frames.require(document, name, kind)
-
-
-def _offset(
-    document: collections.abc.Mapping[str, typing.Any], name: str
-) -> int:
-    return frames.require_offset(document, name)
+    members["features"] = frozenset(members.get("features", ()))
+    return Hello(**members)
 
 
 class Keyring:

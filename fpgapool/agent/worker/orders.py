@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import string
 import typing
 
 from fpgapool.agent.worker import state
@@ -14,11 +12,61 @@ from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 # Longer than any session, but safe for timers.
-_MAX_S = 2e9
-_MAX_INTEGER = 2**63
-_LIMITS = [field.name for field in dataclasses.fields(watch.Limits)]
+_SECONDS = shapes.number(0, below=2e9)
+_COUNT = shapes.integer(0, 2**63 - 1)
+_TEXT = shapes.text()
+_LIMITS: dict[str, shapes.Shape[typing.Any]] = {
+    "idle_timeout_s": _SECONDS,
+    "max_hold_s": _SECONDS,
+    "min_progress_bytes_per_s": shapes.number(0, below=2.0**63),
+    "progress_period_s": _SECONDS,
+    "claim_limit_bytes": _COUNT,
+    "quantum_bytes": _COUNT,
+}
+_REFERENCE = shapes.Members(
+    {
+        "bitstream_id": _TEXT,
+        "checksum_sha256": _TEXT,
+        "size_bytes": shapes.integer(),
+        "format": _TEXT,
+    },
+    others=True,
+)
+_ORDER = shapes.Members(
+    {
+        "session_id": _TEXT,
+        "generation": _COUNT,
+        "project_id": _TEXT,
+        "accelerator": _TEXT,
+        "bitstream": _TEXT,
+        "connect_timeout_s": _SECONDS,
+        "resume_grace_s": _SECONDS,
+        "local": shapes.flag,
+        "self_test": shapes.flag,
+    },
+    {
+        **_LIMITS,
+        "origin_host_uuid": _TEXT,
+        "desk_socket": _TEXT,
+        "secret_sha256": shapes.matching(
+            "([0-9A-Fa-f]{64})?", "64 hexadecimal digits"
+        ),
+        "bitstream_ref": _REFERENCE,
+        "bitstream_path": _TEXT,
+    },
+    others=True,
+    nulls=(
+        *_LIMITS,
+        "origin_host_uuid",
+        "desk_socket",
+        "secret_sha256",
+        "bitstream_ref",
+        "bitstream_path",
+    ),
+)
 
 
 def parse(message: messages.Message) -> state.Event | None:
@@ -52,80 +100,17 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
     :returns: arguments of :class:`state.Order`.
     :raises frames.ProtocolError: if one is missing or wrong.
     """
-    members = {
-        name: frames.require(message, name, kind)
-        for name, kind in (
-            ("session_id", str),
-            ("generation", int),
-            ("project_id", str),
-            ("accelerator", str),
-            ("bitstream", str),
-            ("connect_timeout_s", (int, float)),
-            ("resume_grace_s", (int, float)),
-            ("local", bool),
-            ("self_test", bool),
+    members = frames.checked(_ORDER, message)
+    members["limits"] = watch.Limits(
+        **{name: members.pop(name) for name in _LIMITS if name in members}
+    )
+    reference = members.pop("bitstream_ref", None)
+    path = members.pop("bitstream_path", None)
+    if reference is not None:
+        members["bitstream_id"] = reference.pop("bitstream_id")
+        members["file"] = drivers.BitstreamFile(
+            accelerator=members["accelerator"],
+            path=frames.checked(_TEXT, path, "bitstream_path"),
+            **reference,
         )
-    }
-    for name in ("generation", "connect_timeout_s", "resume_grace_s"):
-        _check_range(name, members[name])
-    if message.get("origin_host_uuid") is not None:
-        members["origin_host_uuid"] = frames.require(
-            message, "origin_host_uuid", str
-        )
-    if message.get("desk_socket") is not None:
-        members["desk_socket"] = frames.require(message, "desk_socket", str)
-    if message.get("secret_sha256"):
-        members["secret_sha256"] = _hash(message)
-    members["limits"] = _limits(message)
-    if message.get("bitstream_ref") is not None:
-        members |= _bitstream(message)
     return members
-
-
-def _hash(message: messages.Message) -> str:
-    """Read the hash of the client's secret."""
-    digest = frames.require(message, "secret_sha256", str)
-    if len(digest) != 64 or set(digest) - set(string.hexdigits):
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR,
-            "secret_sha256 must be 64 hexadecimal digits",
-        )
-    return digest
-
-
-def _bitstream(message: messages.Message) -> dict[str, typing.Any]:
-    """Read the reference of the file to program into the slot."""
-    reference = frames.require(message, "bitstream_ref", dict)
-    return {
-        "bitstream_id": frames.require(reference, "bitstream_id", str),
-        "file": drivers.BitstreamFile(
-            accelerator=frames.require(message, "accelerator", str),
-            path=frames.require(message, "bitstream_path", str),
-            checksum_sha256=frames.require(reference, "checksum_sha256", str),
-            size_bytes=frames.require(reference, "size_bytes", int),
-            format=frames.require(reference, "format", str),
-        ),
-    }
-
-
-def _limits(message: messages.Message) -> watch.Limits:
-    """Read the limits of a connected session; all of them are optional."""
-    values = {}
-    for name in _LIMITS:
-        value = message.get(name)
-        if value is None:
-            continue
-        values[name] = frames.require(message, name, (int, float))
-        _check_range(name, value)
-    return watch.Limits(**values)
-
-
-def _check_range(name: str, value: float) -> None:
-    """Check that clocks and timers can handle a number.
-
-    :raises frames.ProtocolError: if a number is out of range.
-    """
-    if not 0 <= value < (_MAX_S if name.endswith("_s") else _MAX_INTEGER):
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, f"member '{name}' is out of range"
-        )

@@ -9,6 +9,7 @@ import typing
 
 from fpgapool.agent.child import settings
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import shapes
 
 _MIN_CHUNK_BYTES = 4096
 
@@ -46,9 +47,7 @@ class WorkerSettings(settings.ChildSettings):
     window_chunks: int = settings.number(2, 1024, default=8)
     send_timeout_s: float = 60.0
     clear_timeout_s: float = 10.0
-    made_for: str = settings.checked(
-        settings.instance(str, "a string"), default=""
-    )
+    made_for: str = settings.checked(shapes.text(), default="")
 
     @property
     def log_name(self) -> str:

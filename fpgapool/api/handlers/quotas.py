@@ -38,7 +38,10 @@ def show(call: calls.Call) -> calls.Answer:
     if not call.may(call.policy, project_id):
         raise errors.missing(codes.PROJECT_NOT_FOUND, "project", project_id)
     if not rules.PROJECT_ID.fullmatch(project_id):
-        raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_WORDS)
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            f"project_id must be {rules.PROJECT_ID_WORDS}",
+        )
     return _shown(call, project_id)
 
 

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 #: Environment variables of the API and the instance's token, instead of Nova.
 API_URL = "FPGAPOOL_API_URL"
@@ -227,6 +228,13 @@ def from_environment(environ: Environment) -> Credentials | None:
     return Credentials(url, token, ca_cert)
 
 
+_PART = shapes.Members(
+    {"api_url": shapes.text(), "instance_token": shapes.text()},
+    {"ca_cert": shapes.nullable(shapes.text())},
+    others=True,
+)
+
+
 def parse(content: bytes) -> Credentials:
     """Return the credentials in vendordata, of a file or an answer.
 
@@ -246,16 +254,14 @@ def parse(content: bytes) -> Credentials:
             " accelerators, its token was revoked, or the pool could not look"
             " it up in time"
         )
-    url, token = part.get("api_url"), part.get("instance_token")
-    ca_cert = part.get("ca_cert")
-    if (
-        not isinstance(url, str)
-        or not isinstance(token, str)
-        or not isinstance(ca_cert, str | None)
-        or urllib.parse.urlsplit(url).scheme not in ("http", "https")
-    ):
-        raise _Absent("its data about the pool is invalid")
-    return Credentials(url, token, ca_cert)
+    try:
+        found = _PART(part, TARGET)
+    except shapes.Invalid as exc:
+        raise _Absent(f"its data about the pool is invalid: {exc}") from None
+    url = found["api_url"]
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise _Absent("its data about the pool is invalid: no URL of HTTP")
+    return Credentials(url, found["instance_token"], found.get("ca_cert"))
 
 
 def _drives(environ: Environment) -> list[pathlib.Path]:

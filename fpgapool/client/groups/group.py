@@ -35,7 +35,6 @@ from fpgapool.common.channels import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import rules
 
 #: How long :meth:`Group.close` waits for unanswered tasks.
 CLOSE_TIMEOUT_S = 30.0
@@ -112,24 +111,8 @@ def _check_arguments(
     checks.name(name, "the group")
     if accelerator is not None:
         checks.name(accelerator, "accelerator")
-    if (
-        not rules.is_int(window_tasks)
-        or not 1 <= window_tasks <= groups.MAX_WINDOW_TASKS
-    ):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
-        )
-    if (
-        not isinstance(application, str)
-        or len(application) > groups.MAX_APPLICATION
-        or not application.isprintable()
-    ):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            "application must be at most "
-            f"{groups.MAX_APPLICATION} printable characters",
-        )
+    checks.argument(groups.WINDOW, window_tasks, "window_tasks")
+    checks.argument(groups.APPLICATION, application, "application")
 
 
 class Group:

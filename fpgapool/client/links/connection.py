@@ -24,6 +24,7 @@ from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 STREAM = "stream"
@@ -77,47 +78,45 @@ class Opened:
 
         :raises frames.ProtocolError: if they are invalid.
         """
-        chunk_bytes = frames.require(document, "chunk_bytes", int)
-        window_bytes = frames.require(document, "window_bytes", int)
-        if not 0 < chunk_bytes <= frames.MAX_DATA_BYTES:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "chunk_bytes out of range"
-            )
-        if not chunk_bytes <= window_bytes <= _MAX_WINDOW_BYTES:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "window_bytes out of range"
-            )
-        multiple_bytes = document.get("chunk_multiple_bytes", 1)
-        if type(multiple_bytes) is not int or not (
-            0 < multiple_bytes <= chunk_bytes
+        found = frames.checked(_OPENED, document)
+        chunk_bytes = found["chunk_bytes"]
+        for name, shape in (
+            ("window_bytes", shapes.integer(chunk_bytes, _MAX_WINDOW_BYTES)),
+            ("chunk_multiple_bytes", shapes.integer(1, chunk_bytes)),
         ):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "chunk_multiple_bytes out of range"
-            )
+            frames.checked(shape, found.get(name, 1), name)
         return cls(
-            resume_secret=frames.require(document, "resume_secret", str),
+            resume_secret=found["resume_secret"],
             chunk_bytes=chunk_bytes,
-            window_bytes=window_bytes,
-            input_offset_bytes=frames.require_offset(document, "input_offset"),
-            output_offset_bytes=frames.require_offset(
-                document, "output_offset"
-            ),
+            window_bytes=found["window_bytes"],
+            input_offset_bytes=found["input_offset"],
+            output_offset_bytes=found["output_offset"],
             stateless=document.get("stateless") is True,
-            chunk_multiple_bytes=multiple_bytes,
+            chunk_multiple_bytes=found.get("chunk_multiple_bytes", 1),
             resume_grace_s=_grace_s(document),
             shared_buffers=_shared_buffers(document, chunk_bytes),
-            features=frames.features(document),
-            cache_bytes=(
-                frames.require_offset(document, "cache_bytes")
-                if "cache_bytes" in document
-                else 0
-            ),
-            return_secret=(
-                frames.require(document, "return_secret", str)
-                if "return_secret" in document
-                else None
-            ),
+            features=frozenset(found.get("features") or ()),
+            cache_bytes=found.get("cache_bytes", 0),
+            return_secret=found.get("return_secret"),
         )
+
+
+_OPENED = shapes.Members(
+    {
+        "chunk_bytes": shapes.integer(1, frames.MAX_DATA_BYTES),
+        "window_bytes": shapes.integer(),
+        "resume_secret": shapes.text(),
+        "input_offset": frames.OFFSET,
+        "output_offset": frames.OFFSET,
+    },
+    {
+        "chunk_multiple_bytes": shapes.integer(),
+        "features": frames.FEATURES,
+        "cache_bytes": frames.OFFSET,
+        "return_secret": shapes.text(),
+    },
+    others=True,
+)
 
 
 def _grace_s(document: dict[str, Any]) -> float:
@@ -132,15 +131,14 @@ def _shared_buffers(document: dict[str, Any], chunk_bytes: int) -> int:
     shm = document.get("shm")
     if shm is None:
         return 0
-    if (
-        not isinstance(shm, dict)
-        or frames.require(shm, "buffer_bytes", int) < chunk_bytes
-        or not 0 < frames.require(shm, "buffers", int) <= 65536
-    ):
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "invalid shared buffers"
-        )
-    return int(shm["buffers"])
+    shape = shapes.Members(
+        {
+            "buffer_bytes": shapes.integer(chunk_bytes),
+            "buffers": shapes.integer(1, 65536),
+        },
+        others=True,
+    )
+    return int(frames.checked(shape, shm, "shm")["buffers"])
 
 
 class SharedBuffers:

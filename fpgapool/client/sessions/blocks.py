@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client.links import connection as connections
 from fpgapool.client.sessions import pieces
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 
 class Block:
@@ -47,6 +49,9 @@ class Block:
         return len(self.data)
 
 
+_NUMBER = shapes.integer(1, blocks.MAX_ARGUMENT)
+
+
 def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
     """Make blocks of arguments.
 
@@ -60,16 +65,9 @@ def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
             f"at most {blocks.MAX_REFERENCES - 1} arguments are possible",
         )
     for number, data in dict(arguments or {}).items():
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int)
-            or not 1 <= number <= blocks.MAX_ARGUMENT
-        ):
-            raise errors.InvalidRequest(
-                codes.INVALID_ARGUMENT,
-                f"the number of an argument is from 1 to "
-                f"{blocks.MAX_ARGUMENT}",
-            )
+        checks.argument(
+            _NUMBER, number, "an argument's number", codes.INVALID_ARGUMENT
+        )
         found[number] = data if isinstance(data, Block) else Block(data)
     return found
 

@@ -35,6 +35,7 @@ from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 CPU = "cpu"
 
@@ -122,8 +123,7 @@ class _Opening:
         for name in ("fallback", "meanwhile"):
             if given[name] not in (None, CPU):
                 raise _invalid(f"{name} must be None or {CPU!r}")
-        if not isinstance(given["checksum"], bool):
-            raise _invalid("checksum must be True or False")
+        checks.argument(shapes.flag, given["checksum"], "checksum")
         if given["checksum"] and given["meanwhile"]:
             raise _invalid(
                 "checksum needs a slot for the whole input, so it cannot be"

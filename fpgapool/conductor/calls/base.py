@@ -18,12 +18,13 @@ import oslo_messaging as messaging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common.messaging import rpc
-from fpgapool.conductor.calls import checks
 from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.runtime import dry_runs
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import shapes
 
 # Shorter than callers wait, so that they get the reason: the first for one of
 # several tries, the second for calls that are sent only once.
@@ -36,7 +37,10 @@ _ASKING_SHARE = fractions.Fraction(3, 4)
 # Questions and the agents' messages do not wait for each other.
 _MIN_THREADS = 4
 
-_KINDS: dict[Any, type] = {"str": str, "int": int}
+_SHAPES: dict[Any, shapes.Shape[Any]] = {
+    "str": shapes.text(),
+    "int": shapes.integer(),
+}
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -62,20 +66,19 @@ def call(method: _Method) -> _Method:
     send anything.
     """
     signature = inspect.signature(method)
-    kinds = {
-        name: _KINDS[parameter.annotation]
+    expected: dict[str, shapes.Shape[Any]] = {
+        name: _SHAPES[parameter.annotation]
         for name, parameter in signature.parameters.items()
-        if parameter.annotation in _KINDS
+        if parameter.annotation in _SHAPES
     }
     checked: Callable[..., Any] = method
-    if kinds:
+    if expected:
+        shape = shapes.Members({}, expected, others=True)
 
         @functools.wraps(method)
         def checked(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
-            for name, kind in kinds.items():
-                if name in given:
-                    checks.require(kind, **{name: given[name]})
+            limits.argument(shape, given, "")
             return method(*args, **kwargs)
 
     expects = messaging.expected_exceptions(exception.FpgapoolException)

@@ -21,6 +21,7 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
@@ -30,6 +31,9 @@ MAX_IDS = 1000
 #: Forms of reports and the reports, by host.
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
+_PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
+_REQUESTS = shapes.list_of(shapes.anything, most=MAX_IDS)
+
 _T = TypeVar("_T", bound=base.Payload)
 
 
@@ -38,10 +42,7 @@ def check_project(project_id: Any) -> None:
 
     :raises InvalidRequest: if it cannot be one.
     """
-    if not isinstance(project_id, str) or not rules.PROJECT_ID.fullmatch(
-        project_id
-    ):
-        raise exception.InvalidRequest(reason=rules.PROJECT_ID_WORDS)
+    limits.argument(_PROJECT_ID, project_id, "project_id")
 
 
 def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
@@ -73,12 +74,9 @@ def requests(
     :raises InvalidRequest: if one is malformed.
     :raises MessageRefused: if one is in the name of another sender.
     """
-    if not isinstance(requests, list) or len(requests) > MAX_IDS:
-        raise exception.InvalidRequest(
-            reason=f"requests must be a list of at most {MAX_IDS} items"
-        )
     parsed = [
-        checked(objects.OpenRequest.from_primitive, one) for one in requests
+        checked(objects.OpenRequest.from_primitive, one)
+        for one in limits.argument(_REQUESTS, requests, "requests")
     ]
     host = rpc.host_of(ctxt)
     for request in parsed if host else ():
@@ -145,15 +143,19 @@ def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
     return {**form, "data": {**data, "devices": devices}}
 
 
-def require(kind: type[str] | type[int], **values: Any) -> None:
-    """Check the type of arguments.
+def are_arguments(
+    shape: shapes.Shape[Any], message: str, **values: Any
+) -> bool:
+    """Whether the arguments of a cast have their shapes; log it if not.
 
-    :raises InvalidRequest: with the name of the first one that is wrong.
+    :param message: what the cast is, for the log.
     """
-    for name, value in values.items():
-        if type(value) is not kind:
-            what = "a string" if kind is str else "an integer"
-            raise exception.InvalidRequest(reason=f"{name} must be {what}")
+    try:
+        shape(values, "")
+    except shapes.Invalid as error:
+        LOG.warning("Malformed %s dropped: %s", message, error)
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -11,9 +11,13 @@ from fpgapool.common import exception
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.objects import group
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
+
+_GROUP_IDS = shapes.list_of(shapes.text(), most=checks.MAX_IDS)
 
 
 class GroupCalls(base.Calls):
@@ -35,13 +39,7 @@ class GroupCalls(base.Calls):
     @base.call
     def get_groups(self, ctxt: Any, group_ids: Any) -> list[dict[str, Any]]:
         """Return the groups that exist."""
-        if not isinstance(group_ids, list) or len(group_ids) > checks.MAX_IDS:
-            raise exception.InvalidRequest(
-                reason="group_ids must be a list of at most"
-                f" {checks.MAX_IDS} items"
-            )
-        for group_id in group_ids:
-            checks.require(str, group_id=group_id)
+        limits.argument(_GROUP_IDS, group_ids, "group_ids")
         views = self._ask(lambda asked: asked.groups(group_ids))
         return [view.to_primitive() for view in views]
 

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.common import exception
 from fpgapool.common.messaging import rpc
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.calls import base
@@ -22,11 +20,27 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# As long as its column.
-_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_TEXT = shapes.text()
+_COUNT = shapes.integer(0, rules.MAX_SIZE_BYTES)
+_CANCELLATION = shapes.Members(
+    {
+        "project_id": _TEXT,
+        "session_id": shapes.nullable(_TEXT),
+        "request_id": shapes.nullable(_TEXT),
+        # As long as its column.
+        "reason": shapes.matching("[A-Z][A-Z0-9_]{0,63}", "a code"),
+    }
+)
+_PROGRESS = {"project_id": _TEXT, "session_id": _TEXT, "input_bytes": _COUNT}
+_CLIENT_PROGRESS = shapes.Members(_PROGRESS)
+_CLOSE = shapes.Members(
+    {**_PROGRESS, "generation": _COUNT, "output_bytes": _COUNT}
+)
+_REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
 
 
 class SessionCalls(base.Calls):
@@ -66,11 +80,14 @@ class SessionCalls(base.Calls):
         """Take a session, waiting or not, out of the pool."""
         # Slots are revoked for a reason: without one they would be kept.
         reason = reason or codes.CANCELLED_BY_CLIENT
-        names = (project_id, session_id or "", request_id or "", reason)
-        if not all(isinstance(name, str) for name in names) or (
-            not _CODE.fullmatch(reason)
+        if not checks.are_arguments(
+            _CANCELLATION,
+            "cancellation",
+            project_id=project_id,
+            session_id=session_id,
+            request_id=request_id,
+            reason=reason,
         ):
-            LOG.warning("Malformed cancellation dropped")
             return
         self._pump.offer(
             inputs.Cancel(
@@ -94,12 +111,15 @@ class SessionCalls(base.Calls):
         confirmed: Any,
     ) -> None:
         """Let a session end as served, if its worker cannot say so."""
-        names = project_id, session_id
-        if not all(isinstance(name, str) for name in names) or not all(
-            rules.is_int(number) and 0 <= number <= rules.MAX_SIZE_BYTES
-            for number in (generation, input_bytes, output_bytes)
+        if not checks.are_arguments(
+            _CLOSE,
+            "close",
+            project_id=project_id,
+            session_id=session_id,
+            generation=generation,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
         ):
-            LOG.warning("Malformed close dropped")
             return
         self._pump.offer(
             inputs.Close(
@@ -118,11 +138,13 @@ class SessionCalls(base.Calls):
         self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
     ) -> None:
         """Take how much a waiting session's client has computed itself."""
-        names = (project_id, session_id)
-        if not all(isinstance(name, str) for name in names) or not (
-            rules.is_int(input_bytes) and 0 <= input_bytes < 2**63
+        if not checks.are_arguments(
+            _CLIENT_PROGRESS,
+            "progress",
+            project_id=project_id,
+            session_id=session_id,
+            input_bytes=input_bytes,
         ):
-            LOG.warning("Malformed progress dropped")
             return
         self._pump.offer(
             inputs.ClientProgress(
@@ -215,17 +237,7 @@ class SessionCalls(base.Calls):
         self, ctxt: Any, revisions: Any, host_uuid: str = ""
     ) -> dict[str, Any]:
         """Return which sessions have other revisions, or do not exist."""
-        if (
-            not isinstance(revisions, dict)
-            or len(revisions) > checks.MAX_IDS
-            or any(
-                type(revision) is not int for revision in revisions.values()
-            )
-        ):
-            raise exception.InvalidRequest(
-                reason=f"revisions must map at most {checks.MAX_IDS} sessions"
-                " to integers"
-            )
+        limits.argument(_REVISIONS, revisions, "revisions")
         if host_uuid:
             checks.require_own(ctxt, host_uuid, "changed_sessions")
         changed, missing = self._ask(

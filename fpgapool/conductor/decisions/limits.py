@@ -11,8 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Container
 from typing import Any
+from typing import TypeVar
 
+from fpgapool.common import exception
 from fpgapool.objects import base
+from fpgapool.vocabulary import shapes
+
+_T = TypeVar("_T")
 
 _MAX_NAME_LENGTH = 255
 # Members with a shorter column.
@@ -39,6 +44,17 @@ _MAX_INTEGERS = {
 }
 # More than any real time, rate or energy; sums stay finite.
 _MAX_FLOAT = 1e18
+
+
+def argument(shape: shapes.Shape[_T], value: Any, name: str) -> _T:
+    """Check an argument of a call.
+
+    :raises InvalidRequest: if it does not have the shape.
+    """
+    try:
+        return shape(value, name)
+    except shapes.Invalid as error:
+        raise exception.InvalidRequest(reason=str(error)) from None
 
 
 def writable(text: str) -> str:

@@ -13,6 +13,7 @@ then batches arrive, the lowest client first, and then idle members take heads.
 
 from __future__ import annotations
 
+import itertools
 import math
 import typing
 
@@ -155,11 +156,8 @@ def make_tasks(
         for number, client in enumerate(clients)
         for arrival_s in client.arrivals_s
     )
-    batch: list[int] = []
-    first_task = []
-    for at, (_, number) in enumerate(order):
-        first_task.append(len(batch))
-        batch += [at] * clients[number].batch_tasks
+    sizes = [clients[number].batch_tasks for _, number in order]
+    batch = [at for at, size in enumerate(sizes) for _ in range(size)]
     groups = [client.group for client in clients]
     slots = len(hosts)
     places = host_count * group_count
@@ -203,8 +201,8 @@ def make_tasks(
         asked=_numbers(len(owners), math.inf),
         arrival=[arrival_s for arrival_s, _ in order],
         client=[number for _, number in order],
-        batch_tasks=[clients[number].batch_tasks for _, number in order],
-        first_task=first_task,
+        batch_tasks=sizes,
+        first_task=[0, *itertools.accumulate(sizes)][:-1],
         left=_wholes(len(order)),
         finish=_numbers(len(order), NOT_ENDED),
         batch=batch,

@@ -139,6 +139,8 @@ def _converted(
         document = (
             msgspec.json.decode(text) if isinstance(text, bytes) else text
         )
+        if isinstance(document, dict) and _take_old_name(document):
+            return _converted(document, source, _from_plain)
         if isinstance(document, dict) and "$.jobs" not in str(error):
             # Not to be converted again for each member that may be wrong.
             document["jobs"] = []
@@ -150,6 +152,14 @@ def _converted(
                 lambda: _from_plain(document),
             ),
         ) from error
+
+
+def _take_old_name(document: dict[str, typing.Any]) -> bool:
+    """Rename ``policies``, as older files call ``strategies``, if they do."""
+    if "policies" not in document or "strategies" in document:
+        return False
+    document["strategies"] = document.pop("policies")
+    return True
 
 
 def _offset(text: bytes, message: str) -> int:

@@ -13,6 +13,9 @@ from fpgapool.core import view as pool_view
 from fpgapool.strategies.placements import ra
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import scheduling
+from fpgapool.vocabulary import shapes
+
+_MISSES = shapes.nullable(shapes.integer(0))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,16 +31,7 @@ class AffinityOptions:
     affinity_misses: int | None = None
 
     def __post_init__(self) -> None:
-        misses = self.affinity_misses
-        if misses is not None and (
-            isinstance(misses, bool)
-            or not isinstance(misses, int)
-            or misses < 0
-        ):
-            raise ValueError(
-                "affinity_misses must be a whole number, at least 0, "
-                f"not {misses!r}"
-            )
+        _MISSES(self.affinity_misses, "affinity_misses")
 
 
 class AffinityPlacement(ra.RaPlacement):

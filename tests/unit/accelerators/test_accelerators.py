@@ -213,7 +213,6 @@ def _item_bytes(items):
         ("core", ".module:Class"),
         ("core", "module:Class()"),
         ("chunk_multiple_bytes", 0),
-        ("colour", "red"),
         ("platforms", {"cpu": {"active_w": 15}}),
         ("platforms", {"cpu": {"peak_bytes_per_s": 1, "active_w": -1}}),
         ("params_schema", {"arrays": {"input": {"dtype": "uint8"}}}),
@@ -224,7 +223,7 @@ def test_profile_with_a_wrong_member(member, value):
     with pytest.raises(base.AcceleratorError) as caught:
         base.profile_from_document({**PROFILE, member: value}, "file")
     assert caught.value.code == "INVALID_PROFILE"
-    assert caught.value.message.startswith(f"file: {member}: ")
+    assert caught.value.message.startswith(f"file: {member}")
 
 
 @pytest.mark.parametrize(
@@ -236,12 +235,17 @@ def test_rates_have_the_ratios_of_the_paper(name, ratio):
     assert peak_bytes_per_s / threads_bytes_per_s == pytest.approx(ratio)
 
 
+def test_profile_with_an_unknown_member():
+    with pytest.raises(base.AcceleratorError, match="unknown member 'colour'"):
+        base.profile_from_document({**PROFILE, "colour": "red"}, "file")
+
+
 @pytest.mark.parametrize("member", PROFILE)
 def test_profile_without_a_member(member):
     document = {name: PROFILE[name] for name in PROFILE if name != member}
     with pytest.raises(base.AcceleratorError) as caught:
         base.profile_from_document(document, "file")
-    assert caught.value.message == f"file: {member}: missing"
+    assert caught.value.message == f"file: {member}: is missing"
 
 
 def test_profile_file_that_is_no_yaml(tmp_path):

@@ -135,12 +135,16 @@ def test_visibility():
         ("core", None),
         ("chunk_multiple_bytes", 0),
         ("chunk_multiple_bytes", 1.5),
-        ("shapes", ["small"]),
     ],
 )
 def test_profiles_that_are_none(name, value):
     with pytest.raises(ValueError, match=f"profile.{name}"):
         library.check_profile({name: value})
+
+
+def test_unknown_members_of_profiles_are_refused():
+    with pytest.raises(ValueError, match="profile: unknown member 'shapes'"):
+        library.check_profile({"shapes": ["small"]})
 
 
 records = st.builds(

@@ -243,8 +243,8 @@ def test_required_member(document, kind):
 @pytest.mark.parametrize("value", [-1, 2**64, 1.5, "1", False])
 def test_offset_member(value):
     with pytest.raises(frames.ProtocolError):
-        frames.require_offset({"a": value}, "a")
-    assert frames.require_offset({"a": 2**64 - 1}, "a") == 2**64 - 1
+        frames.checked(frames.OFFSET, value, "a")
+    assert frames.checked(frames.OFFSET, 2**64 - 1, "a") == 2**64 - 1
 
 
 @hypothesis.given(

@@ -74,6 +74,17 @@ def test_a_seed_gives_the_same_file(
     assert outputs[0] != outputs[2]
 
 
+def test_strategies_may_be_called_policies(
+    scenario: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    document = json.loads(scenario.read_text())
+    run(scenario, "--output", tmp_path / "new.json")
+    document["policies"] = document.pop("strategies")
+    run(commands.write(scenario, document), "--output", tmp_path / "old.json")
+    new, old = (tmp_path / name for name in ("new.json", "old.json"))
+    assert old.read_bytes() == new.read_bytes()
+
+
 def test_a_small_run_imports_no_slow_libraries(
     scenario: pathlib.Path,
 ) -> None:

@@ -3,6 +3,7 @@
 """What strangers send has its shape, or the place and the fault are named."""
 
 import copy
+import functools
 import pickle
 import re
 
@@ -51,6 +52,11 @@ FILE = shapes.Members(
             {"a": True, "b": 1},
             {"a": True},
         ),
+        (
+            shapes.Members({}, {"a": shapes.flag}, nulls=("a",)),
+            {"a": None},
+            {},
+        ),
     ],
 )
 def test_what_has_its_shape_is_returned(
@@ -78,8 +84,16 @@ def test_what_has_its_shape_is_returned(
         (shapes.flag, 1, "x: must be true or false"),
         (shapes.text(), 1, "x: must be a string"),
         (shapes.text(3), "abcd", "x: must be at most 3 characters"),
-        (shapes.text(least=1), "", "x: must be at least 1 characters"),
+        (shapes.text(least=1), "", "x: must not be empty"),
+        (shapes.text(least=2), "a", "x: must be at least 2 characters"),
+        (shapes.number(above=0), 0, "x: must be a number above 0"),
+        (
+            shapes.number(0, below=9),
+            9.0,
+            "x: must be a number of at least 0 and below 9",
+        ),
         (shapes.text(printable=True), "a\n", "x: must be one printable line"),
+        (shapes.matching("[0-9]", "a digit"), "\u0661", "x: must be a digit"),
         (shapes.one_of(("a", "b")), "c", "x: must be one of: a, b"),
         (shapes.one_of(("a", "b")), ["a"], "x: must be one of: a, b"),
         (shapes.exactly(1), True, "x: must be 1"),
@@ -141,6 +155,56 @@ def test_the_place_is_named(document: object, fault: str) -> None:
     with pytest.raises(shapes.Invalid) as caught:
         FILE(document, "")
     assert str(caught.value).startswith(fault)
+
+
+#: What parsers accept, and programs do not expect.
+_ODD = {
+    "true": True,
+    "not a number": float("nan"),
+    "infinite": float("-inf"),
+    "huge": 10**5000,
+    "negative": -(2**63) - 1,
+    "NUL character": "\0",
+    "lone surrogate": "\ud800",
+    "line breaks": "a\r\n\u2028b",
+    "long": "x" * 100_000,
+    "nested": functools.reduce(lambda inner, _: [inner], range(900), []),
+    "bytes": b"a",
+    "names that are none": {1: 1, None: 2, (): 3},
+    "odd names": {"\0": 1, "\ud800": 2, "": 3},
+    "unhashable": [{}],
+    "null": None,
+}
+_STRICT = {
+    "integer": shapes.integer(0, 64),
+    "number": shapes.number(0, 64),
+    "exactly": shapes.exactly(1),
+    "text": shapes.text(9, least=1, printable=True, storable=True),
+    "matching": shapes.matching("[0-9]{1,9}", "digits"),
+    "one of": shapes.one_of(("a", "b")),
+    "list": shapes.list_of(shapes.integer(), 1, 3, distinct=True),
+    "mapping": shapes.mapping_of(shapes.exactly(1), 9, shapes.text(3)),
+    "members": FILE,
+}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("value", _ODD.values(), ids=_ODD)
+@pytest.mark.parametrize("shape", _STRICT.values(), ids=_STRICT)
+def test_odd_values_are_refused_in_printable_words(
+    shape: shapes.Shape[object], value: object
+) -> None:
+    with pytest.raises(shapes.Invalid) as caught:
+        shape(value, "x")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize("value", ["\0", "a\0b", "\ud800"])
+def test_databases_cannot_store_all_strings(value: str) -> None:
+    assert shapes.text()(value, "x") == value
+    with pytest.raises(shapes.Invalid, match="x: must be Unicode without NUL"):
+        shapes.text(storable=True)(value, "x")
 
 
 _SECRET = "hush-hush"

@@ -7,17 +7,18 @@ enabled. The core drains a device if one of them is draining.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
 
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import shapes
 
 Administered = registry.HostEntry | registry.DeviceEntry
 
@@ -29,6 +30,16 @@ MAX_REASON_LENGTH = 255
 
 #: A year: a longer time is probably a mistake.
 MAX_DRAIN_S = 366 * 86400.0
+
+_REQUEST = shapes.Members(
+    {
+        "host_uuid": shapes.text(),
+        "device": shapes.nullable(shapes.text()),
+        "state": shapes.one_of([state.value for state in model.AdminState]),
+        "reason": shapes.text(MAX_REASON_LENGTH, storable=True),
+        "drain_within_s": shapes.nullable(shapes.number(0, MAX_DRAIN_S)),
+    }
+)
 
 
 def checked(
@@ -42,54 +53,20 @@ def checked(
 
     :raises InvalidRequest: if it is invalid.
     """
-    texts = (host_uuid, state, reason, "" if device is None else device)
-    if not all(isinstance(text, str) for text in texts):
+    wanted = {
+        "host_uuid": host_uuid,
+        "device": device,
+        "state": state,
+        "reason": reason,
+        "drain_within_s": drain_within_s,
+    }
+    found = limits.argument(_REQUEST, wanted, "")
+    found["state"] = model.AdminState(state)
+    if drain_within_s is not None and found["state"] is not _DRAINING:
         raise exception.InvalidRequest(
-            reason="host_uuid, device, state and reason must be strings"
+            reason="drain_within_s is allowed only when draining"
         )
-    try:
-        wanted = model.AdminState(state)
-    except ValueError:
-        raise exception.InvalidRequest(
-            reason=f"{state!r:.80} is not an administrative state"
-        ) from None
-    try:
-        reason.encode()
-    except UnicodeEncodeError:
-        raise exception.InvalidRequest(
-            reason="reason is not valid Unicode"
-        ) from None
-    if "\0" in reason:
-        raise exception.InvalidRequest(
-            reason="reason contains a NUL character"
-        )
-    if len(reason) > MAX_REASON_LENGTH:
-        raise exception.InvalidRequest(
-            reason=f"reason must be at most {MAX_REASON_LENGTH} characters"
-        )
-    if drain_within_s is not None:
-        _check_deadline(wanted, drain_within_s)
-    return inputs.Administer(
-        host_uuid=host_uuid,
-        device=device,
-        state=wanted,
-        reason=reason,
-        drain_within_s=drain_within_s,
-    )
-
-
-def _check_deadline(wanted: model.AdminState, drain_within_s: Any) -> None:
-    if wanted is not _DRAINING:
-        raise exception.InvalidRequest(
-            reason="a deadline is allowed only when draining"
-        )
-    if type(drain_within_s) not in (int, float) or not (
-        0 <= drain_within_s <= MAX_DRAIN_S and math.isfinite(drain_within_s)
-    ):
-        raise exception.InvalidRequest(
-            reason="the deadline must be between 0 and"
-            f" {MAX_DRAIN_S:.0f} seconds"
-        )
+    return inputs.Administer(**found)
 
 
 def state(device: registry.DeviceEntry) -> model.AdminState:

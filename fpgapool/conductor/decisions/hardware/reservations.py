@@ -11,14 +11,24 @@ from oslo_log import log as logging
 
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
 # The length of the columns, that of a UUID.
 _MAX_ID_LENGTH = 36
+
+_REQUEST = shapes.Members(
+    {
+        "host_uuid": shapes.text(),
+        "device": shapes.text(),
+        "slots": shapes.integer(0),
+    }
+)
 
 
 def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
@@ -26,19 +36,8 @@ def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
 
     :raises InvalidRequest: if it is invalid.
     """
-    if not isinstance(host_uuid, str) or not isinstance(device, str):
-        raise exception.InvalidRequest(
-            reason="host_uuid and device must be strings"
-        )
-    if type(slots) is not int or slots < 0:
-        raise exception.InvalidRequest(
-            reason=f"slots must be a non-negative integer, not {slots!r:.80}"
-        )
-    return inputs.SetReservable(
-        host_uuid=host_uuid,
-        device=device,
-        slots=slots,
-    )
+    wanted = {"host_uuid": host_uuid, "device": device, "slots": slots}
+    return inputs.SetReservable(**limits.argument(_REQUEST, wanted, ""))
 
 
 def refusal(

@@ -11,8 +11,13 @@ from typing import Any
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import shapes
 
-_MAX_LIMIT = 2**63 - 1
+# -1 is unlimited.
+_LIMITS = shapes.mapping_of(
+    shapes.nullable(shapes.integer(admission.UNLIMITED, 2**63 - 1)),
+    name=shapes.one_of(admission.RESOURCES),
+)
 
 
 class QuotaBook:
@@ -103,25 +108,10 @@ def check_limits(limits: Any) -> dict[str, int | None]:
     :returns: the limits by resource.
     :raises ValueError: with the reason.
     """
-    if not isinstance(limits, dict) or not limits:
-        raise ValueError("limits must be an object with at least one resource")
-    for resource, limit in limits.items():
-        if resource not in admission.RESOURCES:
-            raise ValueError(
-                f"unknown resource {resource!r:.80}; expected one of"
-                f" {', '.join(admission.RESOURCES)}"
-            )
-        if limit is None:
-            continue
-        # bool is a subclass of int in Python, but True is no limit.
-        if type(limit) is not int or not (
-            admission.UNLIMITED <= limit <= _MAX_LIMIT
-        ):
-            raise ValueError(
-                f"the limit of {resource} must be an integer from 0 to"
-                f" {_MAX_LIMIT}, or {admission.UNLIMITED} for unlimited"
-            )
-    return limits
+    found = _LIMITS(limits, "limits")
+    if not found:
+        raise shapes.Invalid("limits", "must have at least one resource")
+    return found
 
 
 def document(quota: admission.ProjectQuota) -> dict[str, dict[str, Any]]:

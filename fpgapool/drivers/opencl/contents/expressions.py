@@ -17,6 +17,8 @@ import collections.abc
 import operator
 import re
 
+from fpgapool.vocabulary import shapes
+
 MAX_CHARS = 200
 #: Of parentheses within each other.
 MAX_DEPTH = 16
@@ -44,7 +46,7 @@ class Expression:
     """
 
     def __init__(self, source: object) -> None:
-        if isinstance(source, bool) or not isinstance(source, int | str):
+        if not (isinstance(source, str) or shapes.is_integer(source)):
             raise ValueError("must be a whole number or an expression")
         parser = _Parser(str(source))
         parser.parse()

@@ -15,6 +15,7 @@ import typing
 import numpy
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.accelerators import parameters
 
 Values: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
 
@@ -213,19 +214,7 @@ def _ec_encoding(values: Values) -> bytes:
 
 def _ec_decoding(values: Values) -> bytes:
     k, m = _fragment_counts(values)
-    missing = values["missing"]
-    if len(set(missing)) < len(missing) or any(
-        index >= k + m for index in missing
-    ):
-        raise accelerators.InvalidParams(
-            "'missing' must be a list of distinct fragment indexes "
-            f"from 0 to {k + m - 1}"
-        )
-    if len(missing) > m:
-        raise accelerators.InvalidParams(
-            f"'missing' has {len(missing)} fragments; "
-            f"at most {m} can be reconstructed"
-        )
+    missing = parameters.fragments(values["missing"], k, m)
     used = [index for index in range(k + m) if index not in missing][:k]
     matrix = _inverted([_coding_row(index, k) for index in used])
     return bytes(factor for row in matrix for factor in row)
@@ -244,12 +233,9 @@ def _fft_plan(values: Values) -> bytes:
     The rows: roots of unity; factors of the samples before; spectrum of the
     chirp, with the factor 1 / M; factors of the result.
     """
-    samples = values["frame_samples"]
-    if not 1 <= samples <= _MAX_FRAME_SAMPLES:
-        raise accelerators.InvalidParams(
-            "'frame_samples' must be a whole number from 1 to "
-            f"{_MAX_FRAME_SAMPLES}"
-        )
+    samples = parameters.integer(
+        values, "frame_samples", 1, _MAX_FRAME_SAMPLES
+    )
     sign = 1 if values["inverse"] else -1
     divides = {"backward": values["inverse"], "forward": not values["inverse"]}
     scale = samples**-0.5

@@ -248,7 +248,7 @@ WRONG = [
     ([*FIRST, "when"], {"colour": 1}, "unknown member 'colour'"),
     ([*FIRST, "when"], {"mode": "odd"}, "variants[0].when"),
     ([*FIRST, "whole_blocks"], 1, "whole_blocks: must be true or false"),
-    ([*FIRST, "block"], "", "block: must be at least 1 char"),
+    ([*FIRST, "block"], "", "block: must not be empty"),
     ([*FIRST, "block_bytes"], 1.5, "must be a whole number or an expr"),
     ([*FIRST, "block_bytes"], True, "must be a whole number or an expr"),
     ([*FIRST, "block_bytes"], "4 *", "unexpected 'the end'"),
