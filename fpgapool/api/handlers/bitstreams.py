@@ -39,7 +39,7 @@ _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List the bitstreams that the caller may see."""
+    """List the bitstreams that your project may see."""
     query = call.query
     wants_all = bool(query.get("all_projects"))
     if wants_all:
@@ -99,7 +99,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 
 def update(call: calls.Call) -> calls.Answer:
-    """Change name, description or visibility of a bitstream."""
+    """Change the metadata of a bitstream."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     wanted = call.body["bitstream"]
@@ -125,7 +125,7 @@ def update(call: calls.Call) -> calls.Answer:
 
 
 def delete(call: calls.Call) -> calls.Answer:
-    """Delete a bitstream and its file."""
+    """Delete a bitstream; its file, too."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"name": record.name, "state": record.state}
@@ -181,13 +181,13 @@ def share(call: calls.Call) -> calls.Answer:
 
 
 def unshare(call: calls.Call) -> calls.Answer:
-    """Stop sharing a bitstream with another project."""
+    """Stop sharing a bitstream with a project."""
     _share(call, False)
     return calls.NO_CONTENT
 
 
 def upload(call: calls.Call) -> calls.Answer:
-    """Receive a bitstream's file, and check it on the way."""
+    """Upload a bitstream's file; it is checked on the way."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     if record.state != library.UPLOADING:
@@ -207,7 +207,7 @@ def upload(call: calls.Call) -> calls.Answer:
 
 
 def download(call: calls.Call) -> calls.Answer:
-    """Send a bitstream's file."""
+    """Download a bitstream's file."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     if not record.location:

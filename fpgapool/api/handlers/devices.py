@@ -38,7 +38,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a device, or set its reservable slots."""
+    """Enable, drain or disable a device; or set its reservable slots."""
     known = call.backends.inventory
     # The device may be new.
     known.forget()

@@ -37,7 +37,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a host with all its devices."""
+    """Enable, drain or disable a host; this applies to all its devices."""
     known = call.backends.inventory
     # The host may be new.
     known.forget()

@@ -17,7 +17,7 @@ from fpgapool.vocabulary import inventory
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List instances that have, or had, a token, newest first."""
+    """List the instances that have a token, newest first."""
     everywhere = bool(call.query.get("all_projects"))
     project_id = paging.project_id(call, rights.INSTANCES_LIST_ALL)
     marker = call.query.get("marker")
@@ -39,7 +39,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def revoke_token(call: calls.Call) -> calls.Answer:
-    """Revoke the token of an instance, for good."""
+    """Revoke the token of an instance; for good."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"token": _token(record)}
