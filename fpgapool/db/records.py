@@ -262,6 +262,8 @@ class UsageSum:
     in them.
     """
 
+    day: datetime.date | None = None
+
     @property
     def energy_j_per_sla(self) -> float | None:
         """The energy for each kept deadline; None: unknown, or none kept."""
@@ -326,7 +328,7 @@ Record = (
 _R = TypeVar("_R", bound=Record)
 
 #: The members that say, by these values, that a row is to be deleted.
-_LAST_WORDS: Mapping[type, tuple[str, frozenset[str]]] = {
+_DELETED_BY: Mapping[type, tuple[str, frozenset[str]]] = {
     BitstreamRecord: ("state", frozenset({DELETED})),
     HostRecord: ("admin_state", frozenset({DELETED})),
     GroupRecord: ("state", frozenset({states.GROUP_DELETED})),
@@ -340,7 +342,7 @@ _LAST_WORDS: Mapping[type, tuple[str, frozenset[str]]] = {
 
 def is_deleted(record: Record) -> bool:
     """Whether the row of a record is to be deleted."""
-    name, values = _LAST_WORDS.get(type(record), ("", frozenset()))
+    name, values = _DELETED_BY.get(type(record), ("", frozenset()))
     return bool(name) and getattr(record, name) in values
 
 
@@ -414,7 +416,7 @@ class Changes:
         """Return the rows of one kind that are to be written."""
         # _add() files every record under its own class.
         rows: Any = self._rows.get(record_class, {})
-        if record_class not in _LAST_WORDS:
+        if record_class not in _DELETED_BY:
             return list(rows.values())
         return [row for row in rows.values() if not is_deleted(row)]
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+# What it imports is for others.
+# ruff: noqa: F401
+
 """Versioned payloads that cross RPC or are in notifications."""
 
 from fpgapool.objects.accelerator import AcceleratorProfile
@@ -46,48 +49,5 @@ from fpgapool.objects.session import Prepared
 from fpgapool.objects.session import SessionResult
 from fpgapool.objects.session import SessionView
 
-__all__ = [
-    "AcceleratorProfile",
-    "AgentReport",
-    "AssignRequest",
-    "AttachClient",
-    "BitstreamRef",
-    "ClientCounts",
-    "CreateBitstream",
-    "CreateGroup",
-    "DecideBitstream",
-    "DeleteBitstream",
-    "DeleteGroup",
-    "DevicePayload",
-    "DeviceReport",
-    "DryRun",
-    "Endpoint",
-    "Finding",
-    "Goal",
-    "GroupAccess",
-    "GroupClientPayload",
-    "GroupHost",
-    "GroupMember",
-    "GroupOrder",
-    "GroupPayload",
-    "GroupReport",
-    "GroupView",
-    "HostPayload",
-    "InstanceEntry",
-    "Offer",
-    "OpenRequest",
-    "Payload",
-    "PlacePayload",
-    "Prepared",
-    "RevokeClient",
-    "SessionPayload",
-    "SessionResult",
-    "SessionView",
-    "SetGoal",
-    "ShareBitstream",
-    "SlotPayload",
-    "SlotReport",
-    "UpdateBitstream",
-    "UpdateGroup",
-    "UploadBitstream",
-]
+#: All payloads and their base.
+__all__ = [name for name in vars() if name[0].isupper()]

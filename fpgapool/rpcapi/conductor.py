@@ -58,13 +58,13 @@ def server_name(leader_epoch: int) -> str:
     return f"leader-{leader_epoch % _LEADER_NAMES}"
 
 
-def is_outdated(told_epoch: int, leader_epoch: int) -> bool:
+def is_outdated(seen_epoch: int, leader_epoch: int) -> bool:
     """Whether a report was meant for an earlier leader of the same name.
 
-    :param told_epoch: the highest epoch its sender had seen, 0 for none.
+    :param seen_epoch: the highest epoch its sender had seen, 0 for none.
     :param leader_epoch: of the leader that received it.
     """
-    return 0 < told_epoch <= leader_epoch - _LEADER_NAMES
+    return 0 < seen_epoch <= leader_epoch - _LEADER_NAMES
 
 
 class ConductorAPI:

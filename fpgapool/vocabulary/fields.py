@@ -10,7 +10,6 @@ and clients take their members from such a list. :mod:`.session` and
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import operator
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -55,7 +54,7 @@ SECONDS = Kind("seconds", float)
 TIME = Kind("time", float)
 #: … and one that is always known.
 MOMENT = Kind("moment", float)
-DAY = Kind("day", datetime.date)
+DAY = Kind("day", str)
 FLAG = Kind("flag", bool)
 OBJECT = Kind("object", dict)
 OBJECTS = Kind("objects", list)
