@@ -15,100 +15,74 @@ import types
 import typing
 from collections.abc import Callable
 from typing import Any
-from typing import ParamSpec
-from typing import TypeVar
 
 from fpgapool.objects import base
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
 _Converter = Callable[[Any], Any]
+_Method = typing.TypeVar("_Method", bound=Callable[..., Any])
 
 _to_primitive = operator.methodcaller("to_primitive")
 
 
-def sent_by(sender: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+def sent_by(sender: str) -> Callable[[_Method], _Method]:
     """Return a decorator of methods that only send their arguments.
 
     :param sender: name of the method that sends: it takes the decorated
         method's name and arguments, and returns the answer.
     """
 
-    def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
-        name = method.__name__
+    def decorate(method: _Method) -> _Method:
+        name, bind = method.__name__, inspect.signature(method).bind
         hints = typing.get_type_hints(method)
         read = _reader(hints.pop("return"))
-        names = tuple(hints)
-        writers = [
-            (n, w) for n, type_ in hints.items() if (w := _writer(type_))
-        ]
-        defaults = {
-            one.name: one.default
-            for one in inspect.signature(method).parameters.values()
-            if one.default is not one.empty
+        writers = {
+            argument: writer
+            for argument, type_ in hints.items()
+            if (writer := _writer(type_)) is not None
         }
 
         @functools.wraps(method)
-        def send(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # It does nothing, but Python checks the arguments.
-            method(self, *args, **kwargs)  # type: ignore[call-arg, arg-type]
-            # The keyword-only arguments come last.
-            values = {
-                **defaults,
-                **dict(zip(names, args, strict=False)),
-                **kwargs,
-            }
-            for name_, write in writers:
-                values[name_] = write(values[name_])
-            answer = getattr(self, sender)(name, **values)
-            return read(answer) if read else answer
+        def send(*args: Any, **kwargs: Any) -> Any:
+            given = bind(*args, **kwargs)
+            given.apply_defaults()
+            values = given.arguments
+            for argument, write in writers.items():
+                values[argument] = write(values[argument])
+            answer = getattr(values.pop("self"), sender)(name, **values)
+            return answer if read is None else read(answer)
 
-        return typing.cast(Callable[_P, _R], send)
+        return typing.cast(_Method, send)
 
     return decorate
 
 
-def _payload(type_: Any) -> bool:
+def _is_payload(*kinds: Any) -> bool:
     return all(
         isinstance(one, type) and issubclass(one, base.Payload)
-        for one in typing.get_args(type_) or (type_,)
+        for one in kinds
     )
 
 
 def _writer(type_: Any) -> _Converter | None:
-    """Return what makes a message's value of an argument; None: it is one."""
-    if _payload(type_) and not _is_iterable(type_):
-        return _to_primitive
+    """Return what makes an argument a value of JSON; None: it is one."""
     origin = typing.get_origin(type_)
+    is_payload = _is_payload(*(typing.get_args(type_) or (type_,)))
     if origin is collections.abc.Mapping:
         return dict
-    if not _is_iterable(type_):
-        return None
-    if _payload(type_):
-        return lambda items: [item.to_primitive() for item in items]
-    return list
-
-
-def _is_iterable(type_: Any) -> bool:
-    return typing.get_origin(type_) is collections.abc.Iterable
+    if origin is collections.abc.Iterable:
+        if is_payload:
+            return lambda payloads: list(map(_to_primitive, payloads))
+        return list
+    return _to_primitive if is_payload else None
 
 
 def _reader(type_: Any) -> _Converter | None:
     """Return what reads an answer; None: it needs no reader."""
     if type_ is types.NoneType:
-        return lambda answer: None
+        return lambda _answer: None
+    kind = (typing.get_args(type_) or (type_,))[0]
+    if not _is_payload(kind):
+        return None
     if typing.get_origin(type_) is list:
-        (item,) = typing.get_args(type_)
-        if _payload(item):
-            return lambda found: [item.from_primitive(one) for one in found]
-        return None
-    kinds = [
-        one
-        for one in typing.get_args(type_) or (type_,)
-        if one is not types.NoneType
-    ]
-    if not _payload(kinds[0]) or len(kinds) > 1:
-        return None
-    read = kinds[0].from_primitive
-    return lambda answer: answer and read(answer)
+        return lambda answer: list(map(kind.from_primitive, answer))
+    return lambda answer: answer and kind.from_primitive(answer)
