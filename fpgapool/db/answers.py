@@ -60,7 +60,7 @@ class ProjectUse:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SessionState:
     """The state of a live session.
 
     :param id: of its row.
@@ -82,7 +82,7 @@ class Holdings:
     """
 
     lease: records.Lease | None
-    sessions: list[Standing]
+    sessions: list[SessionState]
     assignments: list[records.AssignmentRecord]
     gone_instances: frozenset[str] = frozenset()
     groups: frozenset[int] = frozenset()

@@ -32,8 +32,8 @@ from fpgapool.db.answers import Inventory as Inventory
 from fpgapool.db.answers import ProjectUse as ProjectUse
 from fpgapool.db.answers import SessionCount as SessionCount
 from fpgapool.db.answers import SessionFilter as SessionFilter
+from fpgapool.db.answers import SessionState as SessionState
 from fpgapool.db.answers import SlotHolder as SlotHolder
-from fpgapool.db.answers import Standing as Standing
 from fpgapool.db.answers import UsageGap as UsageGap
 from fpgapool.db.records import DELETED as DELETED
 from fpgapool.db.records import AcceleratorRecord as AcceleratorRecord
@@ -354,7 +354,7 @@ class Database(connected.Connected):
             return Holdings(
                 lease=leadership.read(connection),
                 sessions=rows.fetch(
-                    connection, sessions_sql.standings(), Standing
+                    connection, sessions_sql.live_states(), SessionState
                 ),
                 assignments=rows.read(connection, AssignmentRecord),
                 gone_instances=frozenset(connection.scalars(gone)),

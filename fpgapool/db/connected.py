@@ -19,10 +19,10 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy import pool as sa_pool
 
 from fpgapool.common import exception
+from fpgapool.db import connections
 from fpgapool.db import engine as db_engine
 from fpgapool.db import leadership
 from fpgapool.db import rows
-from fpgapool.db import standing
 from fpgapool.db import turns
 
 _R = TypeVar("_R")
@@ -62,12 +62,12 @@ class Connected:
             else contextlib.nullcontext()
         )
         # For commit(), which one thread calls again and again.
-        self._writer = standing.Standing(self._engine)
+        self._writer = connections.KeptConnection(self._engine)
         # SQLite has no round trips.
         self._readers = (
             None
             if self._engine.dialect.name == "sqlite"
-            else standing.Readers(self._engine)
+            else connections.Readers(self._engine)
         )
         self._unavailable = False
         self._answer_due_s: dict[object, float] = {}

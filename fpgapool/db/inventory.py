@@ -34,10 +34,10 @@ class Device:
     @property
     def state(self) -> str:
         """``up``, ``down``, ``faulty``, ``draining`` or ``disabled``."""
-        wishes = (self.record.admin_state, self.host.admin_state)
-        if states.DRAINING in wishes:
+        settings = (self.record.admin_state, self.host.admin_state)
+        if states.DRAINING in settings:
             return states.DRAINING
-        if wishes != (states.ENABLED, states.ENABLED):
+        if settings != (states.ENABLED, states.ENABLED):
             return states.DISABLED
         if not self.record.healthy or self.fault is not None:
             return states.FAULTY

@@ -16,9 +16,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from fpgapool.db import records
-from fpgapool.vocabulary import fields
-from fpgapool.vocabulary import group
-from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 # Columns hold identifiers that differ by case, which the collations that
@@ -36,6 +33,7 @@ _OPTIONS: dict[str, Any] = {
 _TYPES: dict[Any, Any] = {
     bool: sa.Boolean,
     datetime.date: sa.Date,
+    dict: sa.JSON,
     float: sa.Double,
     int: sa.BigInteger,
     str: sa.Text,
@@ -47,60 +45,35 @@ _TYPES: dict[Any, Any] = {
 metadata = sa.MetaData()
 
 
-def _type(hint: Any, length: int = 0) -> Any:
-    """Return the type of a column.
-
-    :param length: characters of a text, or bits of a number; 0: any, and 64.
-    """
-    kind = typing.get_origin(hint) or hint
-    if not length:
-        return _TYPES[kind]
-    return sa.String(length) if kind is str else sa.Integer
-
-
-def _column(name: str, hint: Any) -> sa.Column[Any]:
+def _column(field: Any) -> sa.Column[Any]:
+    """Return the column of a record's member, by its type."""
+    hint, length = field.type, 0
     nullable = typing.get_origin(hint) in (types.UnionType, typing.Union)
     if nullable:
         (hint,) = (
             one for one in typing.get_args(hint) if one is not types.NoneType
         )
-    length = 0
     if typing.get_origin(hint) is typing.Annotated:
         hint, length = typing.get_args(hint)
-    return sa.Column(name, _type(hint, length), nullable=nullable)
-
-
-def _of_record(field: Any) -> sa.Column[Any]:
-    return _column(field.name, field.type)
-
-
-def _described(field: fields.Field) -> sa.Column[Any]:
-    type_ = _type(field.kind.type, field.length)
-    return sa.Column(field.name, type_, nullable=field.default is None)
+    kind = typing.get_origin(hint) or hint
+    type_ = _TYPES[kind]
+    if length:
+        # Characters of a text, or bits of a number.
+        type_ = sa.String(length) if kind is str else sa.Integer
+    return sa.Column(field.name, type_, nullable=nullable, autoincrement=False)
 
 
 def _table(
-    name: str,
-    record: type[Any],
-    *constraints: Any,
-    key: str = "id",
-    described: fields.Fields | None = None,
+    name: str, record: type[Any], *constraints: Any, key: str = "id"
 ) -> sa.Table:
     """Return the table of a record.
 
     :param key: its primary key.
-    :param described: the members besides the key, if a description has them.
     """
-    if described is None:
-        columns = list(map(_of_record, dataclasses.fields(record)))
-    else:
-        columns = [_column(key, int), *map(_described, described.kept)]
-    for column in columns:
-        column.autoincrement = False
     return sa.Table(
         name,
         metadata,
-        *columns,
+        *map(_column, dataclasses.fields(record)),
         sa.PrimaryKeyConstraint(key),
         *constraints,
         **_OPTIONS,
@@ -166,7 +139,6 @@ sessions = _table(
     sa.Index("ix_sessions_state", "state"),
     sa.Index("ix_sessions_finished_at", "finished_at"),
     sa.Index("ix_sessions_updated_at", "updated_at"),
-    described=description.FIELDS,
 )
 
 # The leader keeps names unique in their projects. A constraint would refuse
@@ -176,7 +148,6 @@ groups = _table(
     records.GroupRecord,
     _unique("groups", "group_id"),
     sa.Index("ix_groups_project_id", "project_id"),
-    described=group.GROUP,
 )
 
 # No foreign key: rows go together with those of their groups.
@@ -186,7 +157,6 @@ group_clients = _table(
     _unique("group_clients", "client_id"),
     sa.Index("ix_group_clients_group_id", "group_id"),
     sa.Index("ix_group_clients_project_id", "project_id"),
-    described=group.CLIENT,
 )
 
 # What each desk had counted when its counts were last charged. No foreign
@@ -233,10 +203,7 @@ leader_lease = sa.Table(
     "leader_lease",
     metadata,
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
-    *(
-        _column(one.name, one.type)
-        for one in dataclasses.fields(records.Lease)
-    ),
+    *map(_column, dataclasses.fields(records.Lease)),
     sa.Column("ahead_s", sa.Double),
     **_OPTIONS,
 )

@@ -9,15 +9,17 @@ import itertools
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Annotated
 from typing import Any
 from typing import NamedTuple
 from typing import Self
 from typing import TypeVar
 
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group
+from fpgapool.vocabulary import inventory
+from fpgapool.vocabulary import library
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -41,67 +43,37 @@ class ComputeState(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(inventory.HOST.columns)
 class HostRecord:
     """A compute node. Times are wall clock.
 
-    :param admin_state: set by the operator; a value of an
-        :class:`fpgapool.core.model.AdminState`.
-    :param admin_reason: the operator's reason.
     :param drain_deadline_at: when the pool revokes the slots still in use.
     :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
     """
 
     id: int
-    uuid: _Uuid
-    name: _Name
-    nic_bytes_per_s: float
-    up: bool = False
     last_report_at: float | None = None
-    admin_state: _Word = "enabled"
-    admin_reason: _Name = ""
-    drain_deadline_at: float | None = None
     compute_state: _Word = ComputeState.NONE.value
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(inventory.DEVICE.columns)
 class DeviceRecord:
-    """A board.
-
-    :param healthy: the driver's verdict.
-    :param admin_state: and the two after it: as those of a host.
-    :param reservable_slots: how many of its slots instances can reserve.
-    """
+    """A board; ``healthy`` is the driver's verdict."""
 
     id: int
     host_id: int
-    name: _Name
-    model: _Name
-    dma_bytes_per_s: float
-    healthy: bool = True
-    fault_reason: str = ""
-    admin_state: _Word = "enabled"
-    admin_reason: _Name = ""
-    drain_deadline_at: float | None = None
-    reservable_slots: _Small = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(inventory.SLOT.columns)
 class SlotRecord:
-    """A slot of a board.
-
-    :param reserved_for: the only instance that may use it, by its id in Nova.
-    """
+    """A slot of a board."""
 
     id: int
     device_id: int
-    number: _Small
-    shape: _Name
-    programmed: _Name | None = None
     programming_time_s: float = 0.0
-    faulty: bool = False
-    fault_reason: str = ""
-    reserved_for: _Uuid | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,36 +139,23 @@ DELETED = "deleted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(library.BITSTREAM.columns)
 class BitstreamRecord:
     """A file of the library. Times are wall clock.
 
     :param project_id: of the owner.
-    :param accelerator: plain name of the accelerator that it implements.
     :param public: all projects may use it.
-    :param projects: other projects that may use it.
-    :param shapes: of the slots that it fits.
     :param profile: the members of the accelerator's profile that it defines.
     :param properties: further properties that its owner has set.
     :param checksum_sha256: hexadecimal; empty if not set yet.
     :param signature: of the checksum, base64; empty if unsigned.
     :param signed_by: name of the key that the signature was verified with.
     :param location: of the file, as the store names it; empty without one.
-    :param reason: for the decision about it.
     """
 
     id: int
-    bitstream_id: _Uuid
-    project_id: _Name
     user_id: _Name
-    name: _Name
-    description: str = ""
-    accelerator: _Name
-    version: _Code
-    format: _Word
-    state: _Word
     public: bool = False
-    projects: Sequence[str] = ()
-    shapes: Sequence[str] = ()
     profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
     checksum_sha256: _Code = ""
@@ -204,16 +163,11 @@ class BitstreamRecord:
     signature: str = ""
     signed_by: _Name = ""
     location: _Name = ""
-    reason: str = ""
     decided_by: _Name = ""
-    created_at: float
-    updated_at: float
-    uploaded_at: float | None = None
-    decided_at: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-@fields.with_members(one.member for one in description.FIELDS.kept)
+@fields.with_members(description.FIELDS.columns)
 class SessionRecord:
     """A session. ``id`` is the job's id and grows in order of arrival."""
 
@@ -221,7 +175,7 @@ class SessionRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-@fields.with_members(one.member for one in group.GROUP.kept)
+@fields.with_members(group.GROUP.columns)
 class GroupRecord:
     """A group."""
 
@@ -229,7 +183,7 @@ class GroupRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-@fields.with_members(one.member for one in group.CLIENT.kept)
+@fields.with_members(group.CLIENT.columns)
 class GroupClientRecord:
     """A client of a group."""
 
@@ -285,38 +239,22 @@ class AssignmentRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(accounting.USAGE.columns)
 class UsageRecord:
     """A project's usage of an accelerator in a day.
 
-    :param day: in UTC. A session's slot time and bytes count on the day when
-        it gives the slot back.
-    :param sessions: number of ended sessions that had a slot.
-    :param sessions_met: ended sessions that kept their deadlines.
-    :param sessions_missed: those that did not.
-    :param slot_s: total time for which its sessions, groups, tasks and locks
-        had slots.
-    :param group_busy_s: the part in which its tasks and locks had members.
-    :param group_idle_s: the part in which members of its groups had neither.
-    :param energy_j: its slots' shares of the boards' energy; None if no board
-        that served them measures its power.
+    A session's slot time and bytes count on the day, in UTC, when it gives
+    the slot back.
     """
 
     id: int
     project_id: _Name
     accelerator: _Name
     day: datetime.date
-    sessions: int = 0
-    sessions_met: int = 0
-    sessions_missed: int = 0
-    slot_s: float = 0.0
-    group_busy_s: float = 0.0
-    group_idle_s: float = 0.0
-    input_bytes: int = 0
-    output_bytes: int = 0
-    energy_j: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(accounting.USAGE.columns)
 class UsageSum:
     """The sum of several rows of usage.
 
@@ -325,17 +263,6 @@ class UsageSum:
     """
 
     day: datetime.date | None = None
-    project_id: str | None = None
-    accelerator: str | None = None
-    sessions: int
-    sessions_met: int = 0
-    sessions_missed: int = 0
-    slot_s: float
-    group_busy_s: float
-    group_idle_s: float
-    input_bytes: int
-    output_bytes: int
-    energy_j: float | None
 
     @property
     def energy_j_per_sla(self) -> float | None:
@@ -359,28 +286,19 @@ class QuotaRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(inventory.INSTANCE.columns)
 class InstanceRecord:
     """An instance that has, or had, its own token.
 
-    :param instance_id: its id in Nova.
-    :param name: derived from its host name, for people.
-    :param host_uuid: of its compute node, if known.
-    :param max_sessions: limit of concurrent sessions; None: no limit.
     :param token_nonce: the token is derived from it and a secret.
     :param token_hash: SHA-256 of its token, hexadecimal.
     :param deleted_at: when Nova reported its deletion; wall clock.
     """
 
     id: int
-    instance_id: _Uuid
-    project_id: _Name
-    name: _Name = ""
-    host_uuid: _Uuid | None = None
-    max_sessions: _Small | None = None
     token_nonce: _Code
     token_hash: _Code
     token_revoked: bool = False
-    created_at: float
     deleted_at: float | None = None
 
     @property
@@ -410,7 +328,7 @@ Record = (
 _R = TypeVar("_R", bound=Record)
 
 #: The members that say, by these values, that a row is to be deleted.
-_LAST_WORDS: Mapping[type, tuple[str, frozenset[str]]] = {
+_DELETED_BY: Mapping[type, tuple[str, frozenset[str]]] = {
     BitstreamRecord: ("state", frozenset({DELETED})),
     HostRecord: ("admin_state", frozenset({DELETED})),
     GroupRecord: ("state", frozenset({states.GROUP_DELETED})),
@@ -424,7 +342,7 @@ _LAST_WORDS: Mapping[type, tuple[str, frozenset[str]]] = {
 
 def is_deleted(record: Record) -> bool:
     """Whether the row of a record is to be deleted."""
-    name, values = _LAST_WORDS.get(type(record), ("", frozenset()))
+    name, values = _DELETED_BY.get(type(record), ("", frozenset()))
     return bool(name) and getattr(record, name) in values
 
 
@@ -498,7 +416,7 @@ class Changes:
         """Return the rows of one kind that are to be written."""
         # _add() files every record under its own class.
         rows: Any = self._rows.get(record_class, {})
-        if record_class not in _LAST_WORDS:
+        if record_class not in _DELETED_BY:
             return list(rows.values())
         return [row for row in rows.values() if not is_deleted(row)]
 

@@ -57,7 +57,7 @@ IS_LOST = sa.and_(
 )
 
 # Columns that live sessions do not use.
-_WORDS_OF_THE_END = frozenset({"reason", "message", "finished_at"})
+_UNUSED_WHILE_LIVE = frozenset({"reason", "message", "finished_at"})
 
 _COMMON_TEXTS = ("project_id", "user_id", "accelerator", "state")
 
@@ -65,7 +65,7 @@ _COMMON_TEXTS = ("project_id", "user_id", "accelerator", "state")
 def live(connection: sa.Connection) -> list[records.SessionRecord]:
     """Return the live sessions; there may be very many."""
     query = (
-        sa.select(*(c for c in _COLUMNS if c.name not in _WORDS_OF_THE_END))
+        sa.select(*(c for c in _COLUMNS if c.name not in _UNUSED_WHILE_LIVE))
         .where(IS_LIVE)
         .order_by(_COLUMNS.id)
     )
@@ -199,7 +199,7 @@ def counts(project_id: str | None) -> sa.Select[Any]:
     return query.where(_COLUMNS.project_id == project_id)
 
 
-def standings() -> sa.Select[Any]:
+def live_states() -> sa.Select[Any]:
     """Return the query of the states of live sessions."""
     names = ("id", "session_id", "state", "slot_id", "generation")
     return (

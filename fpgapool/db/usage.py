@@ -13,24 +13,18 @@ import sqlalchemy as sa
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
+from fpgapool.vocabulary import accounting
+from fpgapool.vocabulary import fields
 
 #: The columns by which usage can be grouped, in sort order.
 KEYS = ("day", "project_id", "accelerator")
 
-#: Sums of whole numbers.
-_COUNTS = (
-    "sessions",
-    "sessions_met",
-    "sessions_missed",
-    "input_bytes",
-    "output_bytes",
+_SUMS = tuple(
+    one.name for one in accounting.USAGE.in_record if one.name not in KEYS
 )
-_SUMS = (
-    *_COUNTS,
-    "slot_s",
-    "group_busy_s",
-    "group_idle_s",
-    "energy_j",
+#: Sums of whole numbers.
+_COUNTS = tuple(
+    one.name for one in accounting.USAGE.in_record if one.kind is fields.COUNT
 )
 
 

@@ -162,32 +162,37 @@ def reader_of(
     return read
 
 
-def asked(
+def version(minors: collections.abc.Iterable[int | None]) -> str:
+    """Return a payload's version; its members came with these minor ones."""
+    return f"1.{max(minor or 0 for minor in minors)}"
+
+
+def request_members(
     options: collections.abc.Iterable[fields.Option],
 ) -> list[fields.Member]:
     """Return the members of a request with these options."""
-    return [_described(one, one.asked, one.unsaid) for one in options]
+    return [_described(one, one.in_request, one.if_omitted) for one in options]
 
 
-def told(described: fields.Fields) -> list[fields.Member]:
+def view_members(described: fields.Fields) -> list[fields.Member]:
     """Return the members of a view."""
     return [
-        _described(one, one.told, None if one.nullable else one.default)
-        for one in described.told
+        _described(one, one.in_view, None if one.nullable else one.default)
+        for one in described.in_view
     ]
 
 
-def noted(described: fields.Fields) -> list[fields.Member]:
+def notification_members(described: fields.Fields) -> list[fields.Member]:
     """Return the members of a notification, with times as texts."""
     return [
         _described(
             dataclasses.replace(
                 one, kind=fields.TEXT if one.kind is fields.TIME else one.kind
             ),
-            one.noted,
+            one.in_notification,
             one.default,
         )
-        for one in described.noted
+        for one in described.in_notification
     ]
 
 

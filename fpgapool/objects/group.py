@@ -13,7 +13,7 @@ from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
 
 _OPTIONS = description.GROUP.options
-_VERSION = f"1.{max(one.asked for one in _OPTIONS)}"
+_VERSION = base.version(one.in_request for one in _OPTIONS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Goal(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.asked(_OPTIONS))
+@fields.with_members(base.request_members(_OPTIONS))
 class CreateGroup(base.Payload):
     """Create a group, with options of the description.
 
@@ -49,7 +49,7 @@ class CreateGroup(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.asked(_OPTIONS))
+@fields.with_members(base.request_members(_OPTIONS))
 class UpdateGroup(base.Payload):
     """Change options of a group; None keeps a member."""
 
@@ -144,7 +144,7 @@ class GroupHost(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.told(description.GROUP))
+@fields.with_members(base.view_members(description.GROUP))
 class GroupView(base.Payload):
     """All that a group's owner may know about it.
 
@@ -152,7 +152,7 @@ class GroupView(base.Payload):
     :param hosts_revision: grows with every change of ``hosts``.
     """
 
-    VERSION = f"1.{max(one.told or 0 for one in description.GROUP.told)}"
+    VERSION = base.version(one.in_view for one in description.GROUP.in_view)
 
     members: tuple[GroupMember, ...] = ()
     hosts: tuple[GroupHost, ...] = ()
@@ -248,5 +248,5 @@ class GroupReport(base.Payload):
 
 
 _recorded = fields.copier(
-    one.name for one in description.GROUP.told if one.kept
+    one.name for one in description.GROUP.in_view if one.in_record
 )

@@ -13,6 +13,7 @@ from typing import Any
 from fpgapool.objects import base
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group
+from fpgapool.vocabulary import inventory
 from fpgapool.vocabulary import session as description
 
 NAMESPACE = "fpgapool"
@@ -20,46 +21,31 @@ _PREFIX = "fpgapool_object."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@fields.with_members(base.notification_members(inventory.HOST))
 class HostPayload(base.Payload):
-    """A compute node.
-
-    :ivar up: whether its agent reports.
-    :ivar admin_state: set by the operator: enabled, draining, disabled.
-    """
+    """A compute node."""
 
     host_uuid: str
     host_name: str
-    nic_bytes_per_s: float
-    up: bool
-    admin_state: str
-    admin_reason: str
-    drain_deadline_at: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@fields.with_members(base.notification_members(inventory.DEVICE))
 class DevicePayload(base.Payload):
     """A board.
 
     :ivar device_id: its name in the REST API.
-    :ivar healthy: its driver's verdict.
     """
 
     device_id: str
     device: str
     host_uuid: str
     host_name: str
-    model: str
-    dma_bytes_per_s: float
-    healthy: bool
-    fault_reason: str
-    admin_state: str
-    admin_reason: str
-    drain_deadline_at: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlotPayload(base.Payload):
-    """A slot of a board.
+class PlacePayload(base.Payload):
+    """The slot that a session has or had.
 
     :ivar slot_id: its name in the REST API.
     :ivar slot: its number on the device.
@@ -71,51 +57,47 @@ class SlotPayload(base.Payload):
     device: str
     host_uuid: str
     host_name: str
-    shape: str
-    programmed: str | None
-    faulty: bool
-    fault_reason: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlacePayload(base.Payload):
-    """The slot that a session has or had."""
-
-    slot_id: str
-    slot: int
-    device_id: str
-    device: str
-    host_uuid: str
-    host_name: str
+@fields.with_members(base.notification_members(inventory.SLOT))
+class SlotPayload(PlacePayload):
+    """A slot of a board."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.noted(description.FIELDS))
+@fields.with_members(base.notification_members(description.FIELDS))
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
     It has no parameters, which may hold keys, no secrets and no endpoints.
     """
 
-    VERSION = f"1.{max(one.noted or 0 for one in description.FIELDS.noted)}"
+    VERSION = base.version(
+        one.in_notification for one in description.FIELDS.in_notification
+    )
 
     place: PlacePayload | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.noted(group.GROUP))
+@fields.with_members(base.notification_members(group.GROUP))
 class GroupPayload(base.Payload):
     """A group. Times are in ISO 8601, in UTC."""
 
-    VERSION = f"1.{max(one.noted or 0 for one in group.GROUP.noted)}"
+    VERSION = base.version(
+        one.in_notification for one in group.GROUP.in_notification
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.noted(group.CLIENT))
+@fields.with_members(base.notification_members(group.CLIENT))
 class GroupClientPayload(base.Payload):
     """A client of a group, without its secret."""
 
-    VERSION = f"1.{max(one.noted or 0 for one in group.CLIENT.noted)}"
+    VERSION = base.version(
+        one.in_notification for one in group.CLIENT.in_notification
+    )
 
 
 #: All payloads that a notification may have.

@@ -14,7 +14,7 @@ from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.asked(description.FIELDS.options))
+@fields.with_members(base.request_members(description.FIELDS.options))
 class OpenRequest(base.Payload):
     """A client's request for an accelerator, with all its options.
 
@@ -26,7 +26,9 @@ class OpenRequest(base.Payload):
         first slot, hexadecimal; empty: the slot's worker makes one.
     """
 
-    VERSION = f"1.{max(one.asked for one in description.FIELDS.options)}"
+    VERSION = base.version(
+        one.in_request for one in description.FIELDS.options
+    )
 
     request_id: str
     project_id: str
@@ -52,7 +54,7 @@ class Endpoint(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.told(description.FIELDS))
+@fields.with_members(base.view_members(description.FIELDS))
 class SessionView(base.Payload):
     """All that a session's owner may know about it.
 
@@ -65,7 +67,7 @@ class SessionView(base.Payload):
         if the front door has it and not the pool; empty: ``secret``.
     """
 
-    VERSION = f"1.{max(one.told or 0 for one in description.FIELDS.told)}"
+    VERSION = base.version(one.in_view for one in description.FIELDS.in_view)
 
     slot_host_uuid: str | None = None
     slot_host_name: str | None = None
@@ -124,7 +126,7 @@ class DryRun(base.Payload):
     expected_wait_s: float | None = None
 
 
-_RECORDED = [one.name for one in description.FIELDS.told if one.kept]
+_RECORDED = [one.name for one in description.FIELDS.in_view if one.in_record]
 _recorded = fields.copier(_RECORDED)
 _requested = fields.copier(
     name

@@ -11,6 +11,7 @@ import oslo_messaging as messaging
 from fpgapool import objects
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
+from fpgapool.rpcapi import declared
 
 TOPIC = "fpgapool-agent"
 
@@ -61,6 +62,7 @@ class AgentAPI:
         """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
+    @declared.sent_by("_cast")
     def assign(
         self,
         host_uuid: str,
@@ -68,10 +70,8 @@ class AgentAPI:
         request: objects.AssignRequest,
     ) -> None:
         """Have a slot prepared for a session."""
-        self._cast(
-            host_uuid, "assign", leader_epoch, request=request.to_primitive()
-        )
 
+    @declared.sent_by("_cast")
     def self_test(
         self,
         host_uuid: str,
@@ -79,13 +79,8 @@ class AgentAPI:
         request: objects.AssignRequest,
     ) -> None:
         """Test a slot; the agent's reports tell the result."""
-        self._cast(
-            host_uuid,
-            "self_test",
-            leader_epoch,
-            request=request.to_primitive(),
-        )
 
+    @declared.sent_by("_cast")
     def release(
         self,
         host_uuid: str,
@@ -100,25 +95,14 @@ class AgentAPI:
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         """
-        self._cast(
-            host_uuid,
-            "release",
-            leader_epoch,
-            device=device,
-            slot=slot,
-            session_id=session_id,
-            generation=generation,
-            reason=reason,
-        )
 
+    @declared.sent_by("_cast")
     def keep_group(
         self, host_uuid: str, leader_epoch: int, order: objects.GroupOrder
     ) -> None:
         """Say how the desk of a group on the host shall be."""
-        self._cast(
-            host_uuid, "keep_group", leader_epoch, order=order.to_primitive()
-        )
 
+    @declared.sent_by("_cast")
     def reissue_secret(
         self,
         host_uuid: str,
@@ -128,15 +112,8 @@ class AgentAPI:
         generation: int,
     ) -> None:
         """Have a fresh secret minted; the agent answers by `prepared`."""
-        self._cast(
-            host_uuid,
-            "reissue_secret",
-            leader_epoch,
-            device=device,
-            slot=slot,
-            generation=generation,
-        )
 
+    @declared.sent_by("_cast")
     def session_changed(
         self,
         host_uuid: str,
@@ -144,20 +121,10 @@ class AgentAPI:
         views: Iterable[objects.SessionView],
     ) -> None:
         """Tell the front door of a host about sessions opened there."""
-        self._cast(
-            host_uuid,
-            "session_changed",
-            leader_epoch,
-            views=[view.to_primitive() for view in views],
-        )
 
+    @declared.sent_by("_cast")
     def report_now(self, host_uuid: str, leader_epoch: int) -> None:
         """Ask for a report at once."""
-        self._cast(host_uuid, "report_now", leader_epoch)
 
-    def _cast(
-        self, host_uuid: str, method: str, leader_epoch: int, **kwargs: Any
-    ) -> None:
-        self._client.cast(
-            method, server=host_uuid, leader_epoch=leader_epoch, **kwargs
-        )
+    def _cast(self, method: str, *, host_uuid: str, **kwargs: Any) -> None:
+        self._client.cast(method, server=host_uuid, **kwargs)

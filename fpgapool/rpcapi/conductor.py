@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+# The bodies of declared methods are empty.
+# mypy: disable-error-code="empty-body"
+
 """Client side of the conductor's RPC interface."""
 
 import contextlib
@@ -16,8 +19,9 @@ from fpgapool import objects
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.objects import bitstream
-from fpgapool.objects import finding
+from fpgapool.objects import finding as findings
 from fpgapool.objects import group
+from fpgapool.rpcapi import declared
 
 TOPIC = "fpgapool-conductor"
 
@@ -54,13 +58,13 @@ def server_name(leader_epoch: int) -> str:
     return f"leader-{leader_epoch % _LEADER_NAMES}"
 
 
-def is_outdated(told_epoch: int, leader_epoch: int) -> bool:
+def is_outdated(seen_epoch: int, leader_epoch: int) -> bool:
     """Whether a report was meant for an earlier leader of the same name.
 
-    :param told_epoch: the highest epoch its sender had seen, 0 for none.
+    :param seen_epoch: the highest epoch its sender had seen, 0 for none.
     :param leader_epoch: of the leader that received it.
     """
-    return 0 < told_epoch <= leader_epoch - _LEADER_NAMES
+    return 0 < seen_epoch <= leader_epoch - _LEADER_NAMES
 
 
 class _Leader:
@@ -168,14 +172,15 @@ class ConductorAPI(_Leader):
     :param keys: sign all messages, in the name of their party.
     """
 
+    @declared.sent_by("_cast")
     def report(self, report: objects.AgentReport) -> None:
         """Report the whole state of a host (cast)."""
-        self._cast("report", report=report.to_primitive())
 
+    @declared.sent_by("_cast")
     def prepared(self, prepared: objects.Prepared) -> None:
         """Report that a slot is ready for its session's client (cast)."""
-        self._cast("prepared", prepared=prepared.to_primitive())
 
+    @declared.sent_by("_ask")
     def reopen_session(
         self,
         project_id: str,
@@ -194,14 +199,6 @@ class ConductorAPI(_Leader):
         :returns: the recorded state of the session; None if the caller may
             not see it.
         """
-        view = self._ask(
-            "reopen_session",
-            project_id=project_id,
-            session_id=session_id,
-            generation=generation,
-            host_uuid=host_uuid,
-        )
-        return view and objects.SessionView.from_primitive(view)
 
     def cancel_session(
         self,
@@ -226,6 +223,7 @@ class ConductorAPI(_Leader):
             reason=reason,
         )
 
+    @declared.sent_by("_cast")
     def close_session(
         self,
         project_id: str,
@@ -243,30 +241,16 @@ class ConductorAPI(_Leader):
             client says; the output likewise.
         :param confirmed: whether the slot's worker has confirmed it.
         """
-        self._cast(
-            "close_session",
-            project_id=project_id,
-            session_id=session_id,
-            generation=generation,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
-            confirmed=confirmed,
-        )
 
+    @declared.sent_by("_cast")
     def report_progress(
         self, project_id: str, session_id: str, input_bytes: int
     ) -> None:
         """Say how far a waiting session's client has computed (cast)."""
-        self._cast(
-            "report_progress",
-            project_id=project_id,
-            session_id=session_id,
-            input_bytes=input_bytes,
-        )
 
+    @declared.sent_by("_cast")
     def renew_secret(self, session_id: str) -> None:
         """Ask for a fresh secret of a session that is READY (cast)."""
-        self._cast("renew_secret", session_id=session_id)
 
     def get_sessions(
         self, session_ids: Iterable[str]
@@ -278,6 +262,7 @@ class ConductorAPI(_Leader):
         views, _unknown = self.changed_sessions(dict.fromkeys(session_ids, -1))
         return views
 
+    @declared.sent_by("_ask")
     def session_now(
         self, session_id: str, project_id: str = ""
     ) -> objects.SessionView | None:
@@ -290,10 +275,6 @@ class ConductorAPI(_Leader):
         :returns: None if the leader does not know it; if it exists, it has
             ended.
         """
-        view = self._ask(
-            "session_now", session_id=session_id, project_id=project_id
-        )
-        return view and objects.SessionView.from_primitive(view)
 
     def changed_sessions(
         self, revisions: Mapping[str, int], *, host_uuid: str = ""
@@ -315,6 +296,7 @@ class ConductorAPI(_Leader):
         views = map(objects.SessionView.from_primitive, answer["changed"])
         return list(views), answer["unknown"]
 
+    @declared.sent_by("_ask")
     def submit_sessions(
         self, requests: Iterable[objects.OpenRequest]
     ) -> list[objects.SessionView]:
@@ -325,12 +307,8 @@ class ConductorAPI(_Leader):
         :returns: for each request the recorded session; or, REJECTED and
             without an id, the reason why there is none.
         """
-        views = self._ask(
-            "submit_sessions",
-            requests=[request.to_primitive() for request in requests],
-        )
-        return [objects.SessionView.from_primitive(view) for view in views]
 
+    @declared.sent_by("_ask")
     def dry_run(self, request: objects.OpenRequest) -> objects.DryRun:
         """Return what would become of a request, if it were made now (call).
 
@@ -340,16 +318,12 @@ class ConductorAPI(_Leader):
         :raises DryRunUnsupported: if the pool is too large for one, or its
             strategy cannot be copied.
         """
-        found = self._ask("dry_run", request=request.to_primitive())
-        return objects.DryRun.from_primitive(found)
 
+    @declared.sent_by("_ask")
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         """Return the library's accelerators (call)."""
-        return [
-            objects.AcceleratorProfile.from_primitive(profile)
-            for profile in self._ask("list_accelerators")
-        ]
 
+    @declared.sent_by("_ask")
     def get_quota(
         self, project_id: str | None = None
     ) -> dict[str, dict[str, Any]]:
@@ -359,8 +333,8 @@ class ConductorAPI(_Leader):
             their own.
         :returns: by resource, with ``limit`` and ``source``.
         """
-        return self._ask("get_quota", project_id=project_id)
 
+    @declared.sent_by("_call")
     def set_quota(
         self, project_id: str, limits: Mapping[str, int | None]
     ) -> None:
@@ -369,8 +343,8 @@ class ConductorAPI(_Leader):
         :param limits: by resource; resources that are not named keep theirs,
             and None restores the default.
         """
-        self._call("set_quota", project_id=project_id, limits=dict(limits))
 
+    @declared.sent_by("_call")
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
         """Change the library (call); returns when that is durable.
 
@@ -378,8 +352,8 @@ class ConductorAPI(_Leader):
 
         :raises BitstreamRefused: with a code, if the change is refused.
         """
-        self._call("change_bitstream", change=change.to_primitive())
 
+    @declared.sent_by("_call")
     def change_group(self, change: group.GroupChange) -> None:
         """Change a group or its clients (call); returns when that is durable.
 
@@ -387,13 +361,12 @@ class ConductorAPI(_Leader):
 
         :raises GroupRefused: with a code, if the change is refused.
         """
-        self._call("change_group", change=change.to_primitive())
 
+    @declared.sent_by("_ask")
     def get_groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
         """Return the groups that exist (call)."""
-        views = self._ask("get_groups", group_ids=list(group_ids))
-        return [objects.GroupView.from_primitive(view) for view in views]
 
+    @declared.sent_by("_ask")
     def find_groups(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
@@ -401,9 +374,8 @@ class ConductorAPI(_Leader):
 
         :param name: of the groups, or the ID of one.
         """
-        views = self._ask("find_groups", project_id=project_id, name=name)
-        return [objects.GroupView.from_primitive(view) for view in views]
 
+    @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
         """Attach a client to a group for a front door (call).
 
@@ -411,8 +383,8 @@ class ConductorAPI(_Leader):
 
         :raises GroupRefused: with a code, if it is refused.
         """
-        self._call("attach_client", client=client.to_primitive())
 
+    @declared.sent_by("_call")
     def detach_client(
         self, project_id: str, *, group_id: str, client_id: str
     ) -> None:
@@ -422,13 +394,8 @@ class ConductorAPI(_Leader):
 
         :raises GroupRefused: if the project has no such client there.
         """
-        self._call(
-            "detach_client",
-            project_id=project_id,
-            group_id=group_id,
-            client_id=client_id,
-        )
 
+    @declared.sent_by("_call")
     def admit_instance(
         self, entry: objects.InstanceEntry, *, lost_hash: str = ""
     ) -> objects.InstanceEntry:
@@ -442,25 +409,22 @@ class ConductorAPI(_Leader):
         :returns: its durable entry: the token's nonce and hash may be older.
         :raises InstanceNotFound: if it was deleted.
         """
-        answer = self._call(
-            "admit_instance", entry=entry.to_primitive(), lost_hash=lost_hash
-        )
-        return objects.InstanceEntry.from_primitive(answer)
 
+    @declared.sent_by("_call")
     def revoke_instance_token(self, instance_id: str) -> None:
         """Revoke an instance's token for good (call); durable on return.
 
         :raises InstanceNotFound: if there is no such instance.
         """
-        self._call("revoke_instance_token", instance_id=instance_id)
 
+    @declared.sent_by("_ask")
     def pool_summary(self) -> dict[str, Any]:
         """Return figures about the pool, and its hardware (call).
 
         For callers that cannot read the database.
         """
-        return self._ask("pool_summary")
 
+    @declared.sent_by("_ask")
     def pool_now(self) -> dict[str, Any]:
         """Return the figures about the pool that no row has (call).
 
@@ -470,24 +434,22 @@ class ConductorAPI(_Leader):
             ``hosts``, by UUID, with ``nic_load``, ``queued``,
             ``last_report_at`` and ``link_message``.
         """
-        return self._ask("pool_now")
 
-    def audit(self) -> list[finding.Finding]:
+    @declared.sent_by("_call")
+    def audit(self) -> list[findings.Finding]:
         """Return the present inconsistencies of the pool (call).
 
         Some are changes under way: only those found again are wrong.
         """
-        return [
-            finding.Finding.from_primitive(one) for one in self._call("audit")
-        ]
 
-    def repair(self, found: finding.Finding) -> bool:
+    @declared.sent_by("_call")
+    def repair(self, finding: findings.Finding) -> bool:
         """Repair an inconsistency that an audit has found (call).
 
         :returns: whether such a finding can be repaired.
         """
-        return self._call("repair", finding=found.to_primitive())
 
+    @declared.sent_by("_call")
     def administer(
         self,
         host_uuid: str,
@@ -507,15 +469,8 @@ class ConductorAPI(_Leader):
         :param drain_within_s: for draining: how long present sessions may
             stay; None: for ever.
         """
-        self._call(
-            "administer",
-            host_uuid=host_uuid,
-            device=device,
-            state=state,
-            reason=reason,
-            drain_within_s=drain_within_s,
-        )
 
+    @declared.sent_by("_call")
     def set_reservable_slots(
         self, host_uuid: str, device: str, slots: int
     ) -> None:
@@ -527,13 +482,8 @@ class ConductorAPI(_Leader):
         :raises FewerThanReserved: if more of them are reserved.
         :raises InvalidRequest: if the device has fewer slots.
         """
-        self._call(
-            "set_reservable_slots",
-            host_uuid=host_uuid,
-            device=device,
-            slots=slots,
-        )
 
+    @declared.sent_by("_call")
     def test_slot(
         self, host_uuid: str, device: str, slot: int, accelerator: str = ""
     ) -> None:
@@ -548,10 +498,3 @@ class ConductorAPI(_Leader):
         :raises SlotNotFound: if there is no such slot.
         :raises SlotNotTested: if it cannot be tested now; the code says why.
         """
-        self._call(
-            "test_slot",
-            host_uuid=host_uuid,
-            device=device,
-            slot=slot,
-            accelerator=accelerator,
-        )

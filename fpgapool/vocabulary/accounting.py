@@ -27,73 +27,79 @@ MAX_LIMIT = 2**63 - 1
 #: What a project used of an accelerator on a day, or the sum of several.
 USAGE = fields.Fields(
     fields.shown("id", fields.TEXT, "For the marker; unique."),
-    fields.shown(
+    fields.stored(
         "day",
         fields.DAY,
         "Day of the slots' release, in UTC; null: several days.",
         default=None,
         column=True,
     ),
-    fields.shown(
+    fields.stored(
         "project_id",
         fields.NAME,
         "Null: several projects.",
         default=None,
         column=True,
     ),
-    fields.shown(
+    fields.stored(
         "accelerator",
         fields.NAME,
         "Null: several accelerators.",
         default=None,
         column=True,
     ),
-    fields.shown(
+    fields.stored(
         "sessions",
         fields.COUNT,
         "Ended sessions that had a slot.",
         column=True,
+        default=0,
     ),
-    fields.shown(
+    fields.stored(
         "sessions_met",
         fields.COUNT,
         "Ended sessions that kept their deadlines.",
         column=True,
         title="Deadlines Met",
+        default=0,
     ),
-    fields.shown(
+    fields.stored(
         "sessions_missed",
         fields.COUNT,
         "Ended sessions that did not keep their deadlines.",
         column=True,
         title="Deadlines Missed",
+        default=0,
     ),
-    fields.shown(
+    fields.stored(
         "slot_s",
         fields.NUMBER,
         "Time for which slots were held, in seconds; that of groups included.",
         column=True,
         title="Slot Seconds",
+        default=0.0,
     ),
-    fields.shown(
+    fields.stored(
         "group_busy_s",
         fields.NUMBER,
         "Time for which the project's tasks and locks had slots of groups, in"
         " seconds.",
         column=True,
         title="Group Busy Seconds",
+        default=0.0,
     ),
-    fields.shown(
+    fields.stored(
         "group_idle_s",
         fields.NUMBER,
         "Time for which slots of the project's groups had neither task nor"
         " lock, in seconds.",
         column=True,
         title="Group Idle Seconds",
+        default=0.0,
     ),
-    fields.shown("input_bytes", fields.COUNT, column=True),
-    fields.shown("output_bytes", fields.COUNT, column=True),
-    fields.shown(
+    fields.stored("input_bytes", fields.COUNT, column=True, default=0),
+    fields.stored("output_bytes", fields.COUNT, column=True, default=0),
+    fields.stored(
         "energy_j",
         fields.NUMBER,
         "Shares of the power of boards, in joules; null: not measured.",

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Annotated
 from typing import Any
 from typing import NamedTuple
 from typing import TypeVar
@@ -65,11 +66,11 @@ class Field:
 
     :ivar about: for people, if the name does not say enough.
     :ivar default: None: the value may be unknown.
-    :ivar kept: whether the table has it.
+    :ivar in_record: whether the table has it.
     :ivar length: characters of a text, or bits of a number, in its column;
         0: any number of characters, and 64 bits.
-    :ivar told: minor version of the first view for remote calls that has it.
-    :ivar noted: the same of the payload of notifications.
+    :ivar in_view: minor version of the first view in remote calls that has it.
+    :ivar in_notification: the same of the payload of notifications.
     :ivar shown: its name for users; None: they do not see it.
     :ivar part: the object within which users see it; empty: none.
     :ivar since: microversion of the REST API that introduced it.
@@ -84,10 +85,10 @@ class Field:
     about: str = ""
     _: dataclasses.KW_ONLY
     default: Any = REQUIRED
-    kept: bool = True
+    in_record: bool = True
     length: int = 0
-    told: int | None = None
-    noted: int | None = None
+    in_view: int | None = None
+    in_notification: int | None = None
     shown: str | None = None
     part: str = ""
     since: tuple[int, int] = (1, 0)
@@ -110,24 +111,33 @@ class Field:
             type_ |= None
         return self.name, type_, self.default
 
+    @property
+    def column_member(self) -> Member:
+        """The dataclass member of records, whose type has the length."""
+        name, type_, default = self.member
+        if self.length:
+            type_ = Annotated[self.kind.type, self.length]
+            type_ = type_ | None if default is None else type_
+        return name, type_, default
+
 
 @dataclasses.dataclass(frozen=True)
 class Option(Field):
     """A member that a client may set.
 
-    :ivar unsaid: the meaning of leaving it out.
+    :ivar if_omitted: the meaning of leaving it out.
     :ivar check: returns the meaning of a value; raises RequestError; the
         default accepts any value of the kind.
-    :ivar asked: minor version of the first request that has it.
+    :ivar in_request: minor version of the first request that has it.
     :ivar limits_only: it lowers a limit of the service, and a repeated
         request may give another value.
     :ivar help: of the command's option; empty: it has none.
     """
 
     _: dataclasses.KW_ONLY
-    unsaid: Any = None
+    if_omitted: Any = None
     check: Callable[[object], Any] = lambda value: value
-    asked: int = 0
+    in_request: int = 0
     limits_only: bool = False
     help: str = ""
 
@@ -140,7 +150,8 @@ class Option(Field):
 class Fields:
     """The members of one kind of thing.
 
-    :ivar told: members in the conductors' messages.
+    :ivar in_view: members in the conductors' messages.
+    :ivar columns: dataclass members of records.
     :ivar shown: members that users see, without those of parts.
     :ivar options: members that a client may set.
     :ivar sort_keys: members to sort lists by; the first is the default.
@@ -149,9 +160,12 @@ class Fields:
     def __init__(self, *fields: Field, sort_keys: Sequence[str] = ()) -> None:
         self._fields = fields
         self.sort_keys = sort_keys
-        self.kept = tuple(one for one in fields if one.kept)
-        self.told = tuple(one for one in fields if one.told is not None)
-        self.noted = tuple(one for one in fields if one.noted is not None)
+        self.in_record = tuple(one for one in fields if one.in_record)
+        self.columns = [one.column_member for one in self.in_record]
+        self.in_view = tuple(one for one in fields if one.in_view is not None)
+        self.in_notification = tuple(
+            one for one in fields if one.in_notification is not None
+        )
         self.shown = self.part("")
         self.options = tuple(one for one in fields if isinstance(one, Option))
 
@@ -182,7 +196,13 @@ class Fields:
 
 def shown(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
     """Return a member that only users see; ``--long`` lists have it."""
-    return Field(name, kind, about, **{"shown": name, "column": False, **more})
+    found = {"in_record": False, "shown": name, "column": False}
+    return Field(name, kind, about, **{**found, **more})
+
+
+def stored(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
+    """Return a member of the table that users see, as :func:`shown`."""
+    return shown(name, kind, about, **{"in_record": True, **more})
 
 
 def listed(field: Field) -> Field:
@@ -192,7 +212,7 @@ def listed(field: Field) -> Field:
 
 def public(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
     """Return a member for messages, notifications and users."""
-    found = {"told": 0, "noted": 0, "shown": name}
+    found = {"in_view": 0, "in_notification": 0, "shown": name}
     return Field(name, kind, about, **{**found, **more})
 
 
@@ -208,7 +228,12 @@ def time(name: str, about: str = "", **more: Any) -> Field:
 
 def now(name: str, kind: Kind, about: str, **more: Any) -> Field:
     """Return a public member that only the leader knows."""
-    found = {"default": None, "kept": False, "noted": None, "listed": False}
+    found = {
+        "default": None,
+        "in_record": False,
+        "in_notification": None,
+        "listed": False,
+    }
     return public(name, kind, about, **{**found, **more})
 
 

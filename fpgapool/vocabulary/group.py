@@ -39,7 +39,7 @@ def _option(
     name: str, kind: fields.Kind, about: str, **more: Any
 ) -> fields.Option:
     return fields.Option(
-        name, kind, about, told=0, noted=0, shown=name, **more
+        name, kind, about, in_view=0, in_notification=0, shown=name, **more
     )
 
 
@@ -185,7 +185,7 @@ CLIENT = fields.Fields(
     fields.public(
         "client_id", fields.UUID, length=36, shown="id", column=True
     ),
-    fields.Field("group_id", fields.UUID, length=36, noted=0),
+    fields.Field("group_id", fields.UUID, length=36, in_notification=0),
     fields.public(
         "project_id",
         fields.TEXT,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The members of hosts, devices and slots, as users see them.
+"""The members of hosts, devices, slots, services and instances.
 
-Schemas, SDK and commands derive from these lists. Their order is that of the
-commands' columns.
+Records, tables, notifications, schemas, SDK and commands derive from these
+lists. Their order is that of the commands' columns.
 """
 
 from __future__ import annotations
@@ -11,20 +11,32 @@ from __future__ import annotations
 from fpgapool.vocabulary import fields
 
 # Of devices and hosts: the operators' setting.
-_ADMIN_STATE = fields.shown(
+_ADMIN_STATE = fields.stored(
     "admin_state",
     fields.TEXT,
     "The operator's setting. `draining` becomes `disabled` when the last"
     " session has ended.",
     limits={"enum": ["enabled", "draining", "disabled"]},
+    default="enabled",
+    length=16,
+    in_notification=0,
 )
 _ADMINISTRATION = (
-    fields.shown("admin_reason", fields.TEXT, "The operator's reason."),
-    fields.shown(
+    fields.stored(
+        "admin_reason",
+        fields.TEXT,
+        "The operator's reason.",
+        default="",
+        length=255,
+        in_notification=0,
+    ),
+    fields.stored(
         "drain_deadline_at",
         fields.TIME,
         "When the pool takes its slots from the remaining sessions.",
         title="Drain Deadline",
+        default=None,
+        in_notification=0,
     ),
 )
 # Of devices and slots: what is known of a fault.
@@ -68,8 +80,9 @@ FAULT = fields.Fields(
 )
 
 HOST = fields.Fields(
-    fields.shown("uuid", fields.UUID, column=True),
-    fields.shown("name", fields.NAME, column=True),
+    fields.stored("uuid", fields.UUID, column=True, length=36),
+    fields.stored("name", fields.NAME, column=True, length=255),
+    fields.Field("up", fields.FLAG, default=False, in_notification=0),
     fields.shown(
         "is_up",
         fields.FLAG,
@@ -90,11 +103,12 @@ HOST = fields.Fields(
     ),
     fields.listed(_ADMIN_STATE),
     *_ADMINISTRATION,
-    fields.shown(
+    fields.stored(
         "nic_bytes_per_s",
         fields.RATE,
         "Rate of its network card, in each direction.",
         title="NIC Bytes/s",
+        in_notification=0,
     ),
     fields.shown(
         "faulty_accelerators",
@@ -112,9 +126,11 @@ DEVICE = fields.Fields(
         "Derived from the host's UUID and the board's name.",
         column=True,
     ),
-    fields.shown("name", fields.NAME, column=True),
+    fields.stored("name", fields.NAME, column=True, length=255),
     fields.shown("host_name", fields.NAME, column=True, title="Host"),
-    fields.shown("model", fields.TEXT, column=True),
+    fields.stored(
+        "model", fields.TEXT, column=True, length=255, in_notification=0
+    ),
     fields.shown(
         "state",
         fields.STATE,
@@ -129,10 +145,12 @@ DEVICE = fields.Fields(
         "Number of its slots that sessions have.",
         column=True,
     ),
-    fields.shown(
+    fields.stored(
         "reservable_slots",
         fields.COUNT,
         "Number of its slots that instances can reserve.",
+        default=0,
+        length=32,
     ),
     fields.shown(
         "reserved_slots",
@@ -148,16 +166,20 @@ DEVICE = fields.Fields(
     _ADMIN_STATE,
     *_ADMINISTRATION,
     fields.shown("host_uuid", fields.UUID),
-    fields.shown(
+    fields.stored(
         "dma_bytes_per_s",
         fields.RATE,
         "Rate that all its slots share.",
         title="DMA Bytes/s",
+        in_notification=0,
     ),
-    fields.shown(
+    fields.Field("healthy", fields.FLAG, default=True, in_notification=0),
+    fields.stored(
         _FAULT_REASON,
         fields.TEXT,
         "Message of its driver, or why it is out of service.",
+        default="",
+        in_notification=0,
     ),
     *_PROBATION,
     sort_keys=("name", "id", "host_name"),
@@ -172,7 +194,7 @@ SLOT = fields.Fields(
     ),
     fields.shown("host_name", fields.NAME, column=True, title="Host"),
     fields.shown("device_name", fields.NAME, column=True, title="Device"),
-    fields.shown("number", fields.COUNT, column=True),
+    fields.stored("number", fields.COUNT, column=True, length=32),
     fields.shown(
         "state",
         fields.STATE,
@@ -186,12 +208,20 @@ SLOT = fields.Fields(
         default=None,
         column=True,
     ),
-    fields.shown("shape", fields.TEXT, "Decides which bitstreams fit."),
-    fields.shown(
+    fields.stored(
+        "shape",
+        fields.TEXT,
+        "Decides which bitstreams fit.",
+        length=255,
+        in_notification=0,
+    ),
+    fields.stored(
         "programmed",
         fields.NAME,
         "Accelerator in the slot now.",
         default=None,
+        length=255,
+        in_notification=0,
     ),
     fields.shown(
         "session_id",
@@ -199,19 +229,23 @@ SLOT = fields.Fields(
         "The slot's session, if it is one of your project.",
         default=None,
     ),
-    fields.shown(
+    fields.stored(
         "reserved_for",
         fields.UUID,
         "The instance that has reserved the slot, if it is one of your"
         " project.",
         default=None,
+        length=36,
     ),
     fields.shown("device_id", fields.UUID),
     fields.shown("host_uuid", fields.UUID),
-    fields.shown(
+    fields.Field("faulty", fields.FLAG, default=False, in_notification=0),
+    fields.stored(
         _FAULT_REASON,
         fields.TEXT,
         "Why the slot or its device is out of service.",
+        default="",
+        in_notification=0,
     ),
     *_PROBATION,
     sort_keys=("id", "host_name", "device_name", "number"),
@@ -247,8 +281,10 @@ SERVICE = fields.Fields(
 
 #: Instances of Nova with tokens of their own.
 INSTANCE = fields.Fields(
-    fields.shown("id", fields.UUID, column=True),
-    fields.shown("name", fields.TEXT, column=True),
+    fields.stored(
+        "instance_id", fields.UUID, length=36, shown="id", column=True
+    ),
+    fields.stored("name", fields.TEXT, column=True, default="", length=255),
     fields.shown(
         "token",
         fields.TEXT,
@@ -256,22 +292,24 @@ INSTANCE = fields.Fields(
         column=True,
         limits={"enum": ["valid", "revoked"]},
     ),
-    fields.shown(
+    fields.stored(
         "max_sessions",
         fields.COUNT,
         "Sessions that its flavor allows at a time; null: unlimited.",
         default=None,
         column=True,
+        length=32,
     ),
-    fields.shown(
+    fields.stored(
         "created_at", fields.MOMENT, "When it got its token.", column=True
     ),
-    fields.shown("project_id", fields.TEXT),
-    fields.shown(
+    fields.stored("project_id", fields.TEXT, length=255),
+    fields.stored(
         "host_uuid",
         fields.UUID,
         "UUID of its compute node; only with `all_projects`.",
         default=None,
+        length=36,
     ),
     sort_keys=("created_at",),
 )

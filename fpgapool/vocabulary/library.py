@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The members of accelerators and bitstreams, as users see them."""
+"""The members of accelerators and bitstreams."""
 
 from __future__ import annotations
 
@@ -92,8 +92,10 @@ BITSTREAM_STATES = ("uploading", "unapproved", "approved", "rejected")
 VISIBILITIES = ("private", "shared", "public")
 
 BITSTREAM = fields.Fields(
-    fields.shown("id", fields.UUID, column=True),
-    fields.shown("name", fields.TEXT, column=True),
+    fields.stored(
+        "bitstream_id", fields.UUID, length=36, shown="id", column=True
+    ),
+    fields.stored("name", fields.TEXT, column=True, length=255),
     fields.shown(
         "key",
         fields.TEXT,
@@ -101,14 +103,19 @@ BITSTREAM = fields.Fields(
         column=True,
         title="Accelerator",
     ),
-    fields.shown(
+    fields.stored(
         "version",
         fields.TEXT,
         "Version; the pool uses the newest approved one.",
         column=True,
+        length=64,
     ),
-    fields.shown(
-        "state", fields.STATE, "Slots run only `approved` ones.", column=True
+    fields.stored(
+        "state",
+        fields.STATE,
+        "Slots run only `approved` ones.",
+        column=True,
+        length=16,
     ),
     fields.shown(
         "visibility",
@@ -116,7 +123,9 @@ BITSTREAM = fields.Fields(
         column=True,
         limits={"enum": list(VISIBILITIES)},
     ),
-    fields.shown("shapes", fields.NAMES, "Shapes of slots that fit."),
+    fields.stored(
+        "shapes", fields.NAMES, "Shapes of slots that fit.", default=()
+    ),
     fields.shown(
         "is_compatible",
         fields.FLAG,
@@ -124,12 +133,13 @@ BITSTREAM = fields.Fields(
         shown="compatible",
         title="Compatible",
     ),
-    fields.shown(
+    fields.stored(
         "format",
         fields.TEXT,
         "`declaration` is a description for emulated boards; `opencl-source`,"
         " `opencl-binary` and `xclbin` are packages with a manifest.",
         limits={"enum": list(formats.FORMATS)},
+        length=16,
     ),
     fields.shown(
         "size_bytes",
@@ -150,31 +160,34 @@ BITSTREAM = fields.Fields(
         "Name of the trusted key that has verified the signature.",
         default=None,
     ),
-    fields.shown("project_id", fields.TEXT),
-    fields.shown("created_at", fields.MOMENT),
-    fields.shown("description", fields.TEXT, column=None),
-    fields.shown(
+    fields.stored("project_id", fields.TEXT, length=255),
+    fields.stored("created_at", fields.MOMENT),
+    fields.stored("description", fields.TEXT, column=None, default=""),
+    fields.stored(
         "accelerator",
         fields.TEXT,
         "Plain name of the accelerator that it implements.",
         column=None,
+        length=255,
     ),
-    fields.shown(
+    fields.stored(
         "reason",
         fields.TEXT,
         "Reason of the approval or rejection.",
         column=None,
+        default="",
     ),
-    fields.shown(
+    fields.stored(
         "projects",
         fields.NAMES,
         "Projects that it is shared with; only its owner sees them.",
         column=None,
+        default=(),
     ),
     fields.shown("profile", fields.OBJECT, column=None),
     fields.shown("properties", fields.OBJECT, column=None),
-    fields.shown("updated_at", fields.MOMENT, column=None),
-    fields.shown("uploaded_at", fields.TIME, column=None),
-    fields.shown("decided_at", fields.TIME, column=None),
+    fields.stored("updated_at", fields.MOMENT, column=None),
+    fields.stored("uploaded_at", fields.TIME, column=None, default=None),
+    fields.stored("decided_at", fields.TIME, column=None, default=None),
     sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
 )

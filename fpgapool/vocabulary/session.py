@@ -43,7 +43,12 @@ FIELDS = fields.Fields(
     fields.public("request_id", fields.TEXT, length=64, column=False),
     fields.public("project_id", fields.TEXT, length=255, column=False),
     fields.Field(
-        "user_id", fields.TEXT, default="", length=255, told=0, noted=0
+        "user_id",
+        fields.TEXT,
+        default="",
+        length=255,
+        in_view=0,
+        in_notification=0,
     ),
     fields.Field("host_id", fields.COUNT, default=None),
     fields.public(
@@ -51,7 +56,7 @@ FIELDS = fields.Fields(
         fields.UUID,
         "UUID of the client's host, if it belongs to the pool.",
         default=None,
-        kept=False,
+        in_record=False,
         shown="host",
         column=False,
     ),
@@ -81,8 +86,8 @@ FIELDS = fields.Fields(
         " is 0.",
         default=0,
         length=32,
-        noted=0,
-        unsaid=0,
+        in_notification=0,
+        if_omitted=0,
         check=rules.check_priority,
         limits={"minimum": -_MAX_PRIORITY, "maximum": _MAX_PRIORITY},
         help="from -1000 to 1000; sessions of higher priority come first"
@@ -121,8 +126,8 @@ FIELDS = fields.Fields(
         column=False,
         help="time in which the session should end; it is refused if no slot"
         " is fast enough",
-        told=0,
-        noted=0,
+        in_view=0,
+        in_notification=0,
     ),
     fields.Option(
         "deadline_action",
@@ -139,8 +144,8 @@ FIELDS = fields.Fields(
         help="what happens at the deadline: continue, kill, or early, which"
         " ends the session as soon as no slot can meet it; default is the"
         " service's",
-        told=0,
-        noted=0,
+        in_view=0,
+        in_notification=0,
     ),
     fields.Option(
         "application",
@@ -152,8 +157,8 @@ FIELDS = fields.Fields(
         length=64,
         shown="application",
         column=False,
-        told=0,
-        noted=0,
+        in_view=0,
+        in_notification=0,
         check=rules.check_application,
         limits={"pattern": f"^{rules.APPLICATION}$"},
         help="name of the application that the session belongs to, the same"
@@ -169,9 +174,13 @@ FIELDS = fields.Fields(
         column=False,
     ),
     fields.count("generation", "Increases when it gets another slot."),
-    fields.count("revision", "Increases with every change.", noted=None),
+    fields.count(
+        "revision", "Increases with every change.", in_notification=None
+    ),
     fields.Field("slot_id", fields.COUNT, default=None),
-    fields.Field("local", fields.FLAG, default=None, told=0, noted=0),
+    fields.Field(
+        "local", fields.FLAG, default=None, in_view=0, in_notification=0
+    ),
     fields.public("queued_at", fields.TIME, column=True),
     # In pool time.
     fields.Field("arrival_s", fields.SECONDS, default=None),
@@ -191,7 +200,9 @@ FIELDS = fields.Fields(
     fields.time("ready_at"),
     fields.time("started_at"),
     fields.time("finished_at"),
-    fields.time("updated_at", "When it was changed last.", noted=None),
+    fields.time(
+        "updated_at", "When it was changed last.", in_notification=None
+    ),
     fields.now("queue_position", fields.COUNT, "0 is served next."),
     fields.now(
         "expected_wait_s",

@@ -144,9 +144,9 @@ def _payloads(some: list[wire.Frame], kind: int) -> bytes:
 
 #: Everything that is told by RPC.
 PAYLOADS = {
-    name: getattr(objects, name)
-    for name in objects.__all__
-    if name != "Payload"
+    name: one
+    for name, one in vars(objects).items()
+    if isinstance(one, type) and one is not objects.Payload
 }
 
 

@@ -58,19 +58,19 @@ def test_names_are_unique(described: fields.Fields) -> None:
 def test_rows_and_notifications(
     described: fields.Fields, record: Any, table: Any, payload: Any
 ) -> None:
-    kept = {"id", *(one.name for one in described.kept)}
+    kept = {"id", *(one.name for one in described.in_record)}
     assert {one.name for one in dataclasses.fields(record)} == kept
     assert set(table.columns.keys()) == kept
-    for one in described.kept:
+    for one in described.in_record:
         assert table.c[one.name].nullable == (one.default is None)
-    noted = {one.name for one in described.noted}
+    noted = {one.name for one in described.in_notification}
     assert set(base.members(payload)) == noted
     assert not {"secret_hash"} & noted
 
 
 @every_member
 def test_messages_and_answers(field: fields.Field) -> None:
-    told = field.told is not None
+    told = field.in_view is not None
     assert (field.name in base.members(objects.GroupView)) == told
     asked = isinstance(field, fields.Option)
     for request in (objects.CreateGroup, objects.UpdateGroup):

@@ -45,7 +45,7 @@ NEW = fields.Field(
     "novelty",
     fields.TEXT,
     default="",
-    told=4,
+    in_view=4,
     shown="novelty",
     since=(1, 1),
 )
@@ -64,12 +64,12 @@ def test_who_has_a_field(field: fields.Field) -> None:
     own = {one.name for one in dataclasses.fields(sessions.Session)}
     # It follows from the session's slot.
     own.add("state")
-    assert (field.name in record) == field.kept
-    assert (field.name in models.sessions.c) == field.kept
-    assert not field.kept or field.name in own
-    told = field.told is not None
+    assert (field.name in record) == field.in_record
+    assert (field.name in models.sessions.c) == field.in_record
+    assert not field.in_record or field.name in own
+    told = field.in_view is not None
     assert (field.name in base.members(objects.SessionView)) == told
-    noted = field.noted is not None
+    noted = field.in_notification is not None
     assert (field.name in base.members(objects.SessionPayload)) == noted
     asked = isinstance(field, fields.Option)
     wanted = schemas.CREATE["properties"]["session"]["properties"]
@@ -87,7 +87,7 @@ def test_where_users_see_a_field(field: fields.Field) -> None:
     assert listed == [field.column is True, field.column is False]
     if field.shown is None:
         return
-    assert field.told is not None
+    assert field.in_view is not None
     assert field.shown in schemas.SESSION["properties"]
     assert (field.shown in schemas.LISTED["properties"]) == field.listed
     if name != "id":
@@ -95,7 +95,7 @@ def test_where_users_see_a_field(field: fields.Field) -> None:
 
 
 def test_a_column_may_be_null_if_it_may_be_unknown() -> None:
-    for field in description.FIELDS.kept:
+    for field in description.FIELDS.in_record:
         column = models.sessions.c[field.name]
         assert column.nullable == (field.default is None)
 
@@ -156,7 +156,7 @@ def test_the_clients_view() -> None:
     told = base.members(objects.SessionView)
     own = typing.get_type_hints(client_view.SessionView)
     described = own.keys() - OWN_OF_CLIENTS
-    assert described <= {field.name for field in description.FIELDS.told}
+    assert described <= {field.name for field in description.FIELDS.in_view}
     for name in described:
         assert own[name] == told[name]
     view = objects.SessionView.of(

@@ -16,9 +16,9 @@ from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy.engine import result as sa_result
 
 from fpgapool.db import api as db_api
+from fpgapool.db import connections
 from fpgapool.db import engine as db_engine
 from fpgapool.db import migration
-from fpgapool.db import standing
 from tests.world import kernel as kernels
 
 _R = typing.TypeVar("_R")
@@ -367,7 +367,7 @@ class _Engine:
 
 
 class _Connection:
-    """A connection that stays, as :class:`standing.Standing` has one."""
+    """A connection that stays, as a :class:`connections.KeptConnection`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -393,7 +393,7 @@ class Database(db_api.Database):
         self._server = server
         self._engine = typing.cast(sa.Engine, _Engine(server))
         self._turn = contextlib.nullcontext()
-        self._writer = standing.Standing(self._engine)
+        self._writer = connections.KeptConnection(self._engine)
 
     @property
     def engine(self) -> sa.Engine:

@@ -20,6 +20,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 
 _LOCAL_NETWORK = "local"
+_TIMES = (fields.TIME, fields.MOMENT)
 
 
 def members(
@@ -53,10 +54,10 @@ def _plan(
     found = {
         str(field.shown): field
         for field in described.part(part)
-        if field.since <= version and (field.kept or not recorded)
+        if field.since <= version and (field.in_record or not recorded)
     }
     values = operator.attrgetter(*(field.name for field in found.values()))
-    are_times = [k for k, f in found.items() if f.kind is fields.TIME]
+    are_times = [k for k, f in found.items() if f.kind in _TIMES]
     return list(found), values, are_times
 
 

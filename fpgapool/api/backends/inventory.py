@@ -18,17 +18,6 @@ from fpgapool.db import inventory
 from fpgapool.vocabulary import states
 
 
-def administration(
-    record: db_api.HostRecord | db_api.DeviceRecord,
-) -> dict[str, Any]:
-    """Return the members about the operators' setting of a device or host."""
-    return {
-        "admin_state": record.admin_state,
-        "admin_reason": record.admin_reason,
-        "drain_deadline_at": times.text(record.drain_deadline_at),
-    }
-
-
 def probation(
     fault: db_api.FaultRecord | None, sees_all: bool
 ) -> dict[str, Any]:

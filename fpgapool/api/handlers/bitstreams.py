@@ -15,10 +15,10 @@ import oslo_messaging as messaging
 from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
-from fpgapool.api.http import times
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
@@ -30,27 +30,16 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import library as description
 
 _OCTETS = "application/octet-stream"
 
 #: After these codes the conductor may have made the change.
 _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
 
-_TIMES = ("created_at", "updated_at", "uploaded_at", "decided_at")
-_SHARED_MEMBERS = (
-    "name",
-    "description",
-    "project_id",
-    "accelerator",
-    "version",
-    "format",
-    "state",
-    "reason",
-)
-
 
 def index(call: calls.Call) -> calls.Answer:
-    """List the bitstreams that the caller may see."""
+    """List the bitstreams that your project may see."""
     query = call.query
     wants_all = bool(query.get("all_projects"))
     if wants_all:
@@ -110,7 +99,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 
 def update(call: calls.Call) -> calls.Answer:
-    """Change name, description or visibility of a bitstream."""
+    """Change the metadata of a bitstream."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     wanted = call.body["bitstream"]
@@ -136,7 +125,7 @@ def update(call: calls.Call) -> calls.Answer:
 
 
 def delete(call: calls.Call) -> calls.Answer:
-    """Delete a bitstream and its file."""
+    """Delete a bitstream; its file, too."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"name": record.name, "state": record.state}
@@ -192,13 +181,13 @@ def share(call: calls.Call) -> calls.Answer:
 
 
 def unshare(call: calls.Call) -> calls.Answer:
-    """Stop sharing a bitstream with another project."""
+    """Stop sharing a bitstream with a project."""
     _share(call, False)
     return calls.NO_CONTENT
 
 
 def upload(call: calls.Call) -> calls.Answer:
-    """Receive a bitstream's file, and check it on the way."""
+    """Upload a bitstream's file; it is checked on the way."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     if record.state != library.UPLOADING:
@@ -218,7 +207,7 @@ def upload(call: calls.Call) -> calls.Answer:
 
 
 def download(call: calls.Call) -> calls.Answer:
-    """Send a bitstream's file."""
+    """Download a bitstream's file."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     if not record.location:
@@ -294,8 +283,9 @@ def _document(
         {"project_id": record.project_id},
     )
     return {
-        "id": record.bitstream_id,
-        **{name: getattr(record, name) for name in _SHARED_MEMBERS},
+        **views.members(
+            description.BITSTREAM, record, call.version, recorded=True
+        ),
         "key": library.key_of(record),
         "visibility": library.visibility_of(record),
         "projects": list(record.projects) if knows_all else [],
@@ -306,7 +296,6 @@ def _document(
         "checksum_sha256": record.checksum_sha256 or None,
         "size_bytes": record.size_bytes or None,
         "signed_by": record.signed_by or None,
-        **{name: times.text(getattr(record, name)) for name in _TIMES},
         "links": calls.self_link(call.url("bitstreams", record.bitstream_id)),
     }
 

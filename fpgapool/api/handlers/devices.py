@@ -9,10 +9,12 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import administration
 from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
 from fpgapool.api.http import rights
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import inventory as description
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -36,7 +38,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a device, or set its reservable slots."""
+    """Enable, drain or disable a device; or set its reservable slots."""
     known = call.backends.inventory
     # The device may be new.
     known.forget()
@@ -85,20 +87,18 @@ def _document(
 ) -> dict[str, Any]:
     record, host = device.record, device.host
     return {
+        **views.members(
+            description.DEVICE, record, call.version, recorded=True
+        ),
         "id": device.id,
-        "name": record.name,
         "host_uuid": host.uuid,
         "host_name": host.name,
-        "model": record.model,
-        "dma_bytes_per_s": record.dma_bytes_per_s,
         "state": device.state,
         "fault_reason": record.fault_reason
         or (device.fault.reason if device.fault else ""),
         **inventory.probation(device.fault, sees_all),
-        **inventory.administration(record),
         "slots": pool.slot_counts[device.id],
         "sessions": pool.session_counts[device.id],
-        "reservable_slots": record.reservable_slots,
         "reserved_slots": device.reserved_slots,
         "pending_reservations": pool.pending_reservations(device),
         "links": calls.self_link(call.url("devices", device.id)),

@@ -31,7 +31,7 @@ _SHARING = frozenset({"shared", "projects"})
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List the groups that the caller's project may use."""
+    """List the groups that your project may use."""
     wants_all = bool(call.query.get("all_projects"))
     if wants_all:
         call.require(rights.GROUPS_LIST_ALL)
@@ -79,7 +79,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 
 def update(call: calls.Call) -> calls.Answer:
-    """Change the name, the sizes or the projects of a group."""
+    """Rename, resize or share a group."""
     view = _find(call)
     wanted = _wanted(call)
     call.require(call.policy, view.project_id)
@@ -105,13 +105,13 @@ def set_goal(call: calls.Call) -> calls.Answer:
 
 
 def delete_goal(call: calls.Call) -> calls.Answer:
-    """Remove the goal of a group, if it has one."""
+    """Remove the goal of a group."""
     _with_goal(call, None)
     return calls.NO_CONTENT
 
 
 def index_clients(call: calls.Call) -> calls.Answer:
-    """List the clients of a group that the caller may see."""
+    """List the clients of a group."""
     view = _now(call, _find(call))
     members = [
         _client(call, record, view)
@@ -165,7 +165,7 @@ def attach(call: calls.Call) -> calls.Answer:
 
 
 def revoke(call: calls.Call) -> calls.Answer:
-    """Revoke a client: its waiting tasks end, and it cannot connect again."""
+    """Revoke a client of a group; its waiting tasks end for good."""
     view = _find(call)
     record = _find_client(call, view, call.path["client_id"])
     is_own = record.project_id == call.caller.project_id

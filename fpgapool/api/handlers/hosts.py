@@ -9,9 +9,11 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import administration
 from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import inventory as description
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -35,7 +37,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a host with all its devices."""
+    """Enable, drain or disable a host; this applies to all its devices."""
     known = call.backends.inventory
     # The host may be new.
     known.forget()
@@ -63,11 +65,10 @@ def _documents(
 ) -> list[dict[str, Any]]:
     documents = {
         host.id: {
-            "uuid": host.uuid,
-            "name": host.name,
+            **views.members(
+                description.HOST, host, call.version, recorded=True
+            ),
             "up": host.up,
-            "nic_bytes_per_s": host.nic_bytes_per_s,
-            **inventory.administration(host),
             "devices": 0,
             "slots": 0,
             "sessions": 0,

@@ -8,15 +8,16 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
-from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import inventory
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List instances that have, or had, a token, newest first."""
+    """List the instances that have a token, newest first."""
     everywhere = bool(call.query.get("all_projects"))
     project_id = paging.project_id(call, rights.INSTANCES_LIST_ALL)
     marker = call.query.get("marker")
@@ -32,13 +33,13 @@ def index(call: calls.Call) -> calls.Answer:
         document=paging.document(
             call,
             "instances",
-            [_document(record, with_host=everywhere) for record in records],
+            [_document(call, one, with_host=everywhere) for one in records],
         )
     )
 
 
 def revoke_token(call: calls.Call) -> calls.Answer:
-    """Revoke the token of an instance, for good."""
+    """Revoke the token of an instance; for good."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"token": _token(record)}
@@ -84,15 +85,13 @@ def _token(record: db_api.InstanceRecord) -> str:
 
 
 def _document(
-    record: db_api.InstanceRecord, with_host: bool
+    call: calls.Call, record: db_api.InstanceRecord, with_host: bool
 ) -> dict[str, Any]:
     return {
-        "id": record.instance_id,
-        "project_id": record.project_id,
-        "name": record.name,
+        **views.members(
+            inventory.INSTANCE, record, call.version, recorded=True
+        ),
         # Nova does not tell the owner the host of an instance either.
         "host_uuid": record.host_uuid if with_host else None,
-        "max_sessions": record.max_sessions,
         "token": _token(record),
-        "created_at": times.text(record.created_at),
     }

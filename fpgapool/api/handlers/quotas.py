@@ -23,12 +23,12 @@ _FROM_DEFAULT = "default"
 
 
 def show_own(call: calls.Call) -> calls.Answer:
-    """Show the limits and the use of the caller's project."""
+    """Show the limits and the use of your project."""
     return _shown(call, call.project_id)
 
 
 def show_defaults(call: calls.Call) -> calls.Answer:
-    """Show the limits of projects without limits of their own."""
+    """Show the default limits of projects."""
     return calls.Answer(document={"quota": _limits(call, None, ())})
 
 

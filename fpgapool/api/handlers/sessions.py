@@ -65,7 +65,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List sessions, newest first."""
+    """List the sessions of your project, newest first."""
     project_id = paging.project_id(call, rights.SESSIONS_LIST_ALL)
     return calls.Answer(
         document=paging.document(call, "sessions", _listed(call, project_id))
@@ -146,7 +146,7 @@ def delete(call: calls.Call) -> calls.Answer:
 
 
 def reopen(call: calls.Call) -> calls.Answer:
-    """Give a session that has lost its slot another one.
+    """Request another slot for a session that has lost its slot.
 
     Only the client knows that its data has stopped.
     """
@@ -176,7 +176,7 @@ def reopen(call: calls.Call) -> calls.Answer:
 
 
 def renew_secret(call: calls.Call) -> calls.Answer:
-    """Mint a fresh secret for a READY session."""
+    """Request a new secret for a session."""
     row = _find(call)
     call.require(rights.SESSIONS_CONNECT, row.project_id)
     if row.state != states.READY:

@@ -8,10 +8,12 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
 from fpgapool.api.http import rights
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import inventory as description
 
 _FILTERS = {
     "host": "host_uuid",
@@ -88,15 +90,13 @@ def _document(
         sees_all or holder.project_id == call.caller.project_id
     )
     return {
+        **views.members(description.SLOT, record, call.version, recorded=True),
         "id": slot.id,
-        "number": record.number,
         "device_id": device.id,
         "device_name": device.record.name,
         "host_uuid": device.host.uuid,
         "host_name": device.host.name,
-        "shape": record.shape,
         "state": slot.state,
-        "fault_reason": record.fault_reason,
         **inventory.probation(slot.fault, sees_all),
         "accelerator": calls.public_key(call, accelerator, lambda: shown),
         "programmed": calls.public_key(

@@ -11,9 +11,11 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
 # The groups, by their names in the query, in the database's order.
@@ -97,18 +99,8 @@ def _document(
     values = [str(getattr(one, key)) for key in keys]
     quoted = [urllib.parse.quote(value, safe="") for value in values]
     return {
+        **views.members(accounting.USAGE, one, call.version, recorded=True),
         "id": _SEPARATOR.join(quoted),
         "day": one.day.isoformat() if one.day else None,
-        "project_id": one.project_id,
-        "accelerator": one.accelerator,
-        "sessions": one.sessions,
-        "slot_s": one.slot_s,
-        "sessions_met": one.sessions_met,
-        "sessions_missed": one.sessions_missed,
-        "group_busy_s": one.group_busy_s,
-        "group_idle_s": one.group_idle_s,
-        "input_bytes": one.input_bytes,
-        "output_bytes": one.output_bytes,
-        "energy_j": one.energy_j,
         "energy_j_per_sla": one.energy_j_per_sla,
     }

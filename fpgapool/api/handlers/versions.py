@@ -12,7 +12,7 @@ from fpgapool.api.http import microversion
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List the API's major versions."""
+    """List the API's versions."""
     return calls.Answer(document={"versions": [_version(call)]})
 
 

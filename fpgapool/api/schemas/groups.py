@@ -14,7 +14,7 @@ _OPTIONS = common.of_options(description.GROUP.options)
 
 #: Without what only the conductor knows.
 _RECORDED_GOAL = common.record(
-    **common.of_fields((one for one in _GOAL if one.kept), {})
+    **common.of_fields((one for one in _GOAL if one.in_record), {})
 )
 _SHOWN_GOAL = common.record(**common.of_fields(_GOAL, {}))
 

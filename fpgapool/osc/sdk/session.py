@@ -89,7 +89,7 @@ class SessionProxy(proxy.Proxy):
             Session.base_path,
             params={"dry_run": "true"},
             json={"session": attributes},
-            microversion=base.MICROVERSION,
+            microversion=Session._max_microversion,
         )
         found: dict[str, Any] = response.json()["dry_run"]
         return found

@@ -8,9 +8,9 @@ import pytest
 
 from fpgapool.common import exception
 from fpgapool.db import api
+from fpgapool.db import connections
 from fpgapool.db import engine as db_engine
 from fpgapool.db import migration
-from fpgapool.db import standing
 from tests.functional.db import factory
 from tests.harness import waiting
 
@@ -107,7 +107,7 @@ def test_idle_connections_that_were_closed_are_no_event(
 ):
     epoch = maria.take_lease("c1", None).epoch
     for fresh_s in (60.0, 0.0):
-        monkeypatch.setattr(standing, "_FRESH_S", fresh_s)
+        monkeypatch.setattr(connections, "_FRESH_S", fresh_s)
         maria.commit(epoch, _changes())
         assert _kill_connections(database_url) >= 1
         maria.commit(epoch, _changes())

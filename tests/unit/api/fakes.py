@@ -627,8 +627,8 @@ def row_of(one: objects.SessionView) -> db_api.SessionRecord:
     """Return the row of a session that the conductor knows."""
     members = {
         field.name: getattr(one, field.name)
-        for field in description.FIELDS.kept
-        if field.told is not None
+        for field in description.FIELDS.in_record
+        if field.in_view is not None
     }
     if one.slot is not None:
         members["slot_id"] = one.slot + 1

@@ -877,3 +877,9 @@ def test_a_pin_of_another_kind_is_refused(pin):
 def test_a_pin_is_a_version(pin, value):
     with pytest.raises(ValueError):
         pin(conductor=value)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"session_id": "s", "other": 1}])
+def test_a_message_has_the_arguments_of_its_method(wrong):
+    with pytest.raises(TypeError):
+        conductor_api.ConductorAPI.renew_secret(object(), **wrong)

@@ -41,7 +41,7 @@ def look(
     :param changes: of what the database holds.
     """
     live = [
-        db_api.Standing(
+        db_api.SessionState(
             id=row.id,
             session_id=row.session_id,
             state=row.state,

@@ -426,7 +426,7 @@ class AuditedDatabase:
         return db_api.Holdings(
             lease=db_api.Lease(holder="c", epoch=40, renewals=0),
             sessions=[
-                db_api.Standing(
+                db_api.SessionState(
                     id=1,
                     session_id="old",
                     state="QUEUED",

@@ -461,3 +461,18 @@ def test_when_to_ask_again() -> None:
     session._translate_response(response)
     assert session.retry_after_s == 9
     assert session.connection_info is None
+
+
+def test_a_dry_run_opens_nothing(pool: Any, service: Service) -> None:
+    found = {"state": "QUEUED", "reasons": [], "expected_wait_s": 1.0}
+    service.answers.append((200, {"dry_run": found}))
+    wanted = {"accelerator": "aes", "claimed_bytes": 1}
+    assert pool.dry_run_session(**wanted) == found
+    (request,) = service.requests
+    assert request == (
+        "POST",
+        f"{URL}/v1/sessions",
+        {"dry_run": "true"},
+        {"session": wanted},
+    )
+    assert service.options[0]["microversion"] == microversions.NEWEST

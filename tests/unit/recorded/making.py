@@ -35,9 +35,9 @@ APIS = {
 KEYS = signing.Keys(signing.CONTROL, (b"p" * 32,))
 CHECKSUMS = frames.Checksums(4096, 4100, 0x01020304, 0x05060708)
 PAYLOADS = {
-    name: getattr(objects, name)
-    for name in objects.__all__
-    if name != "Payload"
+    name: one
+    for name, one in vars(objects).items()
+    if isinstance(one, type) and one is not objects.Payload
 }
 
 

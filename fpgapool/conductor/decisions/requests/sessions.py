@@ -51,7 +51,7 @@ class Place(NamedTuple):
     slot: int
 
 
-_KEPT = [field.name for field in description.FIELDS.kept]
+_KEPT = [field.name for field in description.FIELDS.in_record]
 _kept = fields.copier(_KEPT)
 _from_request = fields.copier(
     name for name in base.members(objects.OpenRequest) if name in _KEPT
@@ -175,7 +175,9 @@ class SessionHold(holds.Hold):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 @fields.with_members(
-    field.member for field in description.FIELDS.kept if field.name != "state"
+    field.member
+    for field in description.FIELDS.in_record
+    if field.name != "state"
 )
 class Session:
     """A session's whole state; only the engine changes it.

@@ -47,7 +47,7 @@ class Memory:
     """
 
     epoch: int
-    sessions: Mapping[int, db_api.Standing]
+    sessions: Mapping[int, db_api.SessionState]
     holds: Mapping[int, tuple[str, int, int]]
     reservations: tuple[tuple[str, str], ...] = ()
     differences: tuple[findings.Finding, ...]
@@ -65,7 +65,7 @@ def remember(
     return Memory(
         epoch=epoch,
         sessions={
-            one.row_id: db_api.Standing(
+            one.row_id: db_api.SessionState(
                 id=one.row_id,
                 session_id=one.session_id,
                 state=one.state,
@@ -213,7 +213,7 @@ def _lease(lease: db_api.Lease | None) -> str:
 
 
 def _sessions(
-    rows: Iterable[db_api.Standing], memory: Memory
+    rows: Iterable[db_api.SessionState], memory: Memory
 ) -> Iterator[findings.Finding]:
     known = dict(memory.sessions)
     for row in rows:
@@ -242,7 +242,7 @@ def _sessions(
         )
 
 
-def _standing(one: db_api.Standing) -> str:
+def _standing(one: db_api.SessionState) -> str:
     return f"{one.state}, slot {one.slot_id}, generation {one.generation}"
 
 
@@ -282,7 +282,7 @@ def _slot_without_session(row: db_api.AssignmentRecord) -> findings.Finding:
     )
 
 
-def _session_without_slot(session: db_api.Standing) -> findings.Finding:
+def _session_without_slot(session: db_api.SessionState) -> findings.Finding:
     return findings.Finding(
         kind=findings.SESSION_WITHOUT_SLOT,
         subject=f"session {session.session_id}",

@@ -25,6 +25,7 @@ from fpgapool.objects import base
 from fpgapool.objects import notification
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group
+from fpgapool.vocabulary import inventory
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -90,7 +91,7 @@ _ILL_ENDS = frozenset({states.FAILED, states.LOST})
 
 def _published(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
     """Return a function that returns what notifications show of a row."""
-    noted = [one for one in described.noted if one.kept]
+    noted = [one for one in described.in_notification if one.in_record]
     copy = fields.copier(one.name for one in noted)
     times = [one.name for one in noted if one.kind is fields.TIME]
 
@@ -102,6 +103,9 @@ def _published(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
 
 
 _session_members = _published(description.FIELDS)
+_host_members = _published(inventory.HOST)
+_device_members = _published(inventory.DEVICE)
+_slot_members = _published(inventory.SLOT)
 _group_members = _published(group.GROUP)
 _client_members = _published(group.CLIENT)
 
@@ -271,27 +275,16 @@ class Journal:
         yield Event(_STEPS.get(new.state, SESSION_END), self._session(new))
 
     def _slot(self, slot: db_api.SlotRecord) -> notification.SlotPayload:
-        place = self._place(slot)
         return notification.SlotPayload(
-            **{name: getattr(place, name) for name in base.members(place)},
-            shape=slot.shape,
-            programmed=slot.programmed,
-            faulty=slot.faulty,
-            fault_reason=slot.fault_reason,
+            **self._place(slot), **_slot_members(slot)
         )
 
-    def _place(self, slot: db_api.SlotRecord) -> notification.PlacePayload:
+    def _place(self, slot: db_api.SlotRecord) -> dict[str, Any]:
+        """Return the members of a :class:`.notification.PlacePayload`."""
         device = self._devices[slot.device_id]
-        host = self._hosts[device.host_id]
-        device_id = _named(host.uuid, device.name)
-        return notification.PlacePayload(
-            slot_id=_named(device_id, str(slot.number)),
-            slot=slot.number,
-            device_id=device_id,
-            device=device.name,
-            host_uuid=host.uuid,
-            host_name=host.name,
-        )
+        board = _board(device, self._hosts[device.host_id])
+        slot_id = _named(board["device_id"], str(slot.number))
+        return {"slot_id": slot_id, "slot": slot.number, **board}
 
     def _session(
         self, record: db_api.SessionRecord
@@ -301,7 +294,9 @@ class Journal:
         return notification.SessionPayload(
             **_session_members(record),
             host_uuid=host.uuid if host else None,
-            place=self._place(slot) if slot else None,
+            place=notification.PlacePayload(**self._place(slot))
+            if slot
+            else None,
         )
 
 
@@ -355,13 +350,7 @@ def _as_queued(record: db_api.SessionRecord) -> db_api.SessionRecord:
 
 def _host(host: db_api.HostRecord) -> notification.HostPayload:
     return notification.HostPayload(
-        host_uuid=host.uuid,
-        host_name=host.name,
-        nic_bytes_per_s=host.nic_bytes_per_s,
-        up=host.up,
-        admin_state=host.admin_state,
-        admin_reason=host.admin_reason,
-        drain_deadline_at=_text(host.drain_deadline_at),
+        host_uuid=host.uuid, host_name=host.name, **_host_members(host)
     )
 
 
@@ -369,18 +358,20 @@ def _device(
     device: db_api.DeviceRecord, host: db_api.HostRecord
 ) -> notification.DevicePayload:
     return notification.DevicePayload(
-        device_id=_named(host.uuid, device.name),
-        device=device.name,
-        host_uuid=host.uuid,
-        host_name=host.name,
-        model=device.model,
-        dma_bytes_per_s=device.dma_bytes_per_s,
-        healthy=device.healthy,
-        fault_reason=device.fault_reason,
-        admin_state=device.admin_state,
-        admin_reason=device.admin_reason,
-        drain_deadline_at=_text(device.drain_deadline_at),
+        **_board(device, host), **_device_members(device)
     )
+
+
+def _board(
+    device: db_api.DeviceRecord, host: db_api.HostRecord
+) -> dict[str, Any]:
+    """Return the members that identify a device."""
+    return {
+        "device_id": _named(host.uuid, device.name),
+        "device": device.name,
+        "host_uuid": host.uuid,
+        "host_name": host.name,
+    }
 
 
 def _group(type_: str, record: db_api.GroupRecord) -> Event:

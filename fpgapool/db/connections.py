@@ -26,7 +26,7 @@ _MOST_IDLE = 8
 _R = TypeVar("_R")
 
 
-class Standing:
+class KeptConnection:
     """Runs transactions one after the other on the same connection.
 
     Taking a connection from the pool and giving it back costs as many round
@@ -107,7 +107,7 @@ class Readers:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._idle: list[Standing] = []
+        self._idle: list[KeptConnection] = []
 
     def run(self, query: Callable[[sa.Connection], _R]) -> _R:
         """Run a function that executes one query.
@@ -119,7 +119,7 @@ class Readers:
             # The one that was used last, so that the others get old.
             reader = self._idle.pop()
         except IndexError:
-            reader = Standing(self._engine, autocommit=True)
+            reader = KeptConnection(self._engine, autocommit=True)
         try:
             return reader.run(query)
         finally:
