@@ -137,11 +137,7 @@ def _with_other_field(draw: st.DrawFn, frame: bytes) -> bytes:
 
 
 def cut_up(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Give bytes in pieces of these sizes, the rest in one.
-
-    :param data: the bytes.
-    :param sizes: of the pieces.
-    """
+    """Give bytes in pieces of these sizes, the rest in one."""
     position = 0
     for size in sizes:
         yield data[position : position + size]

@@ -112,7 +112,6 @@ def release(agent: service.Agent, generation: int, slot: int) -> None:
 class Door(groupdoor.GroupDoor):
     """Gives access by hand.
 
-    :param host: of the desk.
     :param local: whether the desk is reached through its Unix socket.
     """
 
@@ -221,10 +220,7 @@ def test_a_group_runs_tasks_and_gives_its_slots_back(host, local):
 
 
 def run_tasks_during(opened: group.Group, work: Callable[[], object]) -> int:
-    """Run tasks before, during and after some work; each has one result.
-
-    :returns: how many there were.
-    """
+    """Run tasks before, during and after some work; each has one result."""
     done = collections.Counter[int]()
     results = []
     room = threading.Semaphore(64)

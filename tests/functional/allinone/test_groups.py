@@ -35,12 +35,7 @@ for arguments in json.loads(sys.argv[1]):
 
 
 class Site:
-    """A pool with an API, and two projects that use it.
-
-    :param pool: the pool.
-    :param url: of the API.
-    :param state_dir: with the database.
-    """
+    """A pool with an API, and two projects that use it."""
 
     def __init__(
         self, pool: harness.Pool, url: str, state_dir: pathlib.Path

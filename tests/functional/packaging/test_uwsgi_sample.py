@@ -142,7 +142,6 @@ def uwsgi(service_workspace: process.Workspace) -> Iterator[Uwsgi]:
 def ask(account: tuple[int, int], server: Uwsgi, request: bytes) -> bytes:
     """Send a request as another account.
 
-    :param account: user and group.
     :raises PermissionError: if the socket is not for that account.
     """
     result = subprocess.run(

@@ -23,10 +23,7 @@ exit "$(cat {status})"
 
 
 class Yarn:
-    """A command that records how it is called.
-
-    :param directory: for its files.
-    """
+    """A command that records how it is called."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = directory / "yarn"

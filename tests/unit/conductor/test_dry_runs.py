@@ -21,12 +21,6 @@ from tests.unit.conductor import test_rpc
 from tests.unit.conductor import world
 
 
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
-
 def ask(pool: world.Conductor, **wanted: object) -> objects.DryRun:
     """Ask what would become of a request; nothing changes."""
     before = _known(pool)

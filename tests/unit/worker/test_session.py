@@ -277,11 +277,7 @@ def test_who_closes_while_it_leaves_has_closed():
 
 
 class RatioCore(copy.CopyCore):
-    """Needs room for an output that it makes longer or shorter.
-
-    :param ratio: of room to input.
-    :param output_bytes: of each piece.
-    """
+    """Needs room for an output that it makes longer or shorter."""
 
     in_place = False
 

@@ -39,10 +39,7 @@ PIECES = 4
 
 
 class Client:
-    """A client on the session's host.
-
-    :param made: the session.
-    """
+    """A client on the session's host."""
 
     def __init__(self, made):
         self.made = made
