@@ -41,7 +41,7 @@ class Lender(process.Workspace):
         return self._ports[purpose]
 
     def watch(self, name: str, pgid: int) -> None:
-        """Have a process group killed at the end, and tell the others of it."""
+        """Have a process group killed at the end, and tell the others."""
         super().watch(name, pgid)
         self._pids[name] = pgid
 

@@ -237,7 +237,7 @@ class Compute:
 
     @contextlib.contextmanager
     def lost(self, nova: nova_service.Nova, number: int) -> Iterator[None]:
-        """Have a compute crash, and be believed dead; it is back afterwards."""
+        """Crash a compute that is believed dead; it is back afterwards."""
         compute = self.connection.compute
         daemon = nova.computes[number - 1]
         daemon.kill()

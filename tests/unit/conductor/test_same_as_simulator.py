@@ -207,7 +207,7 @@ class Replay:
         return [self._pool.agents[host].report() for host in sorted(hosts)]
 
     def _go_on(self, now: float) -> set[str]:
-        """End the sessions that are done, and bring others to their borders."""
+        """End sessions that are done, and bring others to their borders."""
         hosts = set()
         for (host, number), running in list(self._running.items()):
             if running.due_s > now:

@@ -25,13 +25,7 @@ from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.accelerators import runs
 from tests.unit.drivers.opencl import test_core
-from tests.unit.drivers.opencl.test_core import own_memory
-from tests.unit.drivers.opencl.test_core import runner
-from tests.unit.drivers.opencl.test_core import start
-from tests.unit.worker import test_parts
-from tests.unit.worker import test_state
-
-__all__ = ["own_memory", "runner", "start"]
+from tests.unit.worker import machine_steps
 
 #: So long that the connection's own thread does not process it.
 SIZE = 2 * outgoing.INLINE_BYTES
@@ -104,11 +98,11 @@ def open_session(core, post):
         memory.SharedMemory(SIZE, PIECES),
         True,
         dataclasses.replace(
-            settings.parse(json.dumps(test_parts.SETTINGS)),
+            settings.parse(json.dumps(machine_steps.SETTINGS)),
             chunk_bytes=SIZE,
             window_chunks=PIECES,
         ),
-        hello.Keyring(test_state.order()),
+        hello.Keyring(machine_steps.order()),
         post,
         blocks.BlockCache(0).open("project", "session"),
     )
