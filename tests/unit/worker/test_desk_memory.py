@@ -26,7 +26,6 @@ from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.worker import machine_steps
-from tests.unit.worker import steps as orders_
 
 
 def no_memory() -> OSError:
@@ -62,7 +61,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
         events.append,
         blocks.BlockCache(0),
     )
-    order = orders_.order()
+    order = machine_steps.order()
     made.arm(order, base.load_profile("copy"))
     came = hello.parse(
         {

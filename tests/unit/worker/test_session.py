@@ -25,7 +25,6 @@ from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.worker import machine_steps
-from tests.unit.worker import steps as orders_
 
 CHUNK_BYTES = 4096
 LONG_BYTES = 2 * sending.LONG_BYTES
@@ -66,7 +65,7 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
             window_chunks=2,
             send_timeout_s=TIMEOUT_S,
         ),
-        hello.Keyring(orders_.order()),
+        hello.Keyring(machine_steps.order()),
         lambda event: None,
         blocks.BlockCache(0).open("project", "session"),
     )
@@ -119,7 +118,7 @@ def _long_session(core, ends: list) -> session.DataSession:
             window_chunks=4,
             send_timeout_s=TIMEOUT_S,
         ),
-        hello.Keyring(orders_.order()),
+        hello.Keyring(machine_steps.order()),
         ends.append,
         blocks.BlockCache(0).open("project", "session"),
     )
@@ -309,7 +308,7 @@ def _ratio_session(core: RatioCore, ends: list) -> session.DataSession:
             window_chunks=4,
             send_timeout_s=TIMEOUT_S,
         ),
-        hello.Keyring(orders_.order()),
+        hello.Keyring(machine_steps.order()),
         ends.append,
         blocks.BlockCache(0).open("project", "session"),
     )

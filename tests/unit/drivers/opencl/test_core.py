@@ -14,7 +14,6 @@ from fpgapool.drivers.opencl import core as cores
 from tests.harness import waiting as tests_waiting
 from tests.unit.accelerators import runs
 from tests.unit.drivers.opencl import gating
-from tests.unit.drivers.opencl import gating as gating_
 
 
 def memory(data):
@@ -41,13 +40,13 @@ def test_output_that_has_to_be_mapped(start, runner, monkeypatch):
 def _check_many(start, name):
     session = gating.session_of(name)
     data = session.input(
-        7, 20 * max(gating_.PIECE_BYTES, session.unit_bytes) + 1000
+        7, 20 * max(gating.PIECE_BYTES, session.unit_bytes) + 1000
     )
     core = start(name, session.params)
     calls = random.Random(name)
     found, offset = bytearray(), 0
     while offset < len(data):
-        count = calls.randrange(1, 9) * gating_.PIECE_BYTES
+        count = calls.randrange(1, 9) * gating.PIECE_BYTES
         count += -count % core.chunk_multiple_bytes
         piece = memory(data[offset : offset + count])
         room = memory(bytes(core.max_output_bytes(len(piece))))
@@ -64,7 +63,7 @@ def _check_many(start, name):
 def test_memory_in_no_place_that_suits_the_device(start):
     session = gating.session_of("aes")
     core = start("aes", session.params)
-    data = session.input(1, 5 * gating_.PIECE_BYTES)
+    data = session.input(1, 5 * gating.PIECE_BYTES)
     there, room = memory(b"?" + data), memory(bytes(len(data) + 3))
     core.process(there[1:], room[3:], 0)
     assert room[3:] == runs.run(runs.load("aes", **session.params), data)
@@ -77,7 +76,7 @@ def test_pieces_are_not_copied_if_the_device_has_the_hosts_memory(
         runner.cl, "enqueue_copy", lambda *_, **__: pytest.fail("a copy")
     )
     core = start("copy", {})
-    data = random.Random(1).randbytes(3 * gating_.PIECE_BYTES)
+    data = random.Random(1).randbytes(3 * gating.PIECE_BYTES)
     room = memory(bytes(len(data)))
     core.process(memory(data), room, 0)
     assert room == data
@@ -88,7 +87,7 @@ def test_transfers_overlap_with_kernels(
 ):
     session = gating.session_of("aes")
     core = start("aes", session.params)
-    data = session.input(1, 5 * gating_.PIECE_BYTES)
+    data = session.input(1, 5 * gating.PIECE_BYTES)
     room = memory(bytes(len(data)))
     gates = gating.Gates(runner, monkeypatch)
     thread = threading.Thread(target=core.process, args=(data, room, 0))
@@ -117,10 +116,10 @@ def test_transfers_overlap_with_kernels(
 def test_chunks_overlap(start, runner, own_memory, monkeypatch):
     session = gating.session_of("aes")
     core = start("aes", session.params)
-    data = session.input(1, 2 * gating_.PIECE_BYTES)
+    data = session.input(1, 2 * gating.PIECE_BYTES)
     room = memory(bytes(len(data)))
     gates = gating.Gates(runner, monkeypatch)
-    halves = slice(None, gating_.PIECE_BYTES), slice(gating_.PIECE_BYTES, None)
+    halves = slice(None, gating.PIECE_BYTES), slice(gating.PIECE_BYTES, None)
     first, second = (
         core.start(memory(data)[half], room[half], half.start or 0)
         for half in halves
@@ -131,12 +130,12 @@ def test_chunks_overlap(start, runner, own_memory, monkeypatch):
         lambda: gates.are(2, 0, 0) and len(gates.launched) == 2, "two uploads"
     )
     gates.open(0)
-    assert first() == gating_.PIECE_BYTES
+    assert first() == gating.PIECE_BYTES
     assert gates.are(2, 1, 1)
     expected = runs.run(runs.load("aes", **session.params), data)
-    assert room[: gating_.PIECE_BYTES] == expected[: gating_.PIECE_BYTES]
+    assert room[: gating.PIECE_BYTES] == expected[: gating.PIECE_BYTES]
     gates.open(1)
-    assert second() == gating_.PIECE_BYTES
+    assert second() == gating.PIECE_BYTES
     assert room == expected
 
 
@@ -186,7 +185,7 @@ def test_cancelled_while_pieces_are_on_their_way(
 ):
     core = start("copy", {})
     gates = gating.Gates(runner, monkeypatch)
-    data, ended = bytes(9 * gating_.PIECE_BYTES), []
+    data, ended = bytes(9 * gating.PIECE_BYTES), []
 
     def run():
         with pytest.raises(cores.Cancelled):
@@ -216,8 +215,8 @@ def test_a_command_that_never_ends(start, runner, own_memory, monkeypatch):
     for _ in range(2):
         with pytest.raises(base.DriverError) as caught:
             core.process(
-                bytes(gating_.PIECE_BYTES),
-                memory(bytes(gating_.PIECE_BYTES)),
+                bytes(gating.PIECE_BYTES),
+                memory(bytes(gating.PIECE_BYTES)),
                 0,
             )
         assert caught.value.code == "KERNEL_HUNG"

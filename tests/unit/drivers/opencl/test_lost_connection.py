@@ -24,7 +24,7 @@ from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.accelerators import runs
-from tests.unit.drivers.opencl import test_core
+from tests.unit.drivers.opencl import gating
 from tests.unit.worker import machine_steps
 
 #: So long that the connection's own thread does not process it.
@@ -112,11 +112,11 @@ def open_session(core, post):
 def test_both_end_before_the_next_connection_goes_on(
     start, runner, monkeypatch
 ):
-    session = test_core.session_of("aes")
+    session = gating.session_of("aes")
     expected_core = runs.load("aes", **session.params)
     data = session.input(1, PIECES * SIZE)
     core, posted, order = start("aes", session.params, SIZE), [], []
-    gates = test_core.Gates(runner, monkeypatch)
+    gates = gating.Gates(runner, monkeypatch)
     collects = threading.Event()
     collect = processing.Processor.collect
 
