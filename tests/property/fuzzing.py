@@ -182,3 +182,12 @@ def no_errors_logged(*but: str) -> Iterator[None]:
         for record in handler.records
         if not record.getMessage().startswith(but)
     ]
+
+
+def with_leaf(document: Any, path: tuple[Any, ...], leaf: Any) -> Any:
+    """Return a document with something else in one place."""
+    if not path:
+        return leaf
+    changed = document.copy()
+    changed[path[0]] = with_leaf(document[path[0]], path[1:], leaf)
+    return changed
