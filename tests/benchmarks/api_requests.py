@@ -85,10 +85,7 @@ class BareServer(processes.Daemon):
 
 
 class _Guest:
-    """A program with one connection.
-
-    :param address: of a web server.
-    """
+    """A program with one connection."""
 
     def __init__(self, address: str) -> None:
         self._connection = http.client.HTTPConnection(

@@ -46,10 +46,7 @@ def serve(url: str) -> None:
 
 
 class Client:
-    """This side.
-
-    :param transport: to the broker.
-    """
+    """This side."""
 
     def __init__(self, transport: messaging.Transport) -> None:
         self._client = messaging.get_rpc_client(

@@ -62,14 +62,7 @@ class Door:
 
 
 class Pool:
-    """A desk and its members, each a process.
-
-    :param directory: for their files.
-    :param members: how many.
-    :param clients: how many may attach.
-    :param accelerator: in its slots.
-    :ivar pids: of all processes.
-    """
+    """A desk and its members, each a process."""
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 class Plan:
     """How to measure.
 
-    :ivar repetitions: how often.
     :ivar tiny: only so much that one sees that it works.
     :ivar large: also sizes that take many minutes.
     """
@@ -31,7 +30,6 @@ class Sample:
     """One repetition.
 
     :ivar value: in the unit of its row.
-    :ivar wall_s: how long it took.
     :ivar cpu_s: how much processor time that was.
     """
 
@@ -45,8 +43,6 @@ class Point:
     """Where a row stands in a curve.
 
     :ivar curve: the name of the curve.
-    :ivar axis: what changes along it.
-    :ivar x: its value here.
     """
 
     curve: str
@@ -59,8 +55,6 @@ class Row:
     """A line of the table.
 
     :ivar name: what was measured, and at which size.
-    :ivar unit: of the values.
-    :ivar samples: one for each repetition.
     :ivar floor: the plain program that did the same in the same run, in
         turns with it; None: the values stand for themselves.
     :ivar floor_samples: one for each repetition, too.
@@ -115,7 +109,6 @@ class Row:
 class Stopwatch:
     """Measures the time that a block of code takes.
 
-    :ivar wall_s: how long it took.
     :ivar cpu_s: how much processor time of this process that was.
     """
 

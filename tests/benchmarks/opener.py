@@ -28,7 +28,6 @@ def open_and_close(front_door: str) -> None:
 class Times:
     """How long each of some actions took, in ms, and all of them.
 
-    :ivar wall_s: all of them.
     :ivar cpu_s: processor time of this process in the meantime.
     """
 

@@ -18,7 +18,6 @@ class PingPong:
     """A peer that sends back each message.
 
     :param unix: whether by a Unix socket, else by TCP.
-    :param message_bytes: length of the messages.
     """
 
     def __init__(self, unix: bool, message_bytes: int) -> None:

@@ -56,7 +56,6 @@ class Parts:
     def start(self, part: str, *arguments: object) -> subprocess.Popen[bytes]:
         """Start a part.
 
-        :param part: what it is.
         :param arguments: lists are descriptors that it gets.
         """
         fds = [
@@ -87,7 +86,6 @@ class Parts:
     ) -> list[list[int]]:
         """Start a relay between clients and workers.
 
-        :param clients: how many.
         :param workers: its ends of their channels.
         :returns: the clients' ends of theirs.
         """
@@ -146,10 +144,7 @@ def run(channel: rings.Channel, data: bytes) -> bytes:
 
 
 def rate(clients: Sequence[Client], count: int) -> float:
-    """Return the tasks per second of all clients together.
-
-    :param count: tasks of each client.
-    """
+    """Return the tasks per second of all clients together."""
     started_s = time.perf_counter()
     for client in clients:
         client.begin(count)

@@ -30,7 +30,6 @@ class Stream:
 
     :param core: ``aes`` if the peer encrypts, ``copy`` if it does nothing.
     :param tls: whether the connections are encrypted.
-    :param chunk_bytes: length of the pieces.
     """
 
     def __init__(self, core: str, tls: bool, chunk_bytes: int) -> None:

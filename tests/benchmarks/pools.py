@@ -69,11 +69,7 @@ _AT_ONCE = 1000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Size:
-    """How large a pool is.
-
-    :ivar hosts: with four slots each.
-    :ivar waiting: jobs that wait.
-    """
+    """How large a pool is."""
 
     hosts: int
     waiting: int
@@ -125,7 +121,6 @@ class FullPool:
     :param sharing_projects: so many projects share it fairly; 0: whose a job
         is does not matter.
 
-    :ivar state: the pool itself.
     :ivar source: of the jobs that come.
     :ivar taken: (job id, slot id), as the slots were given away, if wanted.
     """
@@ -174,7 +169,6 @@ class FullPool:
         """Release a slot for each job that comes.
 
         :param jobs: that come next from the source.
-        :param together: so many at once.
         :returns: how many slots were given away.
         """
         busy = self._busy

@@ -68,7 +68,6 @@ def running_cloud(
     """Give a pool of real processes, with the options that operators get.
 
     :param database: URL; None for an empty one of MariaDB.
-    :param arguments: of :class:`tests.harness.cloud.Cloud`.
     """
     with contextlib.ExitStack() as stack:
         if database is None:

@@ -28,7 +28,6 @@ class Side:
     """One of them.
 
     :param paths: from where it imports before the sources.
-    :param tiny: whether sizes are tiny.
     """
 
     def __init__(self, paths: tuple[pathlib.Path, ...], tiny: bool) -> None:

@@ -27,7 +27,6 @@ _RETURN_RATIO = 1.0
 class Size:
     """How large a simulation is.
 
-    :ivar hosts: an even number.
     :ivar jobs_per_host: of each host, on average in the same time.
     """
 

@@ -48,10 +48,7 @@ def options(directory: pathlib.Path, *names: str) -> list[str]:
 
 
 def run(directory: pathlib.Path, *names: str) -> str:
-    """Run benchmarks in a process of their own, as people do.
-
-    :returns: what it prints.
-    """
+    """Run benchmarks in a process of their own, as people do."""
     done = subprocess.run(
         [
             sys.executable,
@@ -67,11 +64,7 @@ def run(directory: pathlib.Path, *names: str) -> str:
 
 
 def check(name: str, directory: pathlib.Path, shown: str) -> None:
-    """Look at what a benchmark has made, but at no times.
-
-    :param directory: where it is.
-    :param shown: what was printed.
-    """
+    """Look at what a benchmark has made, but at no times."""
     module = command.find()[name]
     may_be_zero = _may_be_zero(name)
     document = json.loads((directory / "results.json").read_text())

@@ -48,10 +48,7 @@ class Cpu:
 
 
 class Meter:
-    """Measures time, and processor time of this process and others.
-
-    :param pids: of the others.
-    """
+    """Measures time, and processor time of this process and others."""
 
     def __init__(self, *pids: int) -> None:
         self._pids = (os.getpid(), *pids)

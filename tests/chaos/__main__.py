@@ -104,10 +104,7 @@ def parse(
 
 
 def doors_of(pool: pools.Pool) -> list[str]:
-    """Return where clients ask: every host, and the API twice as often.
-
-    :param pool: started.
-    """
+    """Return where clients ask: every host, and the API twice as often."""
     sockets = [
         host.socket_path(clouds.PROJECT) for host in pool.hosts.values()
     ]
@@ -125,10 +122,6 @@ def staged(
 ) -> Iterator[runs.Run]:
     """Start pool and clients for a run, and end them afterwards.
 
-    :param options: of the run.
-    :param workspace: where the pool lives.
-    :param rabbitmq: running.
-    :param mariadb: running.
     :param say: is told how things stand.
     """
     with contextlib.ExitStack() as stack:
@@ -153,10 +146,7 @@ def staged(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for.
-
-    :returns: the exit status.
-    """
+    """Run what the command line asks for."""
     options, out = parse(arguments)
     console = rich.console.Console(soft_wrap=True, highlight=False)
 

@@ -38,9 +38,7 @@ class Settings:
     """What a process is told.
 
     :ivar seed: of all that its clients do.
-    :ivar clients: how many.
     :ivar doors: paths of sockets, and addresses of APIs.
-    :ivar token: for APIs.
     :ivar streams: how many more clients there are, which do nothing but long
         streams.
     :ivar bug: of :data:`resending.BUGS`, planted into the library; empty if
@@ -61,9 +59,7 @@ class Outcome:
 
     :ivar started_s: when the client asked, on the monotonic clock.
     :ivar ready_s: when it heard that it had a slot; None if it never did.
-    :ivar ended_s: when it was over.
     :ivar state: the newest that the client was told.
-    :ivar opened: whether it was connected.
     :ivar wanted: whether the client wanted the end that it was.
     :ivar code: of the error; empty if there was none.
     :ivar wrong: what was wrong with the output; empty if nothing was.
@@ -96,10 +92,7 @@ class Outcome:
 
 
 class Crowd(obeying.Obeying):
-    """All clients of this process.
-
-    :param settings: what to do.
-    """
+    """All clients of this process."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -152,7 +145,6 @@ def front_door(door: str, token: str) -> str | client.PoolApi:
     """Return what the library takes as a front door.
 
     :param door: path of a socket, or address of an API.
-    :param token: for an API.
     """
     if not _is_api(door):
         return door
@@ -173,11 +165,7 @@ def front_door(door: str, token: str) -> str | client.PoolApi:
 class Visit:
     """A client and one job.
 
-    :param job: what it does.
-    :param door: where.
-    :param token: for APIs.
     :param outcome: takes what becomes of it.
-    :param say: tells the outside.
     """
 
     def __init__(

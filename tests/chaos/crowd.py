@@ -30,7 +30,6 @@ _VICTIM_LIVES_S = (4.0, 8.0)
 class Flowing(typing.NamedTuple):
     """A slot with a long stream.
 
-    :ivar host: its name.
     :ivar slot: the slot's number on its board.
     """
 
@@ -41,8 +40,6 @@ class Flowing(typing.NamedTuple):
 class Program:
     """A process with several clients, or with fuzzers.
 
-    :param module: what it runs.
-    :param settings: what that does.
     :param tell: called with everything that it says.
     """
 
@@ -101,10 +98,7 @@ class Program:
                 self._tell(json.loads(line))
 
     def say(self, command: str) -> None:
-        """Tell it what to do.
-
-        :param command: see :mod:`tests.chaos.obeying`.
-        """
+        """Tell it what to do."""
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -112,10 +106,7 @@ class Program:
             self._process.stdin.flush()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal.
-
-        :param number: which.
-        """
+        """Send it a signal."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -151,14 +142,7 @@ class Program:
 class Crowd:
     """All clients, in several processes; a context manager.
 
-    :param seed: of what they do.
-    :param count: how many clients.
-    :param doors: see :class:`tests.chaos.clients.Settings`.
-    :param token: see there.
-    :param broker_url: see :class:`tests.chaos.fuzzers.Settings`.
-    :param hosts: see there.
     :param groups: the ids of groups, by their names.
-    :param bug: see :class:`tests.chaos.clients.Settings`.
     """
 
     PROGRAMS = 4
@@ -304,12 +288,7 @@ class Crowd:
             return dict(self._nonsense)
 
     def wait_ready(self, count: int, limit_s: float) -> bool:
-        """Wait until so many more slots have been given out.
-
-        :param count: how many.
-        :param limit_s: how long.
-        :returns: whether they have.
-        """
+        """Wait until so many more slots have been given out."""
         with self._changed:
             wanted = len(self._ready_s) + count
             return self._changed.wait_for(
@@ -321,7 +300,6 @@ class Crowd:
 
         It will be for another second.
 
-        :param limit_s: how long.
         :returns: where it is; None if there was none.
         """
         with self._changed:
@@ -332,11 +310,7 @@ class Crowd:
             return self._flowing if told else None
 
     def pause(self, limit_s: float) -> bool:
-        """Have all clients end what they do, and wait for that.
-
-        :param limit_s: how long.
-        :returns: whether they have.
-        """
+        """Have all clients end what they do, and wait for that."""
         with self._killing:
             self._victims.kill()
         with self._changed:
@@ -349,7 +323,6 @@ class Crowd:
             )
 
     def go(self) -> None:
-        """Have them go on."""
         for program in self._obeying:
             program.say("go")
         with self._killing:

@@ -46,8 +46,6 @@ class Kind:
 
     :ivar component: what it happens to; two faults at a time never happen
         to the same one.
-    :ivar name: what happens.
-    :ivar strike: has it begin.
     :ivar test: where it is tested alone, with each state of a session.
     :ivar needs_sandbox: whether hosts must have networks and disks of their
         own.

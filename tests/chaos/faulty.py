@@ -36,7 +36,6 @@ class Faults:
     :ivar doubled: probability that a message is sent twice.
     :ivar delayed: … that one is sent late, and so after others.
     :ivar lost: … that one that nobody awaits an answer to is not sent.
-    :ivar delay_s: the longest delay.
     :ivar clock_s: how much the wall clock is wrong.
     :ivar seed: of chance; every daemon has its own by its directory's name.
     """
@@ -49,10 +48,7 @@ class Faults:
     seed: int = 0
 
     def write(self, path: pathlib.Path) -> None:
-        """Put them in force.
-
-        :param path: of the file.
-        """
+        """Put them in force."""
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(dataclasses.asdict(self)))
         fresh.replace(path)
@@ -61,7 +57,6 @@ class Faults:
 class Surroundings:
     """Knows what is wrong now.
 
-    :param path: of the file.
     :ivar rng: chance, from the beginning whenever something else is wrong.
     """
 
@@ -93,11 +88,7 @@ class Surroundings:
 
 
 class Client:
-    """An RPC client on a bad network.
-
-    :param client: the client of oslo.messaging.
-    :param world: says how bad.
-    """
+    """An RPC client on a bad network."""
 
     def __init__(self, client: typing.Any, world: Surroundings) -> None:
         self._client = client
@@ -155,10 +146,7 @@ class Client:
 
 
 def main() -> int:
-    """Run what the command line names.
-
-    :returns: its exit status.
-    """
+    """Run what the command line names."""
     signal.signal(COLLECT, lambda *_: gc.collect())
     world = Surroundings(pathlib.Path(os.environ[VARIABLE]))
     right_time = time.time

@@ -61,8 +61,6 @@ class Settings:
     """What a process is told.
 
     :ivar seed: of all that it says.
-    :ivar doors: paths of front doors.
-    :ivar broker_url: of the bus.
     :ivar hosts: UUIDs of those with an agent.
     """
 
@@ -77,7 +75,6 @@ def drawn(
 ) -> list[typing.Any]:
     """Return some of what a strategy gives, the simplest among it.
 
-    :param strategy: what is given.
     :param seed: the same one gives the same.
     """
     found: list[typing.Any] = []
@@ -105,10 +102,7 @@ class Bug(Exception):
 
 
 class Fuzzer(obeying.Obeying):
-    """All that this process does.
-
-    :param settings: what to do.
-    """
+    """All that this process does."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -267,9 +261,7 @@ def _check_code(code: str) -> None:
 class Queue:
     """What listens to a queue.
 
-    :ivar methods: and their arguments.
     :ivar known: values of arguments that make sense.
-    :ivar version: of the endpoint.
     """
 
     methods: dict[str, list[str]]
@@ -352,12 +344,7 @@ def without_effect(kwargs: dict[str, typing.Any]) -> dict[str, typing.Any]:
 def envelope(
     method: str, kwargs: dict[str, typing.Any], version: str
 ) -> dict[str, str]:
-    """Return what oslo.messaging makes of a cast.
-
-    :param method: its name.
-    :param kwargs: its arguments.
-    :param version: of the endpoint.
-    """
+    """Return what oslo.messaging makes of a cast."""
     message = {
         "method": method,
         "args": kwargs,

@@ -52,7 +52,6 @@ class Settings:
     :ivar seed: of all that it does.
     :ivar clients: how many programs there are.
     :ivar doors: paths of sockets, and addresses of APIs.
-    :ivar token: for APIs.
     :ivar api: host and port of the API.
     :ivar groups: the ids of groups, by their names.
     """
@@ -70,7 +69,6 @@ class Batch:
     """The tasks of a visit, as told by ``tasks``.
 
     :ivar opened: whether the program was a client of the group.
-    :ivar sent: tasks.
     :ivar right: tasks with the right result.
     :ivar not_once: tasks that have not ended exactly once.
     :ivar code: of the error; empty if there was none.
@@ -94,10 +92,7 @@ class Batch:
 
 
 class Crowd(obeying.Obeying):
-    """All programs of this process, and the owner of the groups.
-
-    :param settings: what to do.
-    """
+    """All programs of this process, and the owner of the groups."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -177,11 +172,7 @@ class Crowd(obeying.Obeying):
 
 
 def draw(rng: random.Random, accelerator: str) -> jobs.Job:
-    """Choose a task.
-
-    :param rng: chance.
-    :param accelerator: of the group.
-    """
+    """Choose a task."""
     params: Mapping[str, typing.Any] = {}
     if accelerator == "aes":
         params = {"key": rng.randbytes(32), "iv": rng.randbytes(16)}
@@ -200,8 +191,6 @@ def draw(rng: random.Random, accelerator: str) -> jobs.Job:
 class Tasks:
     """The tasks of one visit.
 
-    :param group: open.
-    :param work: what the tasks are.
     :param batch: takes what becomes of them.
     """
 

@@ -62,9 +62,7 @@ STATEFUL = frozenset({"sha"})
 class Job:
     """What a client does next.
 
-    :ivar conduct: of CONDUCTS.
     :ivar door: number of the front door.
-    :ivar pause_s: before it begins.
     :ivar patience_s: until it cancels or hangs up, if it does.
     :ivar cut_bytes: after so much its connection breaks; None if it does not.
     """
@@ -94,10 +92,7 @@ class Job:
         return samples.astype("<f4").tobytes()
 
     def expected(self, data: bytes) -> bytes:
-        """Return what the accelerator must make of the input.
-
-        :param data: all of it.
-        """
+        """Return what the accelerator must make of the input."""
         if self.accelerator == "copy":
             return data
         if self.accelerator == "sha":
@@ -130,7 +125,6 @@ def _aes(name: str, params: dict[str, typing.Any], data: bytes) -> bytes:
 def draw(rng: random.Random, doors: int) -> Job:
     """Choose what a client does next.
 
-    :param rng: chance.
     :param doors: how many front doors there are.
     """
     names = rng.choices(
@@ -159,7 +153,6 @@ def draw(rng: random.Random, doors: int) -> Job:
 def draw_long(rng: random.Random, doors: int) -> Job:
     """Choose the next long stream.
 
-    :param rng: chance.
     :param doors: how many front doors there are.
     """
     return Job(

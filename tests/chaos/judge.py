@@ -93,10 +93,7 @@ class Use:
 
     @classmethod
     def of(cls, pid: int) -> Use:
-        """Look at a process.
-
-        :param pid: its number.
-        """
+        """Look at a process."""
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         (resident,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.M)
         return cls(
@@ -123,7 +120,6 @@ class Use:
 def uses(pool: pools.Pool) -> dict[str, Use]:
     """Look at all long-lived processes.
 
-    :param pool: whose.
     :returns: by name; of conductors and of a host's workers, the most of any.
     """
     found = {daemon.name: Use.of(daemon.pid) for daemon in pool.daemons()}
@@ -147,12 +143,7 @@ def _most(each: list[Use]) -> Use:
 
 
 def growth(before: Mapping[str, Use], after: Mapping[str, Use]) -> list[str]:
-    """Compare what processes have.
-
-    :param before: after the warm-up.
-    :param after: now.
-    :returns: what has grown.
-    """
+    """Compare what processes have."""
     return [
         f"{name} has grown: {after[name]}; it was {before[name]}"
         for name in after
@@ -161,10 +152,7 @@ def growth(before: Mapping[str, Use], after: Mapping[str, Use]) -> list[str]:
 
 
 def wrong(outcomes: Iterable[clients.Outcome]) -> list[str]:
-    """Find outputs that are wrong and errors that are none.
-
-    :param outcomes: of jobs.
-    """
+    """Find outputs that are wrong and errors that are none."""
     found = []
     for one in outcomes:
         if one.wrong or one.code in _CORRUPTED:
@@ -177,10 +165,7 @@ def wrong(outcomes: Iterable[clients.Outcome]) -> list[str]:
 
 
 def wrong_tasks(batches: Iterable[grouptasks.Batch]) -> list[str]:
-    """Find tasks of groups whose ends are not what they should be.
-
-    :param batches: of tasks.
-    """
+    """Find tasks of groups whose ends are not what they should be."""
     found = []
     for one in batches:
         if one.wrong or one.not_once:
@@ -243,21 +228,14 @@ def lost(
 
 @dataclasses.dataclass(frozen=True)
 class Resent:
-    """How often streams sent several pieces of input again.
-
-    :ivar reopens: to another slot.
-    :ivar resumes: over another connection.
-    """
+    """How often streams sent several pieces of input again."""
 
     reopens: int
     resumes: int
 
     @classmethod
     def of(cls, outcomes: Iterable[clients.Outcome]) -> Resent:
-        """Count it.
-
-        :param outcomes: of jobs.
-        """
+        """Count it."""
         found = list(outcomes)
         return cls(
             sum(one.resent_reopens for one in found),
@@ -278,11 +256,7 @@ class Resent:
 
 
 def untried(resent: Resent, least: Resent) -> list[str]:
-    """Tell what the run says nothing about.
-
-    :param resent: what was sent again.
-    :param least: what is needed.
-    """
+    """Tell what the run says nothing about."""
     return [
         f"only {found} of at least {needed} {name} sent several pieces of a"
         " long stream again: a fault in sending again would not have been"
@@ -297,11 +271,7 @@ def untried(resent: Resent, least: Resent) -> list[str]:
 
 
 def raised(log: str) -> dict[str, int]:
-    """Count the errors that a log shows the traceback of.
-
-    :param log: all of it.
-    :returns: by their types.
-    """
+    """Count the errors that a log shows the traceback of."""
     found: collections.Counter[str] = collections.Counter()
     inside = False
     for line in log.splitlines():
@@ -314,10 +284,7 @@ def raised(log: str) -> dict[str, int]:
 
 
 def bugs(log: str) -> list[str]:
-    """Find errors in a log that no fault and no nonsense may lead to.
-
-    :param log: all of it.
-    """
+    """Find errors in a log that no fault and no nonsense may lead to."""
     return [
         f"{count} times {name} in its log"
         for name, count in raised(log).items()

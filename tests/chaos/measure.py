@@ -27,9 +27,7 @@ TWO_FAULTS = "(two at a time)"
 class Window:
     """The time of one fault, or of two at a time.
 
-    :ivar title: what happened.
     :ivar begin_s: when it began, on the monotonic clock.
-    :ivar end_s: when it was undone.
     :ivar calm_s: when the calm after it was over.
     :ivar before_per_s: slots that were given out per second before it.
     """
@@ -47,8 +45,6 @@ def rate_per_s(
     """Return how many slots were given out per second.
 
     :param ready_s: when slots were given out, in the order of time.
-    :param begin_s: from here …
-    :param end_s: … to here.
     """
     count = bisect.bisect_left(ready_s, end_s) - bisect.bisect_left(
         ready_s, begin_s
@@ -62,8 +58,6 @@ def longest_gap_s(
     """Return the longest time in which no slot was given out.
 
     :param ready_s: when slots were given out, in the order of time.
-    :param begin_s: from here …
-    :param end_s: … to here.
     """
     inside = [at_s for at_s in ready_s if begin_s < at_s < end_s]
     points = [begin_s, *inside, end_s]
@@ -79,7 +73,6 @@ def recovered_after_s(
     RECOVERED_SHARE of the earlier number is given out within WINDOW_S.
 
     :param ready_s: when slots were given out, in the order of time.
-    :param window: the fault.
     :returns: seconds; None if that was not seen.
     """
     wanted = RECOVERED_SHARE * window.before_per_s
@@ -133,7 +126,6 @@ class Row:
     :ivar times: how often it was injected.
     :ivar lasted_s: for how long each time.
     :ivar down_s: each time, longest time without a session getting READY.
-    :ivar recovery_s: each time, see :func:`recovered_after_s`.
     :ivar unrecovered: how often recovery was not seen.
     """
 
@@ -184,7 +176,6 @@ def rows(
     """Measure.
 
     :param ready_s: when slots were given out, in the order of time.
-    :param outcomes: of jobs.
     :param windows: faults; the two of one time are a kind of their own.
     :returns: a row for each kind, in the order of their names.
     """

@@ -52,11 +52,7 @@ class Obeying:
                 self.say("paused")
 
     def say(self, event: str, **members: typing.Any) -> None:
-        """Tell the outside.
-
-        :param event: what is told.
-        :param members: more of it.
-        """
+        """Tell the outside."""
         line = json.dumps({"event": event, **members})
         with self._output:
             sys.stdout.write(line + "\n")
@@ -66,7 +62,6 @@ class Obeying:
     def turn(self, pause_s: float) -> Iterator[bool]:
         """Wait until the calling thread may do something, for this block.
 
-        :param pause_s: before it.
         :returns: whether it may; not if a pause has begun.
         """
         with self._changed:

@@ -26,7 +26,6 @@ class Blow:
     :ivar kinds: in the order in which they begin; they end in the other.
     :ivar lasts_s: how long, if they do not end by themselves.
     :ivar apart_s: between the beginnings of two.
-    :ivar seed: of what they hit.
     """
 
     kinds: tuple[faults.Kind, ...]
@@ -52,9 +51,6 @@ def blows(
     short run has some as well.
 
     :param seed: the same one gives the same faults.
-    :param kinds: to choose from.
-    :param second_share: see SECOND_SHARE.
-    :param lasts_s: see LASTS_S.
     :raises ValueError: if there are no kinds.
     """
     if not kinds:

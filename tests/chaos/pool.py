@@ -104,12 +104,7 @@ class Line:
         self._address = address
 
     def through(self, url: str, relay: relays.Relay, port: int) -> str:
-        """Return a service's URL by this line.
-
-        :param url: the direct one.
-        :param relay: of this line.
-        :param port: in the direct one.
-        """
+        """Return a service's URL by this line."""
         return url.replace(
             f"@{process.LOOPBACK}:{port}/", f"@{self._address}:{relay.port}/"
         )
@@ -143,13 +138,7 @@ class Api(api_harness.Server):
 
 
 class Pool(clouds.Cloud):
-    """Conductors, agents, workers and an API, each with its own lines.
-
-    :param workspace: where it lives.
-    :param rabbitmq: running.
-    :param mariadb: running.
-    :param conductors: how many.
-    """
+    """Conductors, agents, workers and an API, each with its own lines."""
 
     def __init__(
         self,
@@ -270,10 +259,7 @@ class Pool(clouds.Cloud):
         return (named or self.conductors)[0]
 
     def show_group(self, name: str) -> dict[str, typing.Any]:
-        """Return a group, as its owner sees it.
-
-        :param name: of the group.
-        """
+        """Return a group, as its owner sees it."""
         answer = self.api.ask("GET", f"/v1/groups/{self.groups[name]}")
         shown: dict[str, typing.Any] = answer.document["group"]
         return shown
@@ -281,7 +267,6 @@ class Pool(clouds.Cloud):
     def check_members(self, limit_s: float) -> None:
         """Check that groups have the members that they shall have, and soon.
 
-        :param limit_s: how soon.
         :raises AssertionError: if they do not.
         """
 
@@ -301,7 +286,6 @@ class Pool(clouds.Cloud):
     def end_groups(self, limit_s: float) -> list[str]:
         """Delete the groups, and wait until nothing is left of them.
 
-        :param limit_s: how long.
         :returns: what is wrong with their accounts.
         :raises AssertionError: if something is left.
         """

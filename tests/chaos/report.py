@@ -50,10 +50,7 @@ def _mean_and_max(values_s: Sequence[float]) -> str:
 
 
 def cells(row: measure.Row) -> list[str]:
-    """Return a line of the table.
-
-    :param row: what was measured.
-    """
+    """Return a line of the table."""
     recovery = _mean_and_max(row.recovery_s)
     if row.unrecovered:
         recovery += f", {row.unrecovered} not seen"
@@ -97,11 +94,7 @@ def together(
 
 
 def text(rows: Iterable[measure.Row], title: str) -> str:
-    """Return the table for people.
-
-    :param rows: what was measured.
-    :param title: of the run.
-    """
+    """Return the table for people."""
     table = rich.table.Table(title=title)
     for number, name in enumerate(COLUMNS):
         table.add_column(
@@ -116,10 +109,7 @@ def text(rows: Iterable[measure.Row], title: str) -> str:
 
 
 def rst(rows: Iterable[measure.Row]) -> str:
-    """Return the table for the documentation.
-
-    :param rows: what was measured.
-    """
+    """Return the table for the documentation."""
     tests = {kind.title: kind.test for kind in faults.KINDS}
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for line in (
@@ -143,8 +133,6 @@ def write(
 ) -> None:
     """Write all tables.
 
-    :param directory: where.
-    :param rows: what was measured.
     :param about: what else is to be known of the run.
     """
     document = {**about, "faults": [dataclasses.asdict(row) for row in rows]}
@@ -154,10 +142,7 @@ def write(
 
 
 def main(directories: Sequence[str]) -> None:
-    """Print one table of several runs.
-
-    :param directories: of the runs.
-    """
+    """Print one table of several runs."""
     documents = [
         json.loads((pathlib.Path(one) / _RESULTS).read_text())
         for one in directories

@@ -73,10 +73,7 @@ def count() -> None:
 
 
 def begin() -> Tally:
-    """Begin to count what this thread sends again.
-
-    :returns: the count; it grows.
-    """
+    """Begin to count what this thread sends again."""
     _tallies.mine = Tally()
     return _tallies.mine
 

@@ -46,7 +46,6 @@ class Options:
     :ivar second_share: how often two faults happen at a time.
     :ivar lasts_s: how long a fault lasts, at least and at most.
     :ivar recovery_limit_s: how long is waited until the pool is as before.
-    :ivar bug: see :class:`tests.chaos.clients.Settings`.
     """
 
     seed: int
@@ -66,9 +65,6 @@ class Options:
 class Run:
     """A run on a pool that is up.
 
-    :param options: what it is like.
-    :param pool: started.
-    :param crowd: started.
     :param say: is told how things stand.
     """
 
@@ -302,12 +298,7 @@ class Run:
 
 
 def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
-    """Write tables, problems and logs of a run.
-
-    :param run: it.
-    :param directory: where; it is made.
-    :returns: what was measured.
-    """
+    """Write tables, problems and logs of a run."""
     options, pool = run.options, run.pool
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)

@@ -69,8 +69,6 @@ def _run(*command: str) -> None:
 class Sandbox:
     """A host's network and disk.
 
-    :param name: of the host.
-    :param workspace: cleans up after it.
     :raises process.ServiceError: where the system does not allow it.
     """
 
@@ -122,10 +120,7 @@ class Sandbox:
             _run(*end, "root", "pfifo", "limit", "1000")
 
     def mount(self, directory: pathlib.Path) -> None:
-        """Give a directory a small disk, which only the host sees.
-
-        :param directory: empty.
-        """
+        """Give a directory a small disk, which only the host sees."""
         self._directory = directory
         options = f"size={DISK_BYTES},mode=755"
         _run(

@@ -75,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gate.
 
     :param arguments: None means the process's own.
-    :returns: the exit status.
     """
     args = _parser().parse_args(arguments)
     # Whoever ends the gate ends it in order.

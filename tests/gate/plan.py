@@ -58,7 +58,6 @@ class Settings:
     """What differs from run to run.
 
     :ivar python: the interpreter that runs tests.
-    :ivar directory: for files.
     :ivar start_servers: starts the servers that tests share.
     :ivar long: whether the tests that are marked so run, too.
     :ivar processes: how many run tests that wait more than they compute.
@@ -82,10 +81,7 @@ class Settings:
     ) -> Job:
         """Make a job that runs tests.
 
-        :param name: of the job.
-        :param arguments: of pytest.
         :param marks: which tests, besides what is said of long ones.
-        :param python: another interpreter.
         :param waits: what the job waits for.
         """
         chosen = [*marks, *([] if self.long else ["not long"])]
@@ -107,10 +103,7 @@ def _make(
 
 
 def plan(settings: Settings) -> list[Job]:
-    """Return the jobs, in the order in which they begin if all may.
-
-    :param settings: of this run.
-    """
+    """Return the jobs, in the order in which they begin if all may."""
     style = ("style",)
     side_by_side = ("--no-loadscope-reorder", "--numprocesses")
     # What takes seconds has to pass before what takes minutes begins.
@@ -203,7 +196,6 @@ def next_jobs(
 ) -> tuple[list[Job], list[Job]]:
     """Decide what follows.
 
-    :param jobs: all jobs.
     :param states: of those that have begun or are skipped.
     :returns: those that can begin now, and those that never will.
     """

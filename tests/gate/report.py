@@ -99,7 +99,6 @@ def unexplained(
 ) -> list[str]:
     """Name the jobs that failed by something else than their tests.
 
-    :param states: of all jobs.
     :param statuses: exit statuses of those that ran.
     :param tests: of the jobs that had some.
     """
@@ -121,7 +120,6 @@ def to_retry(
 ) -> list[str]:
     """Name the tests that run once more, since it may be chance.
 
-    :param states: of all jobs.
     :param statuses: exit statuses of those that ran.
     :param tests: of the jobs that had some.
     :returns: all that failed, or none.
@@ -138,10 +136,7 @@ def to_retry(
 
 
 def failures(tests: Mapping[str, Collection[Test]]) -> list[Test]:
-    """Return the tests that failed.
-
-    :param tests: by job.
-    """
+    """Return the tests that failed."""
     return [
         test
         for some in tests.values()
@@ -159,12 +154,7 @@ def tables(
     ends_s: Mapping[str, float],
     tests: Sequence[Test],
 ) -> str:
-    """Say where the time went.
-
-    :param begins_s: of jobs.
-    :param ends_s: of jobs.
-    :param tests: all of them.
-    """
+    """Say where the time went."""
     slowest = sorted(tests, key=lambda test: test.seconds, reverse=True)
     folders: collections.Counter[str] = collections.Counter()
     for test in tests:
@@ -196,9 +186,7 @@ def closing(
 ) -> list[str]:
     """Say how it ended.
 
-    :param states: of all jobs.
     :param tests: of the jobs that had some.
-    :param others: what :func:`unexplained` returned.
     :param steady: False: what failed has passed when it ran once more.
     """
     lines = [""]

@@ -28,8 +28,6 @@ _REMINDER_S = 60.0
 class Runner:
     """Runs jobs; used as a context manager, which ends what still runs.
 
-    :param directory: for their output.
-    :param environment: of their processes.
     :param say: prints a line or several.
     """
 
@@ -76,10 +74,7 @@ class Runner:
         return time.monotonic() - self._began_s
 
     def run(self, jobs: Collection[plan.Job]) -> None:
-        """Run jobs until none is left that may run.
-
-        :param jobs: all of them.
-        """
+        """Run jobs until none is left that may run."""
         while True:
             begin, skip = plan.next_jobs(jobs, self.states)
             for job in skip:

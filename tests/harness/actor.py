@@ -43,10 +43,7 @@ _STREAM_INTERVAL_S = 0.05
 
 
 class Actor:
-    """The program.
-
-    :param settings: see the module.
-    """
+    """The program."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self._settings = settings
@@ -132,11 +129,7 @@ class Actor:
 
 
 def say(event: str, **members: typing.Any) -> None:
-    """Tell what happened.
-
-    :param event: its name.
-    :param members: more of it.
-    """
+    """Tell what happened."""
     sys.stdout.write(json.dumps({"event": event, **members}) + "\n")
     sys.stdout.flush()
 

@@ -83,7 +83,6 @@ class HostPlan:
 
     :param slots: on its only board; 0 means that it has no board.
     :param tls: whether its workers encrypt what crosses the network.
-    :param shape: of these slots.
     :param paced: whether accelerators have the rates of their profiles;
         otherwise they are as fast as they can be.
     """
@@ -140,17 +139,11 @@ class Host:
         fresh.replace(self._boards_path)
 
     def socket_path(self, project_id: str = PROJECT) -> str:
-        """Return the path of a project's front door.
-
-        :param project_id: the project.
-        """
+        """Return the path of a project's front door."""
         return str(self.agent.directory / f"{project_id}.sock")
 
     def door(self, project_id: str = PROJECT) -> doors.Door:
-        """Connect to a front door.
-
-        :param project_id: whose it is.
-        """
+        """Connect to a front door."""
         return doors.Door(self.socket_path(project_id))
 
     def options(self) -> Options:
@@ -174,10 +167,7 @@ class Host:
         return processes.find_workers(self.state_dir)
 
     def worker(self, slot: int) -> processes.Worker:
-        """Return the worker of a slot.
-
-        :param slot: its number.
-        """
+        """Return the worker of a slot."""
         (found,) = [one for one in self.workers() if one.slot == slot]
         return found
 
@@ -201,8 +191,6 @@ class Cloud:
 
     :param workspace: where it lives and who cleans up after it.
     :param transport_url: of an empty virtual host.
-    :param database_url: of an empty database.
-    :param hosts: what it consists of.
     :param conductors: how many; they stand by for each other.
     :param options: for all daemons, over the defaults.
     :param hurried: the defaults are those of this module, with short time
@@ -390,20 +378,12 @@ class Cloud:
         return found
 
     def state(self, session_id: str) -> str:
-        """Return a session's state, as the conductor sees it.
-
-        :param session_id: the session.
-        """
+        """Return a session's state, as the conductor sees it."""
         view = self.views([session_id]).get(session_id)
         return "" if view is None else view["state"]
 
     def wait_session(self, session_id: str, *states: str) -> dict:
-        """Wait until a session is in one of these states.
-
-        :param session_id: the session.
-        :param states: the states.
-        :returns: its view.
-        """
+        """Wait until a session is in one of these states."""
 
         def view_if_there() -> dict[str, typing.Any] | None:
             view = self.views([session_id]).get(session_id)
@@ -429,11 +409,7 @@ class Cloud:
     def session_record(
         self, request_id: str, project_id: str = PROJECT
     ) -> db_api.SessionRecord | None:
-        """Return the row of a request's session, None if there is none.
-
-        :param request_id: the request.
-        :param project_id: whose it is.
-        """
+        """Return the row of a request's session, None if there is none."""
         return self._database.find_session(project_id, request_id)
 
     def usage(self) -> list[db_api.UsageRecord]:
@@ -503,7 +479,6 @@ class Cloud:
         """Check that all parts of the pool say the same, and soon.
 
         :param live: how many sessions there are; None means any number.
-        :param limit_s: how soon.
         :raises AssertionError: with the differences.
         """
         consistency.check(self, live, limit_s)

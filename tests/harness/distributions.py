@@ -46,10 +46,8 @@ def build_wheel(
 ) -> pathlib.Path:
     """Build a wheel with what is installed here.
 
-    :param sources: what :func:`copy_sources` has made.
     :param output: a directory for the wheel.
     :param native: whether a part is compiled, which takes half a minute.
-    :returns: the wheel.
     """
     subprocess.run(
         [

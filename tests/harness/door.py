@@ -33,10 +33,7 @@ def new_request_id() -> str:
 
 
 class Refused(Exception):
-    """The front door answered with an error.
-
-    :ivar code: its code.
-    """
+    """The front door answered with an error."""
 
     def __init__(self, error: dict[str, str]) -> None:
         super().__init__(error)
@@ -44,10 +41,7 @@ class Refused(Exception):
 
 
 class Door:
-    """One connection to a front door.
-
-    :param path: of its socket.
-    """
+    """One connection to a front door."""
 
     def __init__(self, path: str) -> None:
         self._sock = channel.connect_unix(path)
@@ -74,17 +68,11 @@ class Door:
         self._fds = []
 
     def send_bytes(self, data: bytes) -> None:
-        """Send whatever bytes.
-
-        :param data: the bytes.
-        """
+        """Send whatever bytes."""
         self._sock.sendall(data)
 
     def send_json(self, document: object) -> None:
-        """Send any JSON document as a message, valid or not.
-
-        :param document: what is sent.
-        """
+        """Send any JSON document as a message, valid or not."""
         payload = json.dumps(document).encode()
         self.send_bytes(struct.pack(">I", len(payload)) + payload)
 
@@ -124,8 +112,6 @@ class Door:
     ) -> dict[str, typing.Any]:
         """Ask something and return the answer.
 
-        :param operation: its name.
-        :param members: its arguments.
         :raises Refused: if the answer is an error.
         """
         self._last_number += 1
@@ -160,7 +146,6 @@ class Door:
     ) -> dict[str, typing.Any]:
         """Wait for a view of a session.
 
-        :param request_id: the session's request.
         :param test: what the view has to pass.
         :returns: the newest view that does.
         :raises AssertionError: if the session ends otherwise.
@@ -174,12 +159,7 @@ class Door:
             self.next_message()
 
     def wait_state(self, request_id: str, *states: str) -> dict:
-        """Wait until a session's newest state is one of these.
-
-        :param request_id: the session's request.
-        :param states: the states.
-        :returns: the view.
-        """
+        """Wait until a session's newest state is one of these."""
         return self.wait_for(request_id, lambda v: v["state"] in states)
 
     def open_ready(self, accelerator: str = "copy", **members: object) -> dict:
@@ -205,10 +185,7 @@ class Door:
         return str(view["reason"])
 
     def connect_local(self, view: dict[str, typing.Any]) -> socket.socket:
-        """Return a connection to the session's worker on this host.
-
-        :param view: the session.
-        """
+        """Return a connection to the session's worker on this host."""
         self.request(
             "connect",
             session_id=view["session_id"],
@@ -217,10 +194,7 @@ class Door:
         return socket.socket(fileno=self._fds.pop())
 
     def client(self, view: dict[str, typing.Any]) -> wire.Client:
-        """Connect to a session's worker; HELLO is not sent yet.
-
-        :param view: the READY view.
-        """
+        """Connect to a session's worker; HELLO is not sent yet."""
         if view["local"]:
             return wire.Client(channel.PlainChannel(self.connect_local(view)))
         return connect_remote(view)
@@ -228,11 +202,7 @@ class Door:
     def attach(
         self, view: dict[str, typing.Any], **members: object
     ) -> wire.Client:
-        """Connect to a session's worker and become its client.
-
-        :param view: the READY view.
-        :param members: more members of HELLO.
-        """
+        """Connect to a session's worker and become its client."""
         return self.client(view).hello(view, **members)
 
 
@@ -240,16 +210,12 @@ def hold_slots(door: Door, count: int) -> list[wire.Client]:
     """Become the client of so many slots.
 
     :param door: by which they are asked for.
-    :param count: how many.
     """
     return [door.attach(door.open_ready()) for _ in range(count)]
 
 
 def let_go(held: Iterable[wire.Client]) -> None:
-    """Close sessions in order.
-
-    :param held: their clients.
-    """
+    """Close sessions in order."""
     for one in held:
         one.close_session()
         one.close()
@@ -261,8 +227,6 @@ def refusal_of(
     """Say HELLO where it must not be welcome, and hang up.
 
     :param client: a connection to a worker.
-    :param view: the session.
-    :param members: more members of HELLO.
     :returns: the code of the worker's error.
     """
     with contextlib.closing(client):
@@ -274,10 +238,7 @@ def refusal_of(
 
 
 def data_endpoint(view: dict[str, typing.Any]) -> tuple[str, int]:
-    """Return address and port at which a session's worker listens.
-
-    :param view: its READY view.
-    """
+    """Return address and port at which a session's worker listens."""
     (endpoint,) = [
         one for one in view["endpoints"] if one["network"] != "local"
     ]
@@ -285,10 +246,7 @@ def data_endpoint(view: dict[str, typing.Any]) -> tuple[str, int]:
 
 
 def connect_remote(view: dict[str, typing.Any]) -> wire.Client:
-    """Connect to a session's worker by the network.
-
-    :param view: the READY view.
-    """
+    """Connect to a session's worker by the network."""
     sock = channel.connect_tcp(*data_endpoint(view))
     if view["certificate_sha256"] is None:
         return wire.Client(channel.PlainChannel(sock))

@@ -37,7 +37,6 @@ class Memory:
 class Words:
     """Words that are others as soon as they were read.
 
-    :param words: the real ones.
     :param lies: what stands there afterwards, in turn.
     """
 

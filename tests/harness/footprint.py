@@ -25,7 +25,6 @@ class Footprint:
     :ivar daemon_files: open files of each conductor and agent.
     :ivar worker_files: most open files of a worker.
     :ivar worker_threads: most threads of a worker.
-    :ivar processes: how many there are.
     """
 
     daemon_files: tuple[int, ...]
@@ -35,10 +34,7 @@ class Footprint:
 
     @classmethod
     def of(cls, cloud: clouds.Cloud) -> Footprint:
-        """Look at the processes.
-
-        :param cloud: whose.
-        """
+        """Look at the processes."""
         workers = [
             worker.pid
             for host in cloud.hosts.values()
@@ -56,10 +52,7 @@ class Footprint:
         )
 
     def exceeds(self, other: Footprint) -> bool:
-        """Tell whether it is more than another one.
-
-        :param other: the other one.
-        """
+        """Tell whether it is more than another one."""
         return (
             self.worker_files > other.worker_files
             or self.worker_threads > other.worker_threads
@@ -96,10 +89,7 @@ def _processes_of(cloud: clouds.Cloud) -> list[int]:
 
 
 def used(cloud: clouds.Cloud) -> Footprint:
-    """Return the footprint after a session in every slot.
-
-    :param cloud: whose.
-    """
+    """Return the footprint after a session in every slot."""
     with contextlib.ExitStack() as opened:
         held = []
         # All at once, so that whatever the strategy, none is left out.
@@ -114,11 +104,7 @@ def used(cloud: clouds.Cloud) -> Footprint:
 
 
 def check_no_trace(cloud: clouds.Cloud, before: Footprint) -> None:
-    """Check that the pool is as it was and does its work.
-
-    :param cloud: the pool.
-    :param before: what :func:`used` returned earlier.
-    """
+    """Check that the pool is as it was and does its work."""
     used(cloud)
     waiting.wait_until(
         lambda: not Footprint.of(cloud).exceeds(before),

@@ -18,9 +18,6 @@ SECRET = "5" * 64
 class Api:
     """An adapter of the service.
 
-    :ivar groups: their descriptions.
-    :ivar accelerators: the profiles, by name.
-    :ivar hosts: of all groups.
     :ivar clients: the IDs of those that are attached.
     :ivar asked: method and path of each request.
     :ivar before: called with them before each answer.
@@ -115,7 +112,6 @@ class Api:
 
 
 def answer(status: int, document: object) -> types.SimpleNamespace:
-    """Return an answer with a document."""
     content = b"" if document is None else json.dumps(document).encode()
     return types.SimpleNamespace(
         ok=status < 400,

@@ -43,13 +43,7 @@ _LONG_SHARE = 0.01
 class Settings:
     """What the program is told.
 
-    :ivar url: of the API.
-    :ivar token: for it.
-    :ivar group: its name.
-    :ivar seed: of all data.
     :ivar stamps_path: of the file that gets the stamps of all results.
-    :ivar threads: each is a client.
-    :ivar locks: of them use locks.
     """
 
     url: str
@@ -65,9 +59,7 @@ class Settings:
 class Outcome:
     """What became of the tasks.
 
-    :ivar sent: tasks that were sent.
     :ivar ended: results, each time one comes.
-    :ivar problems: what was wrong.
     :ivar locks: how many were held to their end.
     """
 
@@ -94,10 +86,7 @@ def api(url: str, token: str) -> client.PoolApi:
 
 
 class Program:
-    """The program.
-
-    :param settings: what to do.
-    """
+    """The program."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

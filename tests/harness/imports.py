@@ -24,10 +24,7 @@ class Import:
 
 
 class Tree:
-    """The modules below a directory and what each of them imports.
-
-    :param root: holds the packages.
-    """
+    """The modules below a directory and what each of them imports."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.paths = {
@@ -76,10 +73,7 @@ class Tree:
         return ".".join([*parts, node.module] if node.module else parts)
 
     def loaded_with(self, module: str) -> set[Import]:
-        """Return every import that runs when a module is imported.
-
-        :param module: its dotted name.
-        """
+        """Return every import that runs when a module is imported."""
         done: set[str] = set()
         pending = [module]
         found: set[Import] = set()
@@ -125,8 +119,6 @@ def circles(root: pathlib.Path) -> list[list[str]]:
     Imports inside functions count: they hide a circle, and do not mend it.
     Those for types only count as well: to understand one module of the
     circle a reader needs them all.
-
-    :param root: holds the packages.
     """
     imports = {
         module: {item.target for item in items} - {module}

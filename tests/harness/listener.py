@@ -10,10 +10,7 @@ from collections.abc import Iterator
 
 
 class Listener:
-    """A socket that takes connections when a test says so.
-
-    :ivar path: its path.
-    """
+    """A socket that takes connections when a test says so."""
 
     def __init__(self, path: str, sockets: contextlib.ExitStack) -> None:
         self.path = path
@@ -39,9 +36,6 @@ class Listener:
 
 @contextlib.contextmanager
 def listening(path: str) -> Iterator[Listener]:
-    """Listen at a path for a while.
-
-    :param path: where.
-    """
+    """Listen at a path for a while."""
     with contextlib.ExitStack() as sockets:
         yield Listener(path, sockets)

@@ -9,7 +9,6 @@ from fpgapool.vocabulary import states
 def check(machine: state.Machine) -> None:
     """Check it.
 
-    :param machine: of a worker.
     :raises AssertionError: if it does not hold.
     """
     order, ending = machine.order, machine._ending

@@ -44,7 +44,6 @@ class Outage:
 
     :ivar opens: the code that a new request got meanwhile; empty if it was
         taken in.
-    :ivar opens_s: after which time.
     """
 
     fates: Mapping[str, scenes.Fate]
@@ -65,8 +64,6 @@ def play(
 
     :param cloud: with the hosts of a scene and OPTIONS.
     :param cells: what must become of each session.
-    :param limits_s: see :meth:`tests.harness.scene.Scene.settle`.
-    :param strike: what happens.
     :param recover: ends it; harmless where nothing is to be ended.
     :param away_s: how long it lasts at least.
     """
@@ -91,7 +88,6 @@ def play(
 def try_to_open(scene: scenes.Scene) -> tuple[str, float]:
     """Ask for a session.
 
-    :param scene: at whose home.
     :returns: the code of the refusal, empty if there is none, and the time
         it took in seconds.
     """
@@ -106,8 +102,6 @@ def try_to_open(scene: scenes.Scene) -> tuple[str, float]:
 def check_opens(played: Outage, fault: matrix.Fault) -> None:
     """Compare what a new request got with the row of the fault.
 
-    :param played: what happened.
-    :param fault: the row.
     :raises AssertionError: if they differ.
     """
     assert played.opens == fault.opens

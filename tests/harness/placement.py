@@ -77,7 +77,6 @@ class Provider:
 class Adapter:
     """Behaves as Placement does, as far as it is asked.
 
-    :ivar providers: all, by UUID.
     :ivar asked: method and path of each request.
     :ivar before: called before each request, to interfere.
     """

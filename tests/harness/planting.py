@@ -23,7 +23,6 @@ def variables(
 ) -> dict[str, str]:
     """Return an environment in which processes import a module first.
 
-    :param directory: empty, for files.
     :param module: of tests; it looks at :func:`is_process` before it changes
         anything.
     :param profiles: the cores of more accelerators, by their names.

@@ -15,10 +15,7 @@ PLATFORM = "Portable Computing Language"
 
 
 def environment(directory: pathlib.Path) -> Mapping[str, str]:
-    """Return variables that have to be set before PoCL is first used.
-
-    :param directory: for its compiler's files.
-    """
+    """Return variables that have to be set before PoCL is first used."""
     return {
         "POCL_CACHE_DIR": str(directory),
         "POCL_MAX_PTHREAD_COUNT": str(THREADS),
@@ -27,7 +24,6 @@ def environment(directory: pathlib.Path) -> Mapping[str, str]:
 
 
 def device() -> Any:
-    """Return the device."""
     import pyopencl
 
     for platform in pyopencl.get_platforms():

@@ -372,8 +372,6 @@ def _check_drains(
 ) -> None:
     """Check the devices that are to be drained.
 
-    :param drains: their deadlines.
-    :param next_s: the next one.
     :param now: the time of the last step.
     :raises InvariantError: if anything is wrong.
     """

@@ -34,7 +34,6 @@ class Daemon(process.Service):
 
     :param name: for its directory and for messages.
     :param workspace: where it lives and who cleans up after it.
-    :param module: what to run.
     """
 
     def __init__(
@@ -108,10 +107,7 @@ class Daemon(process.Service):
         return self.log()[self._log_start :]
 
     def wait_for_log(self, text: str) -> None:
-        """Wait until it has logged something since its last start.
-
-        :param text: part of a line.
-        """
+        """Wait until it has logged something since its last start."""
         waiting.wait_until(
             lambda: text in self.present_log(),
             f"{self.name} logs {text!r}",
@@ -203,10 +199,7 @@ def _settings_of(
 
 
 def kill_children(state_dir: pathlib.Path) -> None:
-    """End all workers and desks of a host and wait until they are gone.
-
-    :param state_dir: see :func:`find_workers`.
-    """
+    """End all workers and desks of a host and wait until they are gone."""
 
     def none_left() -> bool:
         left = [*find_workers(state_dir), *find_desks(state_dir)]
@@ -219,16 +212,10 @@ def kill_children(state_dir: pathlib.Path) -> None:
 
 
 def descriptor_count(pid: int) -> int:
-    """Return how many files a process has open.
-
-    :param pid: the process.
-    """
+    """Return how many files a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def thread_count(pid: int) -> int:
-    """Return how many threads a process has.
-
-    :param pid: the process.
-    """
+    """Return how many threads a process has."""
     return len(os.listdir(f"/proc/{pid}/task"))

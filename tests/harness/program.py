@@ -17,7 +17,6 @@ from fpgapool import client
 def main(path: str, state: str) -> None:
     """Open a session and stand still.
 
-    :param path: of the front door.
     :param state: QUEUED, READY or ACTIVE.
     """
 
@@ -32,10 +31,7 @@ def main(path: str, state: str) -> None:
 
 
 def stand_still(session_id: str) -> None:
-    """Print the session's id and wait to be killed.
-
-    :param session_id: it.
-    """
+    """Print the session's id and wait to be killed."""
     sys.stdout.write(f"{session_id}\n")
     sys.stdout.flush()
     while True:

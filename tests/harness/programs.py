@@ -35,10 +35,7 @@ def encrypted(data: bytes, key: bytes = KEY, iv: bytes = IV) -> bytes:
 
 
 class Aes:
-    """A random key, and what the accelerator must make of data with it.
-
-    :param rng: source of the key.
-    """
+    """A random key, and what the accelerator must make of data with it."""
 
     def __init__(self, rng: random.Random) -> None:
         self._key = rng.randbytes(32)
@@ -58,10 +55,7 @@ class Aes:
 
 
 class Background:
-    """A call in a thread of its own, which a failed test leaves behind.
-
-    :param call: what is done.
-    """
+    """A call in a thread of its own, which a failed test leaves behind."""
 
     def __init__(self, call: Callable[[], typing.Any]) -> None:
         self._call = call
@@ -77,10 +71,7 @@ class Background:
             self._outcome.set_exception(error)
 
     def result(self, limit_s: float = waiting.LIMIT_S) -> typing.Any:
-        """Wait for the end; return or raise what the call did.
-
-        :param limit_s: how long.
-        """
+        """Wait for the end; return or raise what the call did."""
         return self._outcome.result(limit_s)
 
 
@@ -92,10 +83,7 @@ class Cutter(client.CancelToken):
         self._newest: channel.Channel | None = None
 
     def attach(self, attached: channel.Channel) -> None:
-        """Remember the newest connection.
-
-        :param attached: it.
-        """
+        """Remember the newest connection."""
         super().attach(attached)
         self._newest = attached
 
@@ -106,10 +94,7 @@ class Cutter(client.CancelToken):
 
 
 class SteppedSource(io.RawIOBase):
-    """Data that may be read up to where the test allows.
-
-    :param data: all of it.
-    """
+    """Data that may be read up to where the test allows."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__()
@@ -123,19 +108,13 @@ class SteppedSource(io.RawIOBase):
         return True
 
     def allow(self, upto_bytes: int) -> None:
-        """Let the reader go on.
-
-        :param upto_bytes: to there.
-        """
+        """Let the reader go on."""
         with self._changed:
             self._allowed_bytes = upto_bytes
             self._changed.notify_all()
 
     def readinto(self, buffer: typing.Any) -> int:
-        """Read some, waiting until that is allowed.
-
-        :param buffer: where to put it.
-        """
+        """Read some, waiting until that is allowed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._allowed_bytes > self._position
@@ -148,13 +127,7 @@ class SteppedSource(io.RawIOBase):
 
 
 class Transfer:
-    """A client that streams data, as far as the test lets it.
-
-    :param path: of the front door.
-    :param data: the input.
-    :param accelerator: what it goes through.
-    :param options: for :func:`fpgapool.client.run_stream`.
-    """
+    """A client that streams data, as far as the test lets it."""
 
     def __init__(
         self,
@@ -204,10 +177,7 @@ class Transfer:
                 )
 
     def wait_state(self, state: str) -> None:
-        """Wait until the client has heard of a state.
-
-        :param state: it.
-        """
+        """Wait until the client has heard of a state."""
         self._wait_for(lambda: state in self.states, state)
 
     def run_to(self, upto_bytes: int) -> None:
@@ -247,11 +217,7 @@ class Transfer:
 
 
 class Program:
-    """A client process that stands still in a state, to be killed there.
-
-    :param path: of the front door.
-    :param state: where it stands still.
-    """
+    """A client process that stands still in a state, to be killed there."""
 
     def __init__(self, path: str, state: str) -> None:
         self._process = subprocess.Popen(

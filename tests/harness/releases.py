@@ -44,7 +44,6 @@ def unpack(
 ) -> None:
     """Write the package of a release to a directory.
 
-    :param name: as :func:`old_name` returns it.
     :param root: a checkout with its history.
     :raises Unusable: if the history does not have it, or if a tag or commit is
         the same as the checkout.

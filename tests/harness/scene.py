@@ -114,20 +114,14 @@ class Actor:
     # What it does.
 
     def say(self, command: str) -> None:
-        """Tell it what to do.
-
-        :param command: see :mod:`tests.harness.actor`.
-        """
+        """Tell it what to do."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal.
-
-        :param number: which.
-        """
+        """Send it a signal."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
@@ -157,9 +151,7 @@ class Actor:
         """Wait until it has told something.
 
         :param event: the name of the event.
-        :param limit_s: how long at most.
         :param members: what else it must say.
-        :returns: the newest such event.
         :raises AssertionError: if it does not.
         """
         wanted = {"event": event, **members}
@@ -198,20 +190,14 @@ class Actor:
             )
 
     def wait_progress(self, limit_s: float = waiting.LIMIT_S) -> None:
-        """Wait until more of its data has gone through.
-
-        :param limit_s: how long at most.
-        """
+        """Wait until more of its data has gone through."""
         before = self.done_bytes
         waiting.wait_until(
             lambda: self.done_bytes > before, "data flow", limit_s
         )
 
     def outcome(self, limit_s: float = waiting.LIMIT_S) -> str:
-        """Wait for its end and return the code that it got, empty if none.
-
-        :param limit_s: how long at most.
-        """
+        """Wait for its end and return the code that it got, empty if none."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._over or self._ended(), limit_s
@@ -367,10 +353,7 @@ class Scene:
     # The fault.
 
     def strike(self, fault: Callable[[], object]) -> None:
-        """Have the fault happen; time counts from here.
-
-        :param fault: what to do.
-        """
+        """Have the fault happen; time counts from here."""
         fault()
         self._struck_s = time.monotonic()
 

@@ -22,10 +22,7 @@ from tests.services import process
 
 
 class Site:
-    """A place with an authority that is trusted, and one that is not.
-
-    :param workspace: where everything lives.
-    """
+    """A place with an authority that is trusted, and one that is not."""
 
     def __init__(self, workspace: process.Workspace) -> None:
         self.workspace = workspace
@@ -43,8 +40,6 @@ class Site:
     ) -> processes.Daemon:
         """Return a service like another one, with other options.
 
-        :param daemon: the other one.
-        :param name: of the service.
         :param changes: values by group and option.
         """
         found = processes.Daemon(name, self.workspace, daemon.module)
@@ -86,7 +81,6 @@ def check_sync_is_refused(conductor: processes.Daemon, refused: str) -> None:
     """The command says why the database is not reached, without a trace.
 
     :param conductor: whose configuration the command has.
-    :param refused: why.
     """
     result = subprocess.run(
         [

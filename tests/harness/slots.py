@@ -19,9 +19,7 @@ from tests.functional.worker import harness
 class Slot:
     """One slot's worker.
 
-    :param directory: for its files.
     :param transport: ``shm``, ``tcp`` or ``tls``.
-    :param settings: of the worker.
     """
 
     def __init__(
@@ -49,9 +47,7 @@ class Slot:
 class Door:
     """A front door that assigns every session to one worker.
 
-    :param directory: for its socket.
     :param transport: ``shm``, ``tcp`` or ``tls``.
-    :param settings: of the worker.
     """
 
     def __init__(

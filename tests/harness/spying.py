@@ -64,10 +64,7 @@ def fail(secret: bytes) -> bytes:
 
 
 def plant(directory: pathlib.Path, leak: str) -> None:
-    """Plant a leak, or none, into all processes of a pool.
-
-    :param directory: that of :func:`tests.harness.planting.variables`.
-    """
+    """Plant a leak, or none, into all processes of a pool."""
     fresh = directory / "leak.new"
     fresh.write_text(leak)
     fresh.replace(directory / "leak")

@@ -28,7 +28,6 @@ def allows(line: str, words: list[str]) -> bool:
 def check_is_for_the_helper_only(line: str, helper: str) -> None:
     """Require that a line allows oslo.privsep's command, and no other one.
 
-    :param line: see :func:`allows`.
     :param helper: the option ``helper_command`` without sudo.
     """
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:

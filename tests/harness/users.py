@@ -20,8 +20,6 @@ class User(threading.Thread):
     :param door: a way into the pool.
     :param seed: of the pieces; also names its request.
     :param pieces: how many to send; None: until it is told to stop.
-    :param options: of :func:`fpgapool.client.acc_open`.
-    :ivar enough: tells it to stop.
     :ivar begun: the first piece is done, or the session has failed.
     :ivar cpu_bytes: the part of ``sent_bytes`` that the CPU has computed.
     :ivar moves: how often the work went from the CPU to a slot, or back.

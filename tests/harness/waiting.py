@@ -30,7 +30,6 @@ def wait_until(
         stand.
     :param limit_s: how long; generous, since it costs time only where
         something is wrong.
-    :returns: the first true answer.
     :raises AssertionError: if there is none in time.
     """
     deadline_s = time.monotonic() + limit_s

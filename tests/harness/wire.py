@@ -17,7 +17,6 @@ from fpgapool.protocol import frames
 class Frame(typing.NamedTuple):
     """A complete frame.
 
-    :ivar header: its header.
     :ivar payload: the bytes that followed it on the connection.
     """
 

@@ -16,10 +16,7 @@ _VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 
 
 def environment(directory: pathlib.Path) -> Mapping[str, str]:
-    """Make what the runtime needs, and return variables to set.
-
-    :param directory: for it.
-    """
+    """Make what the runtime needs, and return variables to set."""
     found = next(pathlib.Path("/usr/lib").glob(f"*/{_NOOP}"), None)
     if found is None:
         raise AssertionError("XRT is missing: install the package libxrt1")

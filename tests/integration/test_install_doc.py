@@ -50,7 +50,6 @@ def page_commands() -> str:
 class Checkout:
     """A directory that looks to the page's commands like a checkout.
 
-    :param path: where it is.
     :param workspace: ends what is left if this run is killed.
     """
 
@@ -95,10 +94,7 @@ class Checkout:
         }
 
     def ministack(self, *arguments: str) -> None:
-        """Run its ``tools/ministack``.
-
-        :param arguments: of the command line.
-        """
+        """Run its ``tools/ministack``."""
         result = subprocess.run(
             [self.path / "tools" / "ministack", *arguments],
             env=self.environment(),
@@ -118,11 +114,7 @@ class Checkout:
         }
 
     def run(self, commands: str) -> str:
-        """Paste commands into a shell, which ends at the first that fails.
-
-        :param commands: for bash.
-        :returns: what is printed.
-        """
+        """Paste commands into a shell, which ends at the first that fails."""
         with subprocess.Popen(
             ["bash", "-eux", "-o", "pipefail", "-c", commands],
             cwd=self.path,

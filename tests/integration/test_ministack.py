@@ -54,10 +54,7 @@ class Tool:
         self._workspace = workspace
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command; every server that it starts is watched.
-
-        :param arguments: of the command line.
-        """
+        """Run a command; every server that it starts is watched."""
         result = subprocess.run(
             [COMMAND, *arguments, f"--state={self.state}"],
             capture_output=True,
@@ -70,10 +67,7 @@ class Tool:
         return result
 
     def expect(self, *arguments: str) -> str:
-        """Run a command that has to succeed and return what it prints.
-
-        :param arguments: of the command line.
-        """
+        """Run a command that has to succeed and return what it prints."""
         result = self.run(*arguments)
         assert result.returncode == 0, result.stderr
         return result.stdout

@@ -63,10 +63,7 @@ def document(**hosts: Mapping[str, typing.Any]) -> dict[str, typing.Any]:
 
 
 def host(**members: typing.Any) -> snapshot.Host:
-    """Return a host as filter and weigher see it.
-
-    :param members: see :func:`host_document`.
-    """
+    """Return a host as filter and weigher see it."""
     (parsed,) = snapshot.parse(document(it=host_document(**members))).values()
     return parsed
 
@@ -76,7 +73,6 @@ def request(
 ) -> objects.RequestSpec:
     """Return what the scheduler is asked for.
 
-    :param extra_specs: of the flavor.
     :param rebuild: of an instance that stays where it is.
     """
     hints = {"_nova_check_type": ["rebuild"]} if rebuild else {}
@@ -88,10 +84,7 @@ def request(
 
 
 def state(uuid: str) -> typing.Any:
-    """Return what the scheduler knows of a host.
-
-    :param uuid: of its provider.
-    """
+    """Return what the scheduler knows of a host."""
     return types.SimpleNamespace(
         uuid=uuid, host=f"host-{uuid}", nodename=uuid, aggregates=[]
     )

@@ -137,11 +137,7 @@ def _with_other_field(draw: st.DrawFn, frame: bytes) -> bytes:
 
 
 def cut_up(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Give bytes in pieces of these sizes, the rest in one.
-
-    :param data: the bytes.
-    :param sizes: of the pieces.
-    """
+    """Give bytes in pieces of these sizes, the rest in one."""
     position = 0
     for size in sizes:
         yield data[position : position + size]
@@ -186,3 +182,12 @@ def no_errors_logged(*but: str) -> Iterator[None]:
         for record in handler.records
         if not record.getMessage().startswith(but)
     ]
+
+
+def with_leaf(document: Any, path: tuple[Any, ...], leaf: Any) -> Any:
+    """Return a document with something else in one place."""
+    if not path:
+        return leaf
+    changed = document.copy()
+    changed[path[0]] = with_leaf(document[path[0]], path[1:], leaf)
+    return changed

@@ -80,7 +80,6 @@ HELLO = {
 def session(hello: Mapping[str, Any], inputs: list[bytes]) -> list[bytes]:
     """Return the frames of a session without fault.
 
-    :param hello: what it begins with.
     :param inputs: payloads of its INPUT frames.
     """
     sent = [frames.encode_frame(frames.FrameHeader(frames.HELLO), hello)]
@@ -103,21 +102,14 @@ INPUTS = st.lists(st.binary(min_size=1, max_size=60), max_size=4)
 
 
 def session_streams(hello: Mapping[str, Any]) -> st.SearchStrategy[bytes]:
-    """Give streams of sessions that are damaged somewhere.
-
-    :param hello: what they begin with.
-    """
+    """Give streams of sessions that are damaged somewhere."""
     return INPUTS.flatmap(
         lambda inputs: fuzzing.streams(session(hello, inputs))
     )
 
 
 def sent_input(data: bytes, chunk_bytes: int) -> bytes:
-    """Return the input in a stream, up to what is no frame.
-
-    :param data: the stream.
-    :param chunk_bytes: no frame is longer.
-    """
+    """Return the input in a stream, up to what is no frame."""
     found = []
     with contextlib.suppress(frames.ProtocolError):
         for frame in wire.iterate(data, chunk_bytes):
@@ -129,7 +121,6 @@ def output(answer: bytes, chunk_bytes: int) -> bytes:
     """Return the output; what a worker says is always well formed.
 
     :param answer: all that it has said.
-    :param chunk_bytes: no frame is longer.
     :raises frames.ProtocolError: if it is not.
     """
     said = wire.read(answer, chunk_bytes)
@@ -151,10 +142,7 @@ PAYLOADS = {
 
 
 def sound(cls: type[base.Payload]) -> dict[str, Any]:
-    """Return the form of some payload.
-
-    :param cls: its class.
-    """
+    """Return the form of some payload."""
     primitive: dict[str, Any] = {
         base.NAME_KEY: cls.__name__,
         base.VERSION_KEY: cls.VERSION,
@@ -188,10 +176,7 @@ CHANGES = [
 
 
 def methods(endpoint: type) -> dict[str, list[str]]:
-    """Return the methods that RPC calls, and their arguments.
-
-    :param endpoint: its class.
-    """
+    """Return the methods that RPC calls, and their arguments."""
     return {
         name: [
             argument
@@ -215,7 +200,6 @@ def arguments(
 ) -> dict[str, Any]:
     """Give arguments of a method, of which some make no sense.
 
-    :param names: of the arguments.
     :param known: values that make sense, by names.
     """
     right = {name: known.get(name) for name in names}

@@ -25,11 +25,7 @@ FIRST_GENERATION = 100_000
 
 
 class InProcess:
-    """The service of one slot, and its agent's end.
-
-    :param directory: of its own.
-    :param slot: its number.
-    """
+    """The service of one slot, and its agent's end."""
 
     def __init__(self, directory: pathlib.Path, slot: int = 0) -> None:
         boards = directory / "boards.yaml"

@@ -24,8 +24,8 @@ from fpgapool.core.topology import slots as core_slots
 from fpgapool.strategies import shared
 from tests.harness import pool_invariants
 from tests.property import checked
+from tests.property import hosts
 from tests.property import literal_fair
-from tests.property import test_pool
 from tests.unit.core import pools
 
 PROJECTS = ("a", "b", "c", "d")
@@ -199,10 +199,10 @@ class FairMachine(stateful.RuleBasedStateMachine):
         self.jobs = 0
         random = numpy.random.default_rng(seed)
         self.step(
-            events.AcceleratorsChanged(test_pool.ACCELERATORS),
+            events.AcceleratorsChanged(hosts.ACCELERATORS),
             *(
-                events.HostUp(test_pool.make_host(host_id, random))
-                for host_id in test_pool.HOSTS
+                events.HostUp(hosts.make_host(host_id, random))
+                for host_id in hosts.HOSTS
             ),
         )
         self.submit(seed, 24)
@@ -266,7 +266,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
         for _ in range(count):
             job = model.Job(
                 id=self.jobs,
-                host_id=random.choice([*test_pool.HOSTS, None]),
+                host_id=random.choice([*hosts.HOSTS, None]),
                 accelerator=str(random.choice(["aes", "fft", "sha"])),
                 claimed_bytes=float(random.choice([1, 100, 300, 5000]))
                 * checked.MB,
@@ -310,12 +310,12 @@ class FairMachine(stateful.RuleBasedStateMachine):
         self.step(events.JobCancelled(job_id, "CANCELLED_BY_CLIENT"))
 
     @stateful.rule(
-        host_id=st.sampled_from(test_pool.HOSTS), seed=seeds, up=st.booleans()
+        host_id=st.sampled_from(hosts.HOSTS), seed=seeds, up=st.booleans()
     )
     def change_host(self, host_id: int, seed: int, up: bool) -> None:
         random = numpy.random.default_rng(seed)
         if up:
-            self.step(events.HostUp(test_pool.make_host(host_id, random)))
+            self.step(events.HostUp(hosts.make_host(host_id, random)))
         else:
             self.step(events.HostLost(host_id))
 

@@ -322,15 +322,6 @@ def _leaves(
         yield from _leaves(part, (*path, name))
 
 
-def _with_leaf(document: Any, path: tuple[Any, ...], leaf: Any) -> Any:
-    """Return a document with something else in one place."""
-    if not path:
-        return leaf
-    changed = document.copy()
-    changed[path[0]] = _with_leaf(document[path[0]], path[1:], leaf)
-    return changed
-
-
 #: Each of them has the right type somewhere.
 ODD_LEAVES = [
     "",
@@ -369,7 +360,9 @@ def test_conductor_leaf_by_leaf(
                 continue
             with fuzzing.no_errors_logged("Dropped one of several"):
                 _call(
-                    conductor.endpoint, method, _with_leaf(sound, path, leaf)
+                    conductor.endpoint,
+                    method,
+                    fuzzing.with_leaf(sound, path, leaf),
                 )
             _check_rows(conductor.pool)
 

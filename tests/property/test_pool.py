@@ -26,19 +26,9 @@ from fpgapool.strategies.placements import offers
 from fpgapool.vocabulary import codes
 from tests.harness import pool_invariants
 from tests.property import checked
+from tests.property import hosts
 from tests.property import literal
 
-SHAPES = ("large", "small")
-ACCELERATORS = tuple(
-    model.Accelerator(
-        name=name, peak_bytes_per_s=1e9, shapes=shapes, stateless=stateless
-    )
-    for name, shapes, stateless in (
-        ("aes", frozenset[str](), True),
-        ("fft", frozenset({"large"}), True),
-        ("sha", frozenset({"small", "large"}), False),
-    )
-)
 ACCELERATOR_NAMES = ("aes", "fft", "sha") * 8 + ("unknown",)
 SIZES_MB = (1, 100, 200, 300, 5000) * 5 + (0,)
 SLOT_EVENTS = (
@@ -50,17 +40,16 @@ SLOT_EVENTS = (
     events.SlotReleased,
     events.SlotReleased,
 )
-HOSTS = range(4)
 FEW = (0, 2, 100)
-DEVICES_PER_HOST = 2
-SLOTS_PER_DEVICE = 3
 
-host_ids = st.sampled_from(HOSTS)
+host_ids = st.sampled_from(hosts.HOSTS)
 INSTANCES = ("a", "b", "c")
 NOBODY = (None,) * 5
 
-device_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST - 1)
-slot_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST * SLOTS_PER_DEVICE - 1)
+device_ids = st.integers(0, len(hosts.HOSTS) * hosts.DEVICES_PER_HOST - 1)
+slot_ids = st.integers(
+    0, len(hosts.HOSTS) * hosts.DEVICES_PER_HOST * hosts.SLOTS_PER_DEVICE - 1
+)
 
 
 group_ids = st.integers(1, 3)
@@ -72,45 +61,6 @@ GROUP_SIZES = (
 )
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def make_host(host_id: int, random: numpy.random.Generator) -> model.HostSpec:
-    """A host with up to two boards; its ids are always the same."""
-    return model.HostSpec(
-        id=host_id,
-        name=f"host{host_id}",
-        nic_bytes_per_s=1e9,
-        devices=tuple(
-            make_device(host_id, place, random)
-            for place in range(random.integers(DEVICES_PER_HOST + 1))
-        ),
-    )
-
-
-def make_device(
-    host_id: int, place: int, random: numpy.random.Generator
-) -> model.DeviceSpec:
-    """One of a host's boards."""
-    device_id = host_id * DEVICES_PER_HOST + place
-    return model.DeviceSpec(
-        id=device_id,
-        host_id=host_id,
-        name=f"board{place}",
-        dma_bytes_per_s=2e9,
-        healthy=bool(random.random() < 0.9),
-        slots=tuple(
-            model.SlotSpec(
-                id=device_id * SLOTS_PER_DEVICE + number,
-                device_id=device_id,
-                host_id=host_id,
-                number=place * SLOTS_PER_DEVICE + number,
-                shape=str(random.choice(SHAPES)),
-                programmed=random.choice([None, "aes", "fft", "sha"]),
-                programming_time_s=float(random.choice([0.0, 0.5])),
-            )
-            for number in range(random.integers(1, SLOTS_PER_DEVICE + 1))
-        ),
-    )
 
 
 class Swinging(elasticity.Policy):
@@ -178,10 +128,10 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         self.wanted: dict[int, dict[str, int]] = {}
         self.strategy = checked.CheckedStrategy(*settings)
         self.pool = self.new_pool(self.strategy)
-        self.add(events.AcceleratorsChanged(ACCELERATORS))
+        self.add(events.AcceleratorsChanged(hosts.ACCELERATORS))
         random = numpy.random.default_rng(seed)
-        for host_id in HOSTS:
-            self.add(events.HostUp(make_host(host_id, random)))
+        for host_id in hosts.HOSTS:
+            self.add(events.HostUp(hosts.make_host(host_id, random)))
         self.flush()
         for group_id in range(1, int(random.integers(4))):
             self.make_group(group_id, "aes", (2, 1, 3), True, None)
@@ -238,7 +188,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         random = numpy.random.default_rng(seed)
         for _ in range(count):
             job = self.new_job(
-                host_id=random.choice([*HOSTS, *HOSTS, None, 99]),
+                host_id=random.choice([*hosts.HOSTS, *hosts.HOSTS, None, 99]),
                 accelerator=str(random.choice(ACCELERATOR_NAMES)),
                 claimed_bytes=float(random.choice(SIZES_MB) * checked.MB),
                 arrival_s=self.now
@@ -298,7 +248,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     @stateful.rule(host_id=host_ids, seed=seeds)
     def bring_host_up(self, host_id: int, seed: int) -> None:
         random = numpy.random.default_rng(seed)
-        self.add(events.HostUp(make_host(host_id, random)))
+        self.add(events.HostUp(hosts.make_host(host_id, random)))
 
     @stateful.rule(device_id=device_ids, restored=st.booleans())
     def change_device(self, device_id: int, restored: bool) -> None:
@@ -531,7 +481,9 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             job = model.Job(
                 id=-self.last_generation - 3, group_id=group_id, **members
             )
-        slot_host_id = slot_id // (DEVICES_PER_HOST * SLOTS_PER_DEVICE)
+        slot_host_id = slot_id // (
+            hosts.DEVICES_PER_HOST * hosts.SLOTS_PER_DEVICE
+        )
         self.add(
             events.AssignmentRestored(
                 job,
@@ -539,7 +491,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                 self.last_generation + 3,
                 phase,
                 slot_host_id if knows_host else None,
-                slot_id // SLOTS_PER_DEVICE if knows_host else None,
+                slot_id // hosts.SLOTS_PER_DEVICE if knows_host else None,
             )
         )
         self.last_generation += 3
@@ -547,7 +499,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
 
     @stateful.rule(
         names=st.sets(st.sampled_from(["aes", "fft", "sha"]), min_size=2),
-        shape=st.sampled_from(SHAPES),
+        shape=st.sampled_from(hosts.SHAPES),
     )
     def change_library(self, names: set[str], shape: str) -> None:
         self.add(
@@ -558,7 +510,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                         peak_bytes_per_s=1e9,
                         shapes=frozenset({shape}) if a.shapes else a.shapes,
                     )
-                    for a in ACCELERATORS
+                    for a in hosts.ACCELERATORS
                     if a.name in names
                 )
             )
@@ -593,7 +545,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             match order:
                 case instructions.Program(slot_id, job_id, generation):
                     assert generation > self.last_generation
-                    assert slot_id // SLOTS_PER_DEVICE not in self.barred
+                    assert slot_id // hosts.SLOTS_PER_DEVICE not in self.barred
                     if job_id < 0:
                         assert slot_id not in self.reserved
                         self.last_generation = generation

@@ -43,9 +43,7 @@ class Worker:
     """A slot, from its first connection to its end.
 
     :param start: offsets of input and output.
-    :param window_bytes: credit of both directions.
     :param shared: whether pieces are not cut.
-    :param chunk_bytes: longest piece of output.
     """
 
     def __init__(
@@ -116,9 +114,7 @@ class Worker:
 class Client:
     """What sends input and collects output.
 
-    :param chunks: of the input.
     :param bare_end: whether END comes by itself.
-    :param window_bytes: credit of both directions.
     """
 
     def __init__(

@@ -139,7 +139,6 @@ class _Core:
 class Worker:
     """One slot's end; does what :class:`session.DataSession` does.
 
-    :param case: the seed's.
     :param start: offsets of input and output.
     """
 
@@ -359,10 +358,7 @@ class Client:
 
 
 class Session:
-    """Both ends, and what is between them.
-
-    :param case: the seed's.
-    """
+    """Both ends, and what is between them."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -383,7 +379,6 @@ class Session:
     def play(self) -> int:
         """Play until the client has everything.
 
-        :returns: the number of steps.
         :raises Stall: if that is not to be.
         """
         case, rng = self._case, self._case.rng
@@ -486,7 +481,6 @@ def play(seed: int, patch: Callable[[str, int], object]) -> int:
 
     :param seed: of all that is drawn.
     :param patch: sets a limit of the worker.
-    :returns: the number of steps.
     :raises Stall: if both ends wait for each other.
     """
     case = Case(seed)

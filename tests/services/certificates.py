@@ -26,7 +26,6 @@ class Pair:
     """A certificate and its key, in files.
 
     :ivar ca_path: of the authority that has signed it.
-    :ivar sha256: of the certificate.
     """
 
     ca_path: pathlib.Path
@@ -68,8 +67,6 @@ class Authority:
     ) -> Pair:
         """Make a certificate for a server or a client.
 
-        :param name: its subject.
-        :param address: where the server is.
         :param file: beginning of the files' names, which are replaced if
             they exist; the default is the name.
         """

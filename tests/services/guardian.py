@@ -26,10 +26,7 @@ _END_LIMIT_S = 30.0
 
 
 def clean_up_after(commands: Iterable[str]) -> None:
-    """Follow the commands to their end, then kill and remove.
-
-    :param commands: lines as described above.
-    """
+    """Follow the commands to their end, then kill and remove."""
     groups: set[int] = set()
     directories: list[str] = []
     for line in commands:

@@ -41,7 +41,6 @@ class Identity:
 
     :param pid: its number, which is that of its session too.
     :param start_ticks: when it began, in clock ticks since the boot.
-    :param boot_id: which boot.
     """
 
     pid: int
@@ -52,7 +51,6 @@ class Identity:
 class Survivor:
     """A process that another program started; see :class:`process.Process`.
 
-    :param pid: its number.
     :raises ProcessLookupError: if there is none.
     """
 
@@ -79,10 +77,7 @@ class Survivor:
         return descriptors.is_readable(self._descriptor, limit_s)
 
     def send_signal(self, sig: int) -> None:
-        """Send it a signal; harmless after its end.
-
-        :param sig: the signal.
-        """
+        """Send it a signal; harmless after its end."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, sig)
 
@@ -108,7 +103,6 @@ def _stat_field(pid: int, number: int) -> int | None:
 def identify(pid: int) -> Identity:
     """Tell what distinguishes a process from later ones.
 
-    :param pid: the process.
     :raises ProcessLookupError: if there is none.
     """
     start_ticks = _stat_field(pid, _START_TIME_FIELD)
@@ -118,10 +112,7 @@ def identify(pid: int) -> Identity:
 
 
 def find(identity: Identity) -> Survivor | None:
-    """Find a process if it still lives.
-
-    :param identity: what :func:`identify` returned.
-    """
+    """Find a process if it still lives."""
     try:
         survivor = Survivor(identity.pid)
     except ProcessLookupError:
@@ -152,7 +143,6 @@ class Directory:
 
     Only one program at a time has it: the next one waits.
 
-    :param path: the directory.
     :param create: make it if it is not there.
     :raises ServiceError: if it holds something else.
     """
@@ -202,7 +192,6 @@ class Directory:
     def adopt(self, service: process.Service) -> pathlib.Path:
         """Give a service its directory.
 
-        :param service: the service.
         :returns: with what the service left there.
         """
         directory = self.path / service.name
@@ -217,10 +206,7 @@ class Directory:
         return found
 
     def port(self, purpose: str) -> int:
-        """Choose a port, which stays the same for the same purpose.
-
-        :param purpose: unique in this directory.
-        """
+        """Choose a port, which stays the same for the same purpose."""
         ports = self.ports()
         while purpose not in ports:
             candidate = process.free_port()
@@ -230,29 +216,18 @@ class Directory:
         return ports[purpose]
 
     def watch(self, name: str, pgid: int) -> None:
-        """Record the process that leads a group.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Record the process that leads a group."""
         _write(self._run_path(name), dataclasses.asdict(identify(pgid)))
 
     def forget(self, name: str, pgid: int) -> None:
-        """Remove the record of a group that has ended.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Remove the record of a group that has ended."""
         self._run_path(name).unlink(missing_ok=True)
 
     def _run_path(self, name: str) -> pathlib.Path:
         return self._runs / f"{name}.json"
 
     def recall(self, name: str) -> Survivor | None:
-        """Find a service that runs; clean up behind one that has crashed.
-
-        :param name: of the service.
-        """
+        """Find a service that runs; clean up behind one that has crashed."""
         identity = self._recorded(name)
         if identity is None:
             return None

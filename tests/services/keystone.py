@@ -76,11 +76,7 @@ class Keystone(openstack.WsgiService):
         )
 
     def auth_options(self, user: str, project: str) -> dict[str, str]:
-        """Return how clients are told to act as a user.
-
-        :param user: the user's name.
-        :param project: the project's name.
-        """
+        """Return how clients are told to act as a user."""
         return {
             "auth_url": self.auth_url,
             "username": user,

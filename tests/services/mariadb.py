@@ -26,7 +26,6 @@ _INSTALL_LIMIT_S = 120
 class MariaDB(process.Service):
     """A database server with its own data directory, port and account.
 
-    :param workspace: where it lives.
     :param durable: whether a transaction that has ended survives the death
         of the machine, as in production, and not only that of the server;
         costs a disk flush for each.
@@ -198,8 +197,6 @@ class MariaDB(process.Service):
 
         :param name: one that may be there already, and stays as it is then;
             None means a new one.
-        :param character_set: of its texts.
-        :returns: its name.
         """
         how = "IF NOT EXISTS" if name else ""
         number = next(self._database_numbers)
@@ -210,17 +207,11 @@ class MariaDB(process.Service):
         return name
 
     def drop_database(self, name: str) -> None:
-        """Remove a database.
-
-        :param name: what :meth:`create_database` returned.
-        """
+        """Remove a database."""
         self._execute(f"DROP DATABASE IF EXISTS {name}")
 
     def database_url(self, name: str) -> str:
-        """Return the ``[database] connection`` option for a database.
-
-        :param name: its name.
-        """
+        """Return the ``[database] connection`` option for a database."""
         return (
             f"mysql+pymysql://{self.user}:{self.password}@"
             f"{process.LOOPBACK}:{self.port}/{name}?charset=utf8mb4"

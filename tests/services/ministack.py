@@ -126,8 +126,6 @@ def _environment_path(state: pathlib.Path) -> pathlib.Path:
 def up(state: pathlib.Path, names: Sequence[str]) -> None:
     """Start what does not run yet, and say where it is.
 
-    :param state: where it lives.
-    :param names: services of OpenStack.
     :raises ServiceError: if something does not start.
     """
     with kept.Directory(state, create=True) as directory:
@@ -140,8 +138,6 @@ def up(state: pathlib.Path, names: Sequence[str]) -> None:
 def down(state: pathlib.Path, *, wipe: bool) -> None:
     """End what :func:`up` has started, and nothing else.
 
-    :param state: where it lives.
-    :param wipe: remove all data too.
     :raises ServiceError: if something does not end.
     """
     if not kept.is_one(state):
@@ -158,7 +154,6 @@ def down(state: pathlib.Path, *, wipe: bool) -> None:
 def env(state: pathlib.Path) -> None:
     """Print what a shell needs to know.
 
-    :param state: where it lives.
     :raises ServiceError: if nothing was started there.
     """
     path = _environment_path(state)
@@ -232,7 +227,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     :param argv: None means the process's own.
-    :returns: the exit status.
     """
     try:
         _run(_parser().parse_args(argv))

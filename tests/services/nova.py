@@ -108,8 +108,6 @@ class _Neutron(process.Service):
 class _Api(openstack.WsgiService):
     """One of Nova's two APIs; both have the same configuration.
 
-    :param name: of the server.
-    :param module: what is served.
     :param workspace: where it lives and who cleans up after it.
     :param config: where the configuration is; None means with the server.
     """
@@ -140,10 +138,7 @@ class _Api(openstack.WsgiService):
 
 
 class _ChangedApi(_Api):
-    """One with more configuration than Nova's own.
-
-    :param options: what counts over that.
-    """
+    """One with more configuration than Nova's own."""
 
     def __init__(
         self,
@@ -168,9 +163,7 @@ class Daemon(process.Service):
     """One of Nova's services without an API.
 
     :param name: of the server, for its directory.
-    :param program: what is run.
     :param workspace: where it lives and who cleans up after it.
-    :param config_paths: its configuration.
     :param ready_text: what it logs when others may begin to use it; empty
         means that nobody waits for it.
     """
@@ -230,7 +223,6 @@ class Nova:
     :param mariadb: where it keeps its tables; has to run when it starts.
     :param keystone: whom it asks about tokens, and who knows where Placement
         and Glance are; all three have to run when it starts.
-    :param computes: how many.
     """
 
     def __init__(
@@ -522,7 +514,6 @@ class Nova:
     ) -> openstack.WsgiService:
         """Return one more API, not running, that does something otherwise.
 
-        :param name: of the server.
         :param options: what its configuration says over Nova's.
         """
         return _ChangedApi(name, _API, self._workspace, self._config, options)
@@ -532,7 +523,6 @@ class Nova:
     ) -> openstack.WsgiService:
         """Return one more metadata API: see :meth:`other_api`.
 
-        :param name: of the server.
         :param options: what its configuration says over Nova's.
         """
         return _ChangedApi(
@@ -554,11 +544,7 @@ class Nova:
     def metadata_headers(
         self, server_id: str, project_id: str
     ) -> dict[str, str]:
-        """Return what a forwarded request for metadata carries.
-
-        :param server_id: the server that asks.
-        :param project_id: whose it is.
-        """
+        """Return what a forwarded request for metadata carries."""
         signature = hmac.new(
             _METADATA_SECRET.encode(), server_id.encode(), hashlib.sha256
         )

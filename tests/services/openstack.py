@@ -59,8 +59,6 @@ Sections = Mapping[str, Mapping[str, object]]
 def program(name: str) -> str:
     """Find a program of the virtual environment.
 
-    :param name: its name.
-    :returns: the absolute path.
     :raises ServiceError: if the environment is not complete.
     """
     path = VENV / "bin" / name
@@ -74,7 +72,6 @@ def program(name: str) -> str:
 def write_config(path: pathlib.Path, sections: Sections) -> None:
     """Write a configuration file as oslo.config reads it.
 
-    :param path: the file.
     :param sections: options by section; a tuple is an option given several
         times.
     """
@@ -96,8 +93,6 @@ def create_database(
     It has the same name in all runs on a server. What a run before has made,
     or one that was interrupted, is removed.
 
-    :param database: the server.
-    :param name: of the database.
     :param stamp: the file that is there if it holds what this run needs.
     """
     if not stamp.exists():
@@ -203,8 +198,6 @@ class WsgiService(process.Service):
         """Run commands of the service's own tool, one after the other.
 
         :param module: of which ``main`` is called.
-        :param name: of the tool.
-        :param commands: arguments of each.
         :raises ServiceError: if one fails; the others are left out.
         """
         with self.log_path.open("ab") as log:
@@ -238,10 +231,7 @@ def web_session() -> requests.Session:
 
 
 class RefusedError(Exception):
-    """A service answered with an error.
-
-    :param response: its answer.
-    """
+    """A service answered with an error."""
 
     def __init__(self, response: requests.Response) -> None:
         super().__init__(
@@ -305,8 +295,6 @@ class ApplicationCredential:
 class Token:
     """A token, and what Keystone says of it.
 
-    :param text: what is sent.
-    :param roles: names, implied ones included.
     :param endpoints: public URLs by type of the service.
     """
 
@@ -327,10 +315,7 @@ class Personas:
 
     :param reader: of project A, like member and manager.
     :param stranger: a member of project B.
-    :param service: another service's user.
-    :param agent: of agents.
     :param nova: the one as whom Nova asks.
-    :param admin: of the cloud.
     """
 
     reader: User
@@ -366,7 +351,6 @@ class Accounts:
     def token(self, whose: User | ApplicationCredential) -> Token:
         """Get a token.
 
-        :param whose: who asks.
         :raises RefusedError: if Keystone does not know them.
         """
         answer = self._request(
@@ -377,8 +361,6 @@ class Accounts:
     def validate(self, text: str, validator: Token) -> Token:
         """Ask what a token is worth, as services do.
 
-        :param text: the token.
-        :param validator: who asks.
         :raises RefusedError: if they may not, or it is worth nothing.
         """
         answer = self._request(
@@ -458,29 +440,18 @@ class Accounts:
         return {role["name"]: role["id"] for role in self._find("roles")}
 
     def create_role(self, name: str) -> None:
-        """Make a role.
-
-        :param name: its name.
-        """
+        """Make a role."""
         self._ensure("roles", {"name": name})
         # Read again when it is used.
         self.__dict__.pop("_role_ids", None)
 
     def create_project(self, name: str) -> Project:
-        """Make a project.
-
-        :param name: its name.
-        """
+        """Make a project."""
         key = {"name": name, "domain_id": DOMAIN}
         return Project(self._ensure("projects", key), name)
 
     def create_user(self, name: str, project: Project, *roles: str) -> User:
-        """Make a user with roles in a project.
-
-        :param name: the user's name.
-        :param project: the project.
-        :param roles: names of roles.
-        """
+        """Make a user with roles in a project."""
         user_id = self._ensure(
             "users", {"name": name, "domain_id": DOMAIN}, password=PASSWORD
         )
@@ -494,7 +465,6 @@ class Accounts:
     ) -> ApplicationCredential:
         """Make an application credential of a user in the user's project.
 
-        :param user: whose it is.
         :param name: unique among those of the user.
         :param roles: names of roles; none means all that the user has.
         """
@@ -510,26 +480,19 @@ class Accounts:
         return ApplicationCredential(answer["id"], answer["secret"])
 
     def delete_user(self, user: User) -> None:
-        """Remove a user, whose tokens are worth nothing from then on.
-
-        :param user: the user.
-        """
+        """Remove a user, whose tokens are worth nothing from then on."""
         self._as_admin("DELETE", f"/users/{user.id}")
 
     def create_service_user(self, name: str, *roles: str) -> User:
         """Make the user of a service, in the project of all services.
 
-        :param name: of the user.
         :param roles: none means those that DevStack gives.
         """
         project = self.create_project(SERVICE_PROJECT)
         return self.create_user(name, project, *(roles or SERVICE_ROLES))
 
     def create_fpgapool(self) -> User:
-        """Make fpgapool's user, its roles and its type of service known.
-
-        :returns: the user.
-        """
+        """Make fpgapool's user, its roles and its type of service known."""
         for role in (AGENT_ROLE, VENDORDATA_ROLE):
             self.create_role(role)
         self.register_service(SERVICE_NAME, SERVICE_TYPE)
@@ -558,12 +521,7 @@ class Accounts:
     # The catalog.
 
     def register_service(self, name: str, service_type: str) -> str:
-        """Make a service known.
-
-        :param name: of the service.
-        :param service_type: what clients look for.
-        :returns: its id.
-        """
+        """Make a service known."""
         return self._ensure("services", {"type": service_type}, name=name)
 
     def register_endpoint(

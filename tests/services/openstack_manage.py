@@ -25,7 +25,6 @@ def run(module: str, name: str, commands: list[list[str]]) -> int:
 
     :param module: of which ``main`` is called.
     :param name: of the tool, for its messages.
-    :param commands: arguments of each.
     :returns: exit status of the last one that was run.
     """
     main = importlib.import_module(module).main

@@ -46,7 +46,6 @@ class PostgreSQL(process.Service):
     What it has written survives the death of the server, and not that of the
     machine.
 
-    :param workspace: where it lives.
     :param tls: its certificate; nobody is served without TLS then. None
         means that nobody is asked for it.
     """
@@ -216,26 +215,17 @@ class PostgreSQL(process.Service):
             connection.execute(statement)  # type: ignore[arg-type]
 
     def create_database(self) -> str:
-        """Make an empty database.
-
-        :returns: its name.
-        """
+        """Make an empty database."""
         name = f"{self._database_prefix}_{next(self._database_numbers)}"
         self.execute(f"CREATE DATABASE {name}")
         return name
 
     def drop_database(self, name: str) -> None:
-        """Remove a database, whoever is connected to it.
-
-        :param name: what :meth:`create_database` returned.
-        """
+        """Remove a database, whoever is connected to it."""
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def database_url(self, name: str) -> str:
-        """Return the ``[database] connection`` option for a database.
-
-        :param name: its name.
-        """
+        """Return the ``[database] connection`` option for a database."""
         return (
             f"postgresql+psycopg://{self.user}@"
             f"{process.LOOPBACK}:{self.port}/{name}"

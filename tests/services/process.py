@@ -38,7 +38,6 @@ def find_program(name: str, package: str, *candidates: str) -> str:
     :param name: looked up on the path.
     :param package: what to install where it is missing.
     :param candidates: absolute paths that are preferred to the path.
-    :returns: the absolute path.
     :raises ServiceError: where there is none.
     """
     for candidate in candidates:
@@ -72,7 +71,6 @@ _ports = _candidate_ports()
 def port_is_free(port: int) -> bool:
     """Tell whether a server could listen on a loopback port now.
 
-    :param port: a TCP port.
     :returns: whether binding to it works.
     """
     with socket.socket() as probe:
@@ -87,7 +85,6 @@ def port_is_free(port: int) -> bool:
 def free_port() -> int:
     """Choose a loopback port that nothing in this run was given before.
 
-    :returns: a TCP port.
     :raises ServiceError: if none is left.
     """
     for port in _ports:
@@ -121,17 +118,10 @@ class Keeper(typing.Protocol):
     """Gives servers a place to live in and cares for their end."""
 
     def adopt(self, service: "Service") -> pathlib.Path:
-        """Take responsibility for the end of a service.
-
-        :param service: the service.
-        :returns: its own directory.
-        """
+        """Take responsibility for the end of a service."""
 
     def recall(self, name: str) -> Process | None:
-        """Find the process of a service that an earlier run left running.
-
-        :param name: of the service.
-        """
+        """Find the process of a service that an earlier run left running."""
 
     def port(self, purpose: str) -> int:
         """Choose a port, which stays the same for the same purpose.
@@ -140,18 +130,10 @@ class Keeper(typing.Protocol):
         """
 
     def watch(self, name: str, pgid: int) -> None:
-        """Note that a process group was started, which has to end.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Note that a process group was started, which has to end."""
 
     def forget(self, name: str, pgid: int) -> None:
-        """Take back :meth:`watch`: the group has ended.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Take back :meth:`watch`: the group has ended."""
 
 
 class Workspace:
@@ -182,7 +164,6 @@ class Workspace:
     def adopt(self, service: "Service") -> pathlib.Path:
         """Take responsibility for the end of a service.
 
-        :param service: is killed by :meth:`close`.
         :returns: a new directory for it.
         """
         self._services.append(service)
@@ -191,32 +172,18 @@ class Workspace:
         return directory
 
     def recall(self, name: str) -> None:
-        """Tell that nothing is left of earlier runs.
-
-        :param name: of the service.
-        """
+        """Tell that nothing is left of earlier runs."""
 
     def port(self, purpose: str) -> int:
-        """Choose a port.
-
-        :param purpose: whatever it is for.
-        """
+        """Choose a port."""
         return free_port()
 
     def watch(self, name: str, pgid: int) -> None:
-        """Have a process group killed at the end.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Have a process group killed at the end."""
         self._tell("watch", pgid)
 
     def forget(self, name: str, pgid: int) -> None:
-        """Take back :meth:`watch`: the group has ended.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Take back :meth:`watch`: the group has ended."""
         self._tell("forget", pgid)
 
     def close(self) -> None:

@@ -26,7 +26,6 @@ scrape_configs:
 class Prometheus(process.Service):
     """A server that reads the metrics of some processes each second.
 
-    :param workspace: where it lives.
     :param scraped: ports of the processes, on this machine.
     """
 

@@ -25,10 +25,7 @@ _HTTP_LIMIT_S = 30.0
 
 
 class PortMapper(process.Service):
-    """Erlang's port mapper, which else would start as a daemon and stay.
-
-    :param workspace: where it lives.
-    """
+    """Erlang's port mapper, which else would start as a daemon and stay."""
 
     def __init__(self, workspace: process.Keeper) -> None:
         super().__init__("epmd", workspace)
@@ -57,7 +54,6 @@ class PortMapper(process.Service):
 class RabbitMQ(process.Service):
     """A broker with its own node name, port mapper, ports and data.
 
-    :param workspace: where it lives.
     :param tls: its certificate; AMQP is spoken by TLS only then, to clients
         with a certificate of the same authority. None means without TLS.
     """
@@ -214,10 +210,7 @@ class RabbitMQ(process.Service):
         return self._request("GET", f"/api/vhosts/{vhost}/connections")
 
     def close_connection(self, name: str) -> None:
-        """Close a connection.
-
-        :param name: what :meth:`connections` calls it.
-        """
+        """Close a connection."""
         self._request(
             "DELETE", f"/api/connections/{urllib.parse.quote(name, safe='')}"
         )
@@ -226,7 +219,6 @@ class RabbitMQ(process.Service):
         """Make a virtual host, which shares no queue with any other.
 
         :param name: one that may be there already; None means a new one.
-        :returns: its name.
         """
         name = name or f"{self._vhost_prefix}-{next(self._vhost_numbers)}"
         self._request("PUT", f"/api/vhosts/{name}", {})
@@ -241,17 +233,13 @@ class RabbitMQ(process.Service):
         """Make a user who may do nothing yet.
 
         :param name: it may be there already.
-        :param password: its password.
         """
         self._request(
             "PUT", f"/api/users/{name}", {"password": password, "tags": ""}
         )
 
     def delete_user(self, name: str) -> None:
-        """Remove a user; closes its connections.
-
-        :param name: what :meth:`create_user` got.
-        """
+        """Remove a user; closes its connections."""
         self._request("DELETE", f"/api/users/{name}")
 
     def permit(self, command: str) -> None:
@@ -272,10 +260,7 @@ class RabbitMQ(process.Service):
         )
 
     def delete_vhost(self, name: str) -> None:
-        """Remove a virtual host with its queues; closes its connections.
-
-        :param name: what :meth:`create_vhost` returned.
-        """
+        """Remove a virtual host with its queues; closes its connections."""
         self._request("DELETE", f"/api/vhosts/{name}")
 
     def transport_url(
@@ -283,9 +268,7 @@ class RabbitMQ(process.Service):
     ) -> str:
         """Return the ``transport_url`` option for a virtual host.
 
-        :param vhost: its name.
         :param user: one who may use it; the default may do all.
-        :param password: of the user.
         """
         return (
             f"rabbit://{user}:{password}@{process.LOOPBACK}:"

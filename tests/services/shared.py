@@ -36,19 +36,12 @@ class Lender(process.Workspace):
         self._starting = threading.Lock()
 
     def port(self, purpose: str) -> int:
-        """Choose a port, which is told to the others.
-
-        :param purpose: whatever it is for.
-        """
+        """Choose a port, which is told to the others."""
         self._ports[purpose] = super().port(purpose)
         return self._ports[purpose]
 
     def watch(self, name: str, pgid: int) -> None:
-        """Have a process group killed at the end, and tell the others of it.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Have a process group killed at the end, and tell the others."""
         super().watch(name, pgid)
         self._pids[name] = pgid
 
@@ -81,11 +74,7 @@ class Lender(process.Workspace):
 
 
 class _Lent:
-    """The process of a server that is not ours to end.
-
-    :param name: of the server.
-    :param pid: its number.
-    """
+    """The process of a server that is not ours to end."""
 
     def __init__(self, name: str, pid: int) -> None:
         self._name = name
@@ -128,32 +117,19 @@ class Borrower:
         self._pids: dict[str, int] = table["pids"]
 
     def adopt(self, service: process.Service) -> pathlib.Path:
-        """Tell where a service lives.
-
-        :param service: the service.
-        """
+        """Tell where a service lives."""
         return self._path / service.name
 
     def recall(self, name: str) -> process.Process:
-        """Find the process of a service.
-
-        :param name: of the service.
-        """
+        """Find the process of a service."""
         return _Lent(name, self._pids[name])
 
     def port(self, purpose: str) -> int:
-        """Tell which port was chosen.
-
-        :param purpose: what for.
-        """
+        """Tell which port was chosen."""
         return self._ports[purpose]
 
     def watch(self, name: str, pgid: int) -> typing.NoReturn:
-        """Refuse to start anything.
-
-        :param name: of the service.
-        :param pgid: the group.
-        """
+        """Refuse to start anything."""
         raise AssertionError(f"{name} is not ours to start")
 
     forget = watch

@@ -28,10 +28,7 @@ NEEDS = {
 
 
 def complete(names: Collection[str]) -> frozenset[str]:
-    """Add what services need to them.
-
-    :param names: of the services.
-    """
+    """Add what services need to them."""
     return frozenset(names).union(*(NEEDS[name] for name in names))
 
 
@@ -42,8 +39,6 @@ class Stack:
     own ``start``.
 
     :param workspace: where they live and who cleans up after them.
-    :param rabbitmq: the broker.
-    :param mariadb: the database.
     """
 
     def __init__(
@@ -58,7 +53,6 @@ class Stack:
 
     @functools.cached_property
     def keystone(self) -> keystone_service.Keystone:
-        """Keystone."""
         return keystone_service.Keystone(self._workspace, self.mariadb)
 
     @functools.cached_property
@@ -68,21 +62,18 @@ class Stack:
 
     @functools.cached_property
     def glance(self) -> glance_service.Glance:
-        """Glance."""
         return glance_service.Glance(
             self._workspace, self.mariadb, self.keystone
         )
 
     @functools.cached_property
     def placement(self) -> placement_service.Placement:
-        """Placement."""
         return placement_service.Placement(
             self._workspace, self.mariadb, self.keystone
         )
 
     @functools.cached_property
     def nova(self) -> nova_service.Nova:
-        """Nova."""
         return nova_service.Nova(
             self._workspace, self.rabbitmq, self.mariadb, self.keystone
         )
@@ -90,7 +81,6 @@ class Stack:
     def start(self, names: Collection[str]) -> None:
         """Start what does not run, with what it needs; again is harmless.
 
-        :param names: of the services.
         :raises ServiceError: if something does not start.
         """
         wanted = [name for name in NEEDS if name in complete(names)]
@@ -117,10 +107,7 @@ class Stack:
         return start
 
     def urls(self, names: Collection[str]) -> dict[str, str]:
-        """Return where services are, by name.
-
-        :param names: of the services.
-        """
+        """Return where services are, by name."""
         return {
             name: self._url(name) for name in NEEDS if name in complete(names)
         }

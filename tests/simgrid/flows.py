@@ -39,8 +39,6 @@ class Flow(typing.NamedTuple):
 class FlowList(typing.NamedTuple):
     """Links, and what crosses them.
 
-    :ivar capacities_bytes_per_s: of each link.
-    :ivar routes: numbers of links.
     :ivar flows: in the order of the scenario's jobs.
     """
 

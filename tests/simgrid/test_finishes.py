@@ -39,7 +39,6 @@ def _make(
     """A scenario under fifo.
 
     :param jobs: host, bytes, arrival in s, accelerator.
-    :param slots: of each board.
     :param ratios: return ratios by accelerator, where it is not 0.
     """
     ratios = ratios or {}

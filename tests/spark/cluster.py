@@ -66,7 +66,6 @@ class Cluster:
     """Spark with two executors.
 
     :param directory: for the pools that executors find, and Spark's files.
-    :ivar run_dir: of these pools.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:

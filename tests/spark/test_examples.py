@@ -23,11 +23,7 @@ STEPS = {"lr": 30, "km": 20}
 
 
 class Learner:
-    """Runs programs, and keeps what they have learnt.
-
-    :param directory: for models.
-    :param pool: that they find.
-    """
+    """Runs programs, and keeps what they have learnt."""
 
     def __init__(self, directory: pathlib.Path, pool: cluster.Pool) -> None:
         self.directory = directory

@@ -51,10 +51,7 @@ return [...document.querySelectorAll("#hosts .slot")]
 
 
 def start(directory: pathlib.Path) -> webdriver.Chrome:
-    """Start Chromium.
-
-    :param directory: for its profile.
-    """
+    """Start Chromium."""
     programs = {
         name: shutil.which(name) for name in ("chromium", "chromedriver")
     }
@@ -72,11 +69,7 @@ def start(directory: pathlib.Path) -> webdriver.Chrome:
 
 
 class Page:
-    """The live page.
-
-    :param driver: the browser.
-    :param url: of the API.
-    """
+    """The live page."""
 
     def __init__(self, driver: webdriver.Chrome, url: str) -> None:
         self.driver = driver
@@ -106,7 +99,6 @@ class Page:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def run(self, script: str, *arguments: object) -> typing.Any:
-        """Return what a script returns."""
         return self.driver.execute_script(script, *arguments)
 
     def text(self, selector: str = "body") -> str:

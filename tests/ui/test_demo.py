@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.functional.allinone import demos
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_demo as demos
 from tests.ui import browser
 
 LIMIT_S = 120

@@ -75,7 +75,6 @@ class Api:
         return session_id
 
     def close(self, session_id: str) -> None:
-        """Close a session."""
         self.ask("DELETE", f"sessions/{session_id}", ADMIN)
 
     def close_all(self) -> None:

@@ -209,10 +209,7 @@ def _is_heavy(item: imports.Import) -> bool:
 
 
 def violations(root: pathlib.Path) -> list[str]:
-    """Return what is wrong with the imports below a directory.
-
-    :param root: holds the packages.
-    """
+    """Return what is wrong with the imports below a directory."""
     tree = imports.Tree(root)
     found = [
         f"{item}: {problem}"

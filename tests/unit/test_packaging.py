@@ -21,22 +21,21 @@ from sqlalchemy import engine
 
 from tests.harness import distributions
 from tests.harness import imports
+from tests.unit import tree
 
-ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = distributions.PACKAGES
-BUILD_FILES = distributions.BUILD_FILES
 VERSION = distributions.VERSION
-OLDEST_RELEASE = ROOT / "tests" / "constraints" / "2026.1.txt"
+OLDEST_RELEASE = tree.ROOT / "tests" / "constraints" / "2026.1.txt"
 
 
 # Both look at very many files.
 _distributions = functools.cache(metadata.packages_distributions)
-_tree = functools.cache(functools.partial(imports.Tree, ROOT))
+_tree = functools.cache(functools.partial(imports.Tree, tree.ROOT))
 
 
 @functools.cache
 def _pyproject() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return tomllib.loads((tree.ROOT / "pyproject.toml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +96,8 @@ def test_wheel_holds_what_operators_copy(wheel: zipfile.ZipFile) -> None:
         if ".data/" in name
     }
     assert shipped == {
-        str(path.relative_to(ROOT)): path.read_bytes()
-        for path in (ROOT / "etc").rglob("*")
+        str(path.relative_to(tree.ROOT)): path.read_bytes()
+        for path in (tree.ROOT / "etc").rglob("*")
         if path.is_file()
     }
 
@@ -175,7 +174,7 @@ def _normalised(requirement: str) -> str:
 
 
 def _required() -> set[str]:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    lines = (tree.ROOT / "requirements.txt").read_text().splitlines()
     return {_normalised(line) for line in lines if line and line[0] != "#"}
 
 
@@ -194,20 +193,20 @@ def _constraints(path: pathlib.Path) -> dict[str, str]:
 
 def _named() -> Iterator[Requirement]:
     for name in REQUIREMENTS:
-        for line in (ROOT / name).read_text().splitlines():
+        for line in (tree.ROOT / name).read_text().splitlines():
             if text := line.partition("#")[0].strip():
                 yield Requirement(text)
     for texts in _pyproject()["project"]["optional-dependencies"].values():
         yield from map(Requirement, texts)
     # What doc/source/install/services.rst says to install for the API.
-    path = ROOT / "tests/services/openstack-requirements.txt"
+    path = tree.ROOT / "tests/services/openstack-requirements.txt"
     (text,) = re.findall(r"(?m)^pyuwsgi\S+", path.read_text())
     yield Requirement(text)
 
 
 def test_constraints_have_all_that_requirements_name() -> None:
     # If they do not: make constraints
-    constraints = _constraints(ROOT / "constraints.txt")
+    constraints = _constraints(tree.ROOT / "constraints.txt")
     for requirement in _named():
         name = _normalised(requirement.name)
         if name != "fpgapool":
@@ -222,7 +221,7 @@ def _optional() -> set[str]:
 
 def _imported_roots() -> set[str]:
     roots: set[str] = set()
-    for path in (ROOT / "fpgapool").rglob("*.py"):
+    for path in (tree.ROOT / "fpgapool").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 roots.update(alias.name.split(".")[0] for alias in node.names)
@@ -263,10 +262,10 @@ def test_openstacks_oldest_release_has_what_is_required() -> None:
 
 def test_tox_fetches_no_constraints_from_elsewhere() -> None:
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read(ROOT / "tox.ini")
+    parser.read(tree.ROOT / "tox.ini")
     text = parser["testenv"]["constraints"]
     _, _, default = text.rstrip("}").partition("TOX_CONSTRAINTS_FILE:")
-    default = default.replace("{toxinidir", str(ROOT)).replace("}", "")
+    default = default.replace("{toxinidir", str(tree.ROOT)).replace("}", "")
     assert pathlib.Path(default) == OLDEST_RELEASE
 
 
@@ -381,7 +380,7 @@ def test_a_command_without_its_extra_says_so(
     )
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
-        cwd=ROOT,
+        cwd=tree.ROOT,
         capture_output=True,
         text=True,
         check=False,

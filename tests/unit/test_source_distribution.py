@@ -11,8 +11,8 @@ import tarfile
 
 import pytest
 
-from tests.unit.test_packaging import BUILD_FILES
-from tests.unit.test_packaging import ROOT
+from tests.unit.tree import BUILD_FILES
+from tests.unit.tree import ROOT
 
 VERSION = "1.2.3"
 DIRECTORIES = (

@@ -14,38 +14,13 @@ import pytest
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool.api import app
-from tests.unit.test_packaging import ROOT
-
-ETC = ROOT / "etc"
-UNITS = ("fpgapool-agent", "fpgapool-api", "fpgapool-conductor")
+from tests.unit import systemd
+from tests.unit.tree import ROOT
 
 
-class _Unit(dict):
-    """Sections of a unit; an option that stands twice has both values."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        section = ""
-        for line in path.read_text().splitlines():
-            if line.startswith("["):
-                section = line.strip("[]")
-                self[section] = {}
-            elif line and not line.startswith("#"):
-                name, _, value = line.partition("=")
-                self[section].setdefault(name, []).append(value)
-
-    def service(self, name: str) -> str:
-        (value,) = self["Service"][name]
-        return value
-
-
-def read_unit(name: str) -> _Unit:
-    """Return the sections of a service's unit."""
-    return _Unit(ETC / "systemd" / f"{name}.service")
-
-
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", systemd.UNITS)
 def test_units_are_hardened(name):
-    unit = read_unit(name)
+    unit = systemd.read_unit(name)
     assert unit.service("User") == unit.service("Group") == "fpgapool"
     assert unit.service("NoNewPrivileges") == "yes"
     assert unit.service("ProtectSystem") == "strict"
@@ -55,9 +30,9 @@ def test_units_are_hardened(name):
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", systemd.UNITS)
 def test_units_take_away_what_services_do_not_need(name):
-    unit = read_unit(name)
+    unit = systemd.read_unit(name)
     # Tenants' data and keys are in memory.
     assert unit.service("LimitCORE") == "0"
     sets = {
@@ -71,9 +46,9 @@ def test_units_take_away_what_services_do_not_need(name):
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", systemd.UNITS)
 def test_units_leave_memory_and_tasks_for_others(name):
-    unit = read_unit(name)
+    unit = systemd.read_unit(name)
     assert 0 < int(unit.service("MemoryMax").removesuffix("%")) <= 50
     assert 0 < int(unit.service("TasksMax")) <= 4096
 
@@ -81,24 +56,24 @@ def test_units_leave_memory_and_tasks_for_others(name):
 def test_no_worker_takes_the_others_along():
     """By default systemd ends a unit of which the kernel ends a process."""
     for name in ("fpgapool-agent", "fpgapool-api"):
-        assert read_unit(name).service("OOMPolicy") == "continue"
+        assert systemd.read_unit(name).service("OOMPolicy") == "continue"
 
 
 def test_all_threads_of_the_api_are_allowed():
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read(ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
+    parser.read(systemd.ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
     processes, threads = (
         int(parser["uwsgi"][name]) for name in ("processes", "threads")
     )
     # RPC and what waits for sessions have threads beside those of uWSGI.
-    most = int(read_unit("fpgapool-api").service("TasksMax"))
+    most = int(systemd.read_unit("fpgapool-api").service("TasksMax"))
     assert processes * threads * 2 <= most
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", systemd.UNITS)
 def test_services_tell_when_they_are_ready(name):
     # fpgapool.common.service and uWSGI do.
-    assert read_unit(name).service("Type") == "notify"
+    assert systemd.read_unit(name).service("Type") == "notify"
 
 
 def test_directories_are_those_of_the_options(monkeypatch):
@@ -107,43 +82,46 @@ def test_directories_are_those_of_the_options(monkeypatch):
         for option in fpgapool_conf.default.default_opts
         if option.name == "state_path"
     ]
-    for name in UNITS:
-        directory = read_unit(name).service("StateDirectory")
+    for name in systemd.UNITS:
+        directory = systemd.read_unit(name).service("StateDirectory")
         assert f"/var/lib/{directory}" == state_path
     assert (
-        read_unit("fpgapool-agent").service("RuntimeDirectory") == "fpgapool"
+        systemd.read_unit("fpgapool-agent").service("RuntimeDirectory")
+        == "fpgapool"
     )
 
 
 def test_workers_outlive_the_agent_only():
-    assert read_unit("fpgapool-agent").service("KillMode") == "process"
+    assert systemd.read_unit("fpgapool-agent").service("KillMode") == "process"
     assert (
-        read_unit("fpgapool-agent").service("RuntimeDirectoryPreserve")
+        systemd.read_unit("fpgapool-agent").service("RuntimeDirectoryPreserve")
         == "yes"
     )
     for name in ("fpgapool-api", "fpgapool-conductor"):
-        assert "KillMode" not in read_unit(name)["Service"]
+        assert "KillMode" not in systemd.read_unit(name)["Service"]
 
 
 def test_workers_see_the_same_files_as_the_next_agent():
     # Each start of a unit gets another private /tmp.
-    assert "PrivateTmp" not in read_unit("fpgapool-agent")["Service"]
+    assert "PrivateTmp" not in systemd.read_unit("fpgapool-agent")["Service"]
 
 
 def test_commands_are_those_of_the_package():
     text = (ROOT / "pyproject.toml").read_text()
     scripts = tomllib.loads(text)["project"]["scripts"]
     for name in ("fpgapool-agent", "fpgapool-conductor"):
-        command = pathlib.PurePath(read_unit(name).service("ExecStart"))
+        command = pathlib.PurePath(
+            systemd.read_unit(name).service("ExecStart")
+        )
         assert command.name in scripts
         assert str(command.parent) == "/usr/bin"
 
 
 def test_a_cap_lifts_what_sudo_cannot_live_with():
-    drop_in = _Unit(
-        ETC / "systemd/fpgapool-agent.service.d/link-protection.conf"
+    drop_in = systemd.Unit(
+        systemd.ETC / "systemd/fpgapool-agent.service.d/link-protection.conf"
     )
-    agent = read_unit("fpgapool-agent")["Service"]
+    agent = systemd.read_unit("fpgapool-agent")["Service"]
     implying = {
         name
         for name in agent
@@ -159,11 +137,11 @@ def test_a_cap_lifts_what_sudo_cannot_live_with():
     )
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", systemd.UNITS)
 def test_systemd_understands_the_units(name, tmp_path):
     """Of what systemd does not know it complains, where it is there."""
     verify = shutil.which("systemd-analyze")
-    text = (ETC / "systemd" / f"{name}.service").read_text()
+    text = (systemd.ETC / "systemd" / f"{name}.service").read_text()
     unit = tmp_path / f"{name}.service"
     # Programs and accounts that are there.
     user = pwd.getpwuid(0).pw_name
@@ -189,14 +167,14 @@ def test_systemd_understands_the_units(name, tmp_path):
 
 def test_uwsgi():
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read(ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
+    parser.read(systemd.ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
     options = parser["uwsgi"]
     module, _, variable = options["module"].partition(":")
     assert module == "fpgapool.wsgi.api"
     path = ROOT / module.replace(".", "/")
     assert f"\n{variable} = app.load()" in path.with_suffix(".py").read_text()
     assert app.load.__module__ == "fpgapool.api.app"
-    unit = read_unit("fpgapool-api")
+    unit = systemd.read_unit("fpgapool-api")
     assert "/etc/fpgapool/fpgapool-api-uwsgi.ini" in unit.service("ExecStart")
     threads = int(options["threads"])
     defaults = {one.name: one.default for one in fpgapool_conf.api.api_opts}
@@ -210,13 +188,13 @@ def test_uwsgi():
 @pytest.mark.security
 def test_the_socket_of_the_api_is_for_one_group():
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read(ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
+    parser.read(systemd.ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
     options = parser["uwsgi"]
     # Clients of uWSGI's own protocol choose what it runs.
     assert not {"socket", "uwsgi-socket", "http", "plugins"} & set(options)
     assert options["chmod-socket"] == "660"
     owner, _, group = options["chown-socket"].partition(":")
-    unit = read_unit("fpgapool-api")
+    unit = systemd.read_unit("fpgapool-api")
     assert owner == unit.service("User") != group
     assert group == unit.service("SupplementaryGroups")
     socket = pathlib.PurePath(options["http-socket"])
@@ -225,7 +203,7 @@ def test_the_socket_of_the_api_is_for_one_group():
     assert unit.service("RuntimeDirectoryMode") == "0750"
     command = unit.service("ExecStartPre")
     assert command == f"/usr/bin/chgrp {group} {directory}"
-    accounts = (ETC / "sysusers.d/fpgapool.conf").read_text()
+    accounts = (systemd.ETC / "sysusers.d/fpgapool.conf").read_text()
     assert f"\ng {group} -\n" in accounts
     for name in ("install/services.rst", "install/tls.rst"):
         text = (ROOT / "doc/source" / name).read_text()
@@ -236,9 +214,9 @@ def test_the_socket_of_the_api_is_for_one_group():
 
 
 def test_logrotate_and_the_account():
-    text = (ETC / "logrotate.d/fpgapool").read_text()
+    text = (systemd.ETC / "logrotate.d/fpgapool").read_text()
     assert "/var/log/fpgapool/*.log {" in text
     # Workers are told by nobody to open their files again.
     assert "copytruncate" in text
-    account = (ETC / "sysusers.d/fpgapool.conf").read_text()
+    account = (systemd.ETC / "sysusers.d/fpgapool.conf").read_text()
     assert "\nu fpgapool - " in account

@@ -23,12 +23,7 @@ Application = Callable[..., typing.Iterable[bytes]]
 
 
 class Api(pools.Daemon):
-    """A process that serves the API.
-
-    :param pool: its pool.
-    :param name: its name.
-    :param conf: its configuration.
-    """
+    """A process that serves the API."""
 
     def __init__(
         self, pool: pools.Pool, name: str, conf: cfg.ConfigOpts
@@ -101,8 +96,6 @@ class Response:
 class Adapter:
     """As keystoneauth1's: asks one of the API's processes, as a proxy does.
 
-    :param pool: has the API.
-    :param project: whose client it is.
     :param roles: there; empty: those of a member.
     """
 

@@ -73,7 +73,6 @@ class _Reply:
 class Broker:
     """The broker.
 
-    :param kernel: of the world.
     :ivar down: nothing is taken or given out.
     :ivar mute: processes, by number, that reach it no more.
     :ivar deaf: processes that it does not reach.
@@ -246,7 +245,6 @@ class Server:
             self._idle.wait()
 
     def take(self, message: _Message) -> None:
-        """Have a message."""
         self._inbox.append(message)
         self.wake()
 

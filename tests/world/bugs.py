@@ -57,7 +57,6 @@ _Plant = Callable[[], None]
 class Bug:
     """A bug.
 
-    :ivar plant: changes the product.
     :ivar problem: a part of what the world says of it.
     :ivar groups: it is in groups: all schedules have some.
     :ivar preempts: sessions take slots from others in all schedules.

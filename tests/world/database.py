@@ -58,9 +58,6 @@ def _engine() -> sa.Engine:
 class _Prepared:
     """A statement as SQLite takes it, compiled once by SQLAlchemy.
 
-    :param statement: the product's.
-    :param dialect: SQLite's.
-    :param names: of its parameters.
     :param many: whether they are those of several rows.
     """
 
@@ -166,9 +163,6 @@ class _Executor:
     What SQLAlchemy does for each of them takes several times as long as what
     SQLite does. It has those that occur once, and what SQLite refuses: its
     errors are the product's.
-
-    :param connection: of SQLAlchemy.
-    :param raw: the same connection.
     """
 
     def __init__(
@@ -230,9 +224,6 @@ class _Executor:
 class Server:
     """The database of a world.
 
-    :param kernel: of the world.
-    :param content: from :func:`empty`.
-    :ivar away: nothing can be asked.
     :ivar cut: processes, by number, that do not reach it.
     :ivar clock_s: by how much its clock is ahead of the right time.
     :ivar fails_before: share of transactions that fail and change nothing.
@@ -286,7 +277,6 @@ class Server:
     def commit(self, before: int) -> None:
         """Make what the transaction has changed durable.
 
-        :param before: what :meth:`begin` has returned.
         :raises DBConnectionError: if it is not known whether it is.
         """
         cursor = self._cursor

@@ -99,7 +99,6 @@ class Board:
     :ivar slots: how many it has; none is a host without boards.
     :ivar broken: slots that cannot be programmed.
     :ivar fault: why the board is not healthy; None if it is.
-    :ivar programming_s: how long programming takes.
     :ivar programming: slots that are being programmed or cleaned, and by
         which process.
     :ivar running: slots whose core computes, and in which process.

@@ -58,12 +58,7 @@ check = invariants.check
 
 
 class Watcher:
-    """Watches the groups of a world.
-
-    :param kernel: of the world.
-    :param pool: of the world.
-    :param watcher: of everything else.
-    """
+    """Watches the groups of a world."""
 
     def __init__(
         self,

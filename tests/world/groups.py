@@ -75,15 +75,12 @@ _OF_DELETED = {
 class Owner:
     """Makes a group, changes it, and deletes it in the end.
 
-    :param pool: where.
-    :param planned: the group.
     :param changes: to it, in their order.
     :ivar group_id: its id; empty as long as there is no answer.
     :ivar is_refused: there will be no group.
     :ivar is_deleted: it is about to be, or has been deleted.
     :ivar revoked: the clients that are about to be, or were revoked.
     :ivar guests: how many use it, or will.
-    :ivar is_over: all is done.
     """
 
     def __init__(
@@ -108,7 +105,6 @@ class Owner:
         return self._planned.lasts_s is not None
 
     def run(self) -> None:
-        """Do all of it."""
         kernel, planned = self._pool.kernel, self._planned
         kernel.sleep(planned.begins_s)
         self._requests = apirequests.Requests(
@@ -246,7 +242,6 @@ class Outcome:
 
     :ivar tasks: how many it has sent.
     :ivar results: how many of these have a result.
-    :ivar codes: of the other ones.
     """
 
     conduct: str
@@ -261,11 +256,6 @@ class Outcome:
 class Guest:
     """A program that uses a group.
 
-    :param pool: where.
-    :param planned: what it does.
-    :param owner: of the group.
-    :param accelerator: that the group has.
-    :param number: its own.
     :param trouble_s: how long the pool is in trouble at most.
     """
 
@@ -290,7 +280,6 @@ class Guest:
         self.outcome = Outcome(planned.conduct)
 
     def run(self) -> None:
-        """Do all of it."""
         try:
             self._pool.kernel.sleep(self._planned.begins_s)
             group = self._open()

@@ -57,9 +57,7 @@ def show(
 ) -> list[str]:
     """Play the schedules of bugs, each until it shows its bug.
 
-    :param planted: the bugs, by name.
     :param kept: the schedules that there are.
-    :param play: plays schedules.
     :param say: is told what each shows.
     :returns: the bugs that are not shown.
     """
@@ -96,11 +94,8 @@ def find(
 ) -> schedules.Schedule | None:
     """Find a schedule that shows a bug.
 
-    :param name: of the bug.
-    :param bug: the bug.
     :param kept: the schedule that should show it.
     :param drawn: others, to be looked at if it does not.
-    :param play: plays schedules.
     :param say: is told what was found.
     :returns: None: there is none among these.
     """

@@ -75,8 +75,6 @@ def check(holds: object, what: str, *details: object) -> None:
 class Watcher:
     """Watches a world.
 
-    :param kernel: of the world.
-    :param database: of the world.
     :param calm_s: tells for how long nothing has gone wrong.
     """
 

@@ -102,7 +102,6 @@ class Task:
 
     :ivar turn: how often it has run: what would end an earlier wait comes too
         late.
-    :ivar waits: it can be woken.
     """
 
     __slots__ = (
@@ -137,7 +136,6 @@ class Task:
 class Kernel:
     """Runs the tasks of all processes.
 
-    :param seed: of every choice.
     :ivar now_s: seconds since the world began.
     :ivar current: the task that runs, None between tasks.
     """
@@ -177,8 +175,6 @@ class Kernel:
     ) -> Task:
         """Start a task.
 
-        :param process: whose.
-        :param name: for people.
         :param body: what it does; what it raises is a failure of the world.
         """
         task = Task(process, name)

@@ -143,10 +143,8 @@ def configuration(
 ) -> cfg.ConfigOpts:
     """Return the configuration of a conductor.
 
-    :param name: its own.
     :param directory: for its file: overrides would hold for all of them.
     :param keys: that messages are signed with.
-    :param policy: that sizes elastic groups.
     :param more: options, which replace those of all pools.
     """
     lines = []
@@ -171,9 +169,6 @@ def configuration(
 class Daemon:
     """A service that is started, stopped, killed and started again.
 
-    :param pool: its pool.
-    :param name: its name.
-    :param host: where it runs.
     :ivar process: that it runs in now.
     """
 
@@ -215,7 +210,6 @@ class Daemon:
             self._stopping.set()
 
     def kill(self) -> None:
-        """Kill it."""
         if self.process is not None:
             self.process.kill()
 
@@ -227,10 +221,7 @@ class Daemon:
 
 
 class Conductor(Daemon):
-    """A conductor.
-
-    :ivar service: the product's.
-    """
+    """A conductor."""
 
     service: conductor_service.Conductor | None = None
 
@@ -255,10 +246,7 @@ class Conductor(Daemon):
 
 
 class Agent(Daemon):
-    """An agent.
-
-    :param settings: of the product's agent.
-    """
+    """An agent."""
 
     agent: agent_service.Agent | None = None
 
@@ -335,9 +323,7 @@ class _NoNetwork:
 class Pool:
     """A whole pool, not started.
 
-    :param kernel: of its world.
     :param database: an empty one, see :func:`databases.empty`.
-    :param directory: for files of agents.
     :param preempts: sessions take slots from others.
     """
 

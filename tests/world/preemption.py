@@ -41,8 +41,6 @@ check = invariants.check
 class Watcher:
     """Watches sessions and the slots that they take from each other.
 
-    :param watcher: of everything else.
-    :param seed: of the world.
     :ivar taken: how often each session has lost its slot so, by its id.
     """
 

@@ -47,7 +47,6 @@ class _Bell(sockets._File):
 class _Side(_Bell):
     """One side of a channel: its doorbell, and the ring to it.
 
-    :ivar other: the other side.
     :ivar records: that this side has not freed.
     :ivar sleeps: it wants to hear of records, …
     :ivar waits: … or of room in the ring to the other side.

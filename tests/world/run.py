@@ -87,7 +87,6 @@ class Result:
     :ivar problems: what was wrong; empty if nothing was.
     :ivar trace: a digest of all that happened.
     :ivar virtual_s: how long it took there …
-    :ivar real_s: … and here.
     :ivar taken: how often sessions have lost their slots to others.
     """
 
@@ -120,12 +119,7 @@ class _Errors(logging.Handler):
 
 
 class World:
-    """One run.
-
-    :param schedule: what happens.
-    :param database: an empty one.
-    :param directory: for files.
-    """
+    """One run."""
 
     def __init__(
         self,
@@ -167,10 +161,7 @@ class World:
         self._digest = hashlib.sha256()
 
     def run(self) -> list[str]:
-        """Play it.
-
-        :returns: what was wrong.
-        """
+        """Play it."""
         kernel, pool = self.kernel, self.pool
         pool.start()
         if not kernel.run(self._is_up, 30.0):
@@ -575,13 +566,7 @@ def play(
     change: Callable[[], None] | None,
     directory: pathlib.Path,
 ) -> Result:
-    """Play a schedule in this process, which is of no use afterwards.
-
-    :param schedule: what happens.
-    :param database: an empty one.
-    :param change: plants a bug.
-    :param directory: for files, empty.
-    """
+    """Play a schedule in this process, which is of no use afterwards."""
     started_s = time.perf_counter()
     result = Result(schedule.seed)
     errors = _Errors()
@@ -609,12 +594,7 @@ def play(
 
 
 class Player:
-    """Plays a schedule in a process of its own.
-
-    :param schedule: what happens.
-    :param database: an empty one.
-    :param change: plants a bug.
-    """
+    """Plays a schedule in a process of its own."""
 
     def __init__(
         self,
@@ -642,10 +622,7 @@ class Player:
         return self._reader
 
     def read(self) -> bool:
-        """Read what there is.
-
-        :returns: whether that was all.
-        """
+        """Read what there is."""
         piece = os.read(self._reader, 65536)
         self._text += piece
         return not piece
@@ -730,7 +707,6 @@ class Wanted(typing.Generic[_Key]):
     """A schedule that is to be played.
 
     :ivar key: what its result is told with.
-    :ivar change: plants a bug.
     """
 
     key: _Key
@@ -743,8 +719,6 @@ def play_side_by_side(
 ) -> typing.Generator[tuple[_Key, Result], None, None]:
     """Play schedules, and yield what became of each, as they end.
 
-    :param wanted: the schedules.
-    :param database: an empty one.
     :param processes: how many may run at the same time.
     """
     running: dict[int, tuple[_Key, Player]] = {}
@@ -773,12 +747,7 @@ def play_apart(
     database: bytes,
     change: Callable[[], None] | None = None,
 ) -> Result:
-    """Play a schedule in a process of its own, and wait for that.
-
-    :param schedule: what happens.
-    :param database: an empty one.
-    :param change: plants a bug.
-    """
+    """Play a schedule in a process of its own, and wait for that."""
     wanted = Wanted(None, schedule, change)
     ((_, result),) = play_side_by_side(iter([wanted]), database, 1)
     return result

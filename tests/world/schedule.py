@@ -78,12 +78,10 @@ class _Job(jobs.Job):
 class Visit:
     """A job of a client.
 
-    :ivar client: its number.
     :ivar host: where the client runs, by number.
     :ivar project: whose front door it takes, by number.
     :ivar by_api: it takes the REST API instead.
     :ivar think_s: until it comes to the slot that it has got.
-    :ivar priority: of its session.
     :ivar deadline_s: of its session; None: it has none.
     """
 
@@ -119,8 +117,6 @@ class Visit:
 class Group:
     """A group, made and deleted by its owner.
 
-    :ivar name: its own.
-    :ivar project: its owner's, by number.
     :ivar begins_s: when it is asked for.
     :ivar lasts_s: after which it is deleted; None: when its guests have left.
     """
@@ -141,9 +137,7 @@ class Group:
 class Change:
     """What the owner of a group asks for later.
 
-    :ivar group: its name.
     :ivar after_s: since the change before it.
-    :ivar kind: a name of :data:`CHANGES`.
     :ivar size: that the group shall have.
     :ivar extent: what else there is to say: at least 0, less than 1.
     """
@@ -159,14 +153,9 @@ class Change:
 class Guest:
     """A program that uses a group.
 
-    :ivar group: its name.
     :ivar host: where it runs, by number.
-    :ivar project: its own, by number.
-    :ivar conduct: a name of :data:`GUESTS`.
-    :ivar tasks: how many it has.
     :ivar batch: how many it sends at once.
     :ivar window_tasks: how many may be at the group's desks.
-    :ivar most_bytes: the longest input.
     :ivar begins_s: when it comes, after the group was asked for.
     :ivar pause_s: between two batches, on average.
     """
@@ -188,10 +177,7 @@ class Guest:
 class Fault:
     """Something that goes wrong, or that an operator does.
 
-    :ivar kind: a name of :data:`tests.world.faults.FAULTS`.
     :ivar target: number of what it happens to.
-    :ivar begins_s: when.
-    :ivar lasts_s: for how long.
     :ivar extent: what else there is to say: at least 0, less than 1.
     """
 
@@ -206,7 +192,6 @@ class Fault:
 class Schedule:
     """All that happens, but for what chance decides on the way.
 
-    :ivar seed: of that chance.
     :ivar weather: shares of messages that are lost, doubled and late.
     :ivar fails: shares of transactions that fail before and after.
     :ivar preempts: sessions take slots from others.
@@ -234,16 +219,14 @@ class Schedule:
         return longest_s
 
     def text(self) -> str:
-        """Return it as JSON, a line for each part."""
+        """Return it as JSON, a line for each list."""
         document = dataclasses.asdict(self)
-        parts = {
-            name: ",\n".join(f"    {json.dumps(one)}" for one in part)
+        parts = [
+            f'"{name}": {json.dumps(part)}'
             for name in _PARTS
             if (part := document.pop(name)) or name in _ALWAYS
-        }
-        head = json.dumps(document)[:-1]
-        lists = (f'  "{name}": [\n{part}\n  ]' for name, part in parts.items())
-        return ",\n".join([head, *lists]) + "\n}\n"
+        ]
+        return ",\n".join([json.dumps(document)[:-1], *parts]) + "}\n"
 
     @classmethod
     def read(cls, path: pathlib.Path) -> Schedule:
@@ -286,9 +269,7 @@ def draw(
 ) -> Schedule:
     """Return the schedule of a seed.
 
-    :param seed: the seed.
     :param kinds: of faults that there are.
-    :param clients: how many there are.
     :param sessions: how many they open, all together; half as many where
         there are groups.
     :param group_kinds: of faults that groups have besides.
@@ -499,7 +480,6 @@ def shrink(
     Halves, quarters and so on of its parts are left out, as long as that
     helps (delta debugging).
 
-    :param schedule: fails.
     :param fails: whether a schedule fails, too.
     :param tries: how often that is asked at most.
     """

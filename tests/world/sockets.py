@@ -190,7 +190,6 @@ class _ProcessFile(_File):
 class System:
     """All that the processes of a world share below their own memory.
 
-    :param kernel: of the world.
     :param programs: what starts a process from a command line; named after
         the module that it runs.
     """

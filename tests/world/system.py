@@ -456,10 +456,7 @@ class _Module(types.ModuleType):
 
 
 class PerProcess:
-    """What each process has one of, made when it is first used.
-
-    :param make: makes one.
-    """
+    """What each process has one of, made when it is first used."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         self._make = make
@@ -508,10 +505,7 @@ class _Chance:
 
 
 def enter(kernel: kernels.Kernel) -> None:
-    """Have what is in this module live in a world.
-
-    :param kernel: of the world.
-    """
+    """Have what is in this module live in a world."""
     global _kernel
     _kernel = kernel
 
@@ -519,7 +513,6 @@ def enter(kernel: kernels.Kernel) -> None:
 def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
     """Have the product live in a world from now on, for good.
 
-    :param kernel: of the world.
     :param modules: what else replaces modules of the standard library, by
         their names.
     """
@@ -580,7 +573,6 @@ class _Inhabited:
     :ivar modules: the standard library's modules there: where each is, by
         which name, and the last part of its own.
     :ivar locals: classes with thread-local values, and where they are.
-    :ivar threads: classes of threads.
     :ivar clocked: functions that have a clock as a default.
     """
 

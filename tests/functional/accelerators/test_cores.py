@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
-from tests.functional.client import test_with_worker as workers
+from tests.functional.client import breaking
 from tests.functional.worker import harness
 from tests.harness import slots
 
-TIMEOUT_S = workers.TIMEOUT_S
+TIMEOUT_S = breaking.TIMEOUT_S
 CHUNKS = 20
 KEY = bytes(range(16))
 IV = bytes(range(16, 32))
@@ -64,7 +64,7 @@ def test_sha(door, algorithm):
 
 def test_sha_over_breaking_connections(door):
     data = random_bytes(CHUNKS * harness.CHUNK_BYTES)
-    breaker = workers.Breaker()
+    breaker = breaking.Breaker()
     breaks = [3, 11, 17]
 
     def progress(done_bytes, _total_bytes):

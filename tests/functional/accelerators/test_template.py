@@ -14,7 +14,7 @@ import pytest
 from fpgapool import client
 from fpgapool.cmd import manage
 from fpgapool.db import api
-from tests.functional.client import test_with_worker as workers
+from tests.functional.client import breaking
 from tests.functional.worker import harness
 from tests.harness import slots
 
@@ -89,7 +89,7 @@ def test_a_worker_runs_it(door):
         data,
         params={"width_bytes": 4},
         front_door=door.path,
-        timeout_s=workers.TIMEOUT_S,
+        timeout_s=breaking.TIMEOUT_S,
     )
     assert output[0::4] == data[3::4]
     assert output[1::4] == data[2::4]
@@ -105,7 +105,7 @@ def test_it_refuses_other_parameters(door, width_bytes):
             bytes(8),
             params={"width_bytes": width_bytes},
             front_door=door.path,
-            timeout_s=workers.TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
     assert "'width_bytes'" in caught.value.message
 
@@ -117,7 +117,7 @@ def test_it_refuses_half_a_number(door):
             bytes(7),
             params={"width_bytes": 2},
             front_door=door.path,
-            timeout_s=workers.TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
     assert caught.value.code == "INVALID_INPUT"
 

@@ -12,15 +12,15 @@ import pytest
 from fpgapool import client
 from fpgapool import objects
 from fpgapool.vocabulary import codes
+from tests.functional.agent import grouphosts
 from tests.functional.agent import harness
-from tests.functional.agent import test_groups
 
 NAME = "render"
-HASH = hashlib.sha256(test_groups.SECRET.encode()).hexdigest()
+HASH = hashlib.sha256(grouphosts.SECRET.encode()).hexdigest()
 
 
 def view(
-    group_id: str = test_groups.GROUP, *hosts: objects.GroupHost
+    group_id: str = grouphosts.GROUP, *hosts: objects.GroupHost
 ) -> objects.GroupView:
     return objects.GroupView(
         group_id=group_id,
@@ -56,10 +56,10 @@ def test_a_group_on_very_many_hosts(host, door):
     uuids = [f"{number:08}-0000-4000-8000-{0:012}" for number in range(2500)]
     own = dataclasses.replace(HERE, host_uuid=harness.HOST)
     others = [dataclasses.replace(HERE, host_uuid=uuid) for uuid in uuids]
-    host.conductor.groups = [view(test_groups.GROUP, *others, own)]
+    host.conductor.groups = [view(grouphosts.GROUP, *others, own)]
     for reply in (
         attach(door),
-        door.request("group", group_id=test_groups.GROUP),
+        door.request("group", group_id=grouphosts.GROUP),
     ):
         assert reply["ok"]
         found = [one["host_uuid"] for one in reply["hosts"]]
@@ -84,14 +84,14 @@ def test_a_client_is_attached_shown_and_detached(host, door):
     sent = host.conductor.wait_for("attach_client", lambda one: True)
     assert sent.client_id == client_id
     assert (sent.group_id, sent.project_id, sent.secret_hash) == (
-        test_groups.GROUP,
+        grouphosts.GROUP,
         harness.PROJECT,
         HASH,
     )
     assert sent.user_id
     host.conductor.groups = [
         view(
-            test_groups.GROUP,
+            grouphosts.GROUP,
             objects.GroupHost(
                 host_uuid=harness.HOST,
                 members=2,
@@ -99,17 +99,17 @@ def test_a_client_is_attached_shown_and_detached(host, door):
             ),
         )
     ]
-    shown = door.request("group", group_id=test_groups.GROUP)
+    shown = door.request("group", group_id=grouphosts.GROUP)
     assert shown["hosts_revision"] == 1
     (found,) = shown["hosts"]
     assert (found["host_uuid"], found["members"]) == (harness.HOST, 2)
     # What only the owner may know stays here.
     assert not {"projects", "members"} & {*shown, *reply}
     assert door.request(
-        "detach_group", group_id=test_groups.GROUP, client_id=client_id
+        "detach_group", group_id=grouphosts.GROUP, client_id=client_id
     )["ok"]
     assert host.conductor.named("detach_client") == [
-        (harness.PROJECT, test_groups.GROUP, client_id)
+        (harness.PROJECT, grouphosts.GROUP, client_id)
     ]
 
 
@@ -133,7 +133,7 @@ def test_bad_wishes(host, door, operation, members, code):
     wish = {
         "name": NAME,
         "secret_sha256": HASH,
-        "group_id": test_groups.GROUP,
+        "group_id": grouphosts.GROUP,
         "client_id": "c",
         **members,
     }
@@ -176,12 +176,12 @@ def attached(host: harness.Host) -> objects.AttachClient:
 
 def serve(host: harness.Host) -> None:
     """Admit the clients that the conductor hears of, to two members."""
-    agent = test_groups.start_group(host)
-    told = test_groups.group_report(host, lambda one: one.endpoints)
+    agent = grouphosts.start_group(host)
+    told = grouphosts.group_report(host, lambda one: one.endpoints)
     place = dataclasses.replace(
-        test_groups.group_host(told, local=True), endpoints=told.endpoints
+        grouphosts.group_host(told, local=True), endpoints=told.endpoints
     )
-    host.conductor.groups = [view(test_groups.GROUP, place)]
+    host.conductor.groups = [view(grouphosts.GROUP, place)]
     record = host.conductor.attach_client
 
     def attach_client(wished: objects.AttachClient) -> None:
@@ -191,7 +191,7 @@ def serve(host: harness.Host) -> None:
             project_id=wished.project_id,
             secret_sha256=wished.secret_hash,
         )
-        test_groups.keep(agent, 9, clients=(access,), hosts=(place,))
+        grouphosts.keep(agent, 9, clients=(access,), hosts=(place,))
 
     host.conductor.attach_client = attach_client
 
@@ -206,7 +206,7 @@ def test_a_program_needs_the_front_door_only(host):
     host.conductor.wait_for(
         "detach_client",
         lambda one: (
-            one == (harness.PROJECT, test_groups.GROUP, wished.client_id)
+            one == (harness.PROJECT, grouphosts.GROUP, wished.client_id)
         ),
     )
 

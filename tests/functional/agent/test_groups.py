@@ -7,7 +7,6 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
-import hashlib
 import logging
 import os
 import pathlib
@@ -27,21 +26,10 @@ from fpgapool.client.doors import groupdoor
 from fpgapool.client.groups import group
 from fpgapool.common.channels import descriptors
 from fpgapool.protocol import groups
+from tests.functional.agent import grouphosts
 from tests.functional.agent import harness
 from tests.harness import supervised
 from tests.harness import waiting
-
-GROUP = "7f000000-0000-4000-8000-00000000000a"
-CLIENT = "7f000000-0000-4000-8000-00000000000c"
-SECRET = "5" * 64
-
-
-def idle(slot):
-    return slot.state == "idle"
-
-
-def active(slot):
-    return slot.state == "active"
 
 
 def ended(host: harness.Host, slot: int, generation: int) -> str:
@@ -49,7 +37,7 @@ def ended(host: harness.Host, slot: int, generation: int) -> str:
     told = host.conductor.wait_for_slot(
         slot,
         lambda one: (
-            idle(one)
+            grouphosts.idle(one)
             and one.last_result is not None
             and one.last_result.generation == generation
         ),
@@ -58,61 +46,15 @@ def ended(host: harness.Host, slot: int, generation: int) -> str:
     return code
 
 
-def access(client_id: str = CLIENT) -> objects.GroupAccess:
-    return objects.GroupAccess(
-        client_id=client_id,
-        project_id=harness.PROJECT,
-        secret_sha256=hashlib.sha256(SECRET.encode()).hexdigest(),
-    )
-
-
-def order(revision: int, **changes: object) -> objects.GroupOrder:
-    return objects.GroupOrder(
-        **{
-            "group_id": GROUP,
-            "revision": revision,
-            "project_id": harness.PROJECT,
-            "accelerator": "copy",
-            "arbitration": "fifo",
-            "clear_between": "clients",
-            "max_task_bytes": 1 << 20,
-            "clients": (access(),),
-            **changes,
-        }
-    )
-
-
-def keep(
-    agent: service.Agent, revision: int, epoch: int = 1, **changes: object
-) -> None:
-    agent.manager.keep_group(
-        {}, epoch, order(revision, **changes).to_primitive()
-    )
-
-
-def join(agent: service.Agent, generation: int, slot: int) -> None:
-    harness.assign(
-        agent,
-        generation,
-        slot,
-        session_id=GROUP,
-        group_id=GROUP,
-        claimed_bytes=0,
-        connect_timeout_s=0.0,
-        resume_grace_s=0.0,
-    )
-
-
 def release(agent: service.Agent, generation: int, slot: int) -> None:
     agent.manager.release(
-        {}, 1, "board0", slot, GROUP, generation, "GROUP_RESIZED"
+        {}, 1, "board0", slot, grouphosts.GROUP, generation, "GROUP_RESIZED"
     )
 
 
 class Door(groupdoor.GroupDoor):
     """Gives access by hand.
 
-    :param host: of the desk.
     :param local: whether the desk is reached through its Unix socket.
     """
 
@@ -124,14 +66,16 @@ class Door(groupdoor.GroupDoor):
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> groupdoor.Access:
         members = groups.MemberList(0, self._hosts())
-        return groupdoor.Access(GROUP, CLIENT, SECRET, members)
+        return groupdoor.Access(
+            grouphosts.GROUP, grouphosts.CLIENT, grouphosts.SECRET, members
+        )
 
     def members(self, access: groupdoor.Access) -> groups.MemberList:
         return groups.MemberList(0, self._hosts())
 
     def _hosts(self) -> tuple[groups.Host, ...]:
-        told = group_report(self._host, lambda one: one.endpoints)
-        host = group_host(told, self._local)
+        told = grouphosts.group_report(self._host, lambda one: one.endpoints)
+        host = grouphosts.group_host(told, self._local)
         endpoints = [
             (one.network, one.address, one.port) for one in host.endpoints
         ]
@@ -149,7 +93,9 @@ class Door(groupdoor.GroupDoor):
     ) -> socket.socket:
         with harness.Client(self._host.front_door) as door:
             try:
-                reply = door.request("connect_group", group_id=GROUP)
+                reply = door.request(
+                    "connect_group", group_id=grouphosts.GROUP
+                )
             except EOFError as exc:
                 raise ConnectionResetError from exc
             if not reply["ok"]:
@@ -160,39 +106,6 @@ class Door(groupdoor.GroupDoor):
         pass
 
 
-def start(host: harness.Host) -> service.Agent:
-    agent = host.start()
-    for slot in (0, 1):
-        host.conductor.wait_for_slot(slot, idle)
-    return agent
-
-
-def start_group(host: harness.Host, local: bool = True) -> service.Agent:
-    """Start an agent whose two slots serve a group.
-
-    :param local: whether clients reach the desk through its Unix socket.
-    """
-    agent = start(host)
-    keep(agent, 1)
-    for slot in (0, 1):
-        join(agent, 7 + slot, slot)
-    for slot in (0, 1):
-        host.conductor.wait_for_slot(slot, active)
-    told = group_report(host, lambda one: one.endpoints)
-    keep(agent, 2, hosts=(group_host(told, local),))
-    group_report(host, lambda one: one.revision == 2)
-    return agent
-
-
-def group_host(told: objects.GroupReport, local: bool) -> objects.GroupHost:
-    return objects.GroupHost(
-        host_uuid=harness.HOST,
-        members=2,
-        endpoints=told.endpoints[:1] if local else told.endpoints[1:],
-        certificate_sha256=told.certificate_sha256,
-    )
-
-
 def open_group(host: harness.Host, local: bool = True) -> group.Group:
     return group.group_open("g", front_door=Door(host, local))
 
@@ -201,16 +114,9 @@ def pieces(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-def group_report(host, test):
-    """Wait for a report in which the group passes a test."""
-    return host.conductor.wait_for(
-        "report", lambda one: one.groups and test(one.groups[0])
-    ).groups[0]
-
-
 @pytest.mark.parametrize("local", [True, False], ids=["rings", "network"])
 def test_a_group_runs_tasks_and_gives_its_slots_back(host, local):
-    agent = start_group(host, local)
+    agent = grouphosts.start_group(host, local)
     with open_group(host, local) as opened:
         futures = [opened.submit(piece) for piece in pieces(100)]
         assert [one.result(30) for one in futures] == pieces(100)
@@ -221,10 +127,7 @@ def test_a_group_runs_tasks_and_gives_its_slots_back(host, local):
 
 
 def run_tasks_during(opened: group.Group, work: Callable[[], object]) -> int:
-    """Run tasks before, during and after some work; each has one result.
-
-    :returns: how many there were.
-    """
+    """Run tasks before, during and after some work; each has one result."""
     done = collections.Counter[int]()
     results = []
     room = threading.Semaphore(64)
@@ -261,7 +164,9 @@ def desk_pid(agent: service.Agent) -> int:
 
     def look() -> bool:
         agent.loop.run_and_wait(
-            lambda: found.append(supervised.desk_pid(agent.desks, GROUP)),
+            lambda: found.append(
+                supervised.desk_pid(agent.desks, grouphosts.GROUP)
+            ),
             harness.TIMEOUT_S,
         )
         return found[-1] is not None
@@ -297,16 +202,16 @@ def group_now(agent: service.Agent) -> objects.GroupReport:
 
 @pytest.mark.parametrize("adopted", [False, True])
 def test_a_desk_is_killed_while_tasks_run(staying_host, adopted):
-    agent = start_group(staying_host)
+    agent = grouphosts.start_group(staying_host)
     before = group_now(agent)
     if adopted:
         agent.stop()
         agent = staying_host.start()
-        keep(agent, 2, hosts=(group_host(before, True),))
+        grouphosts.keep(agent, 2, hosts=(grouphosts.group_host(before, True),))
         assert desk_pid(agent)
     with open_group(staying_host) as opened:
         run_tasks_during(opened, lambda: kill(desk_pid(agent)))
-        group_report(
+        grouphosts.group_report(
             staying_host,
             lambda one: (
                 one.desk_boot_id != before.desk_boot_id
@@ -315,11 +220,11 @@ def test_a_desk_is_killed_while_tasks_run(staying_host, adopted):
             ),
         )
         for slot in (0, 1):
-            staying_host.conductor.wait_for_slot(slot, active)
+            staying_host.conductor.wait_for_slot(slot, grouphosts.active)
 
 
 def test_a_desk_without_members_and_clients_ends(host):
-    agent = start_group(host)
+    agent = grouphosts.start_group(host)
     with open_group(host) as opened:
         assert opened.run(b"x", timeout_s=30) == b"x"
         pidfd = os.pidfd_open(desk_pid(agent))
@@ -329,18 +234,20 @@ def test_a_desk_without_members_and_clients_ends(host):
             assert ended(host, slot, 7 + slot) == "OK"
         # The client's next tasks wait for the next member.
         future = opened.submit(b"y")
-        join(agent, 9, 0)
+        grouphosts.join(agent, 9, 0)
         assert future.result(harness.TIMEOUT_S) == b"y"
         release(agent, 9, 0)
         assert ended(host, 0, 9) == "OK"
     assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
     os.close(pidfd)
     # The last counts are still there.
-    told = group_report(host, lambda one: not one.endpoints and one.clients)
+    told = grouphosts.group_report(
+        host, lambda one: not one.endpoints and one.clients
+    )
     assert counts_of(told).ended == 2
     # Another desk counts anew.
-    join(agent, 11, 1)
-    group_report(
+    grouphosts.join(agent, 11, 1)
+    grouphosts.group_report(
         host,
         lambda one: (
             one.desk_boot_id != told.desk_boot_id
@@ -351,12 +258,12 @@ def test_a_desk_without_members_and_clients_ends(host):
 
 
 def test_a_deleted_group_is_gone(host, caplog):
-    agent = start_group(host)
+    agent = grouphosts.start_group(host)
     opened = open_group(host)
     assert opened.run(b"x", timeout_s=30) == b"x"
     pidfd = os.pidfd_open(desk_pid(agent))
-    keep(agent, 3, deleted=True, clients=(), hosts=())
-    group_report(host, lambda one: one.revision == 3)
+    grouphosts.keep(agent, 3, deleted=True, clients=(), hosts=())
+    grouphosts.group_report(host, lambda one: one.revision == 3)
     with pytest.raises(errors.TaskFailed) as caught:
         opened.run(b"x", timeout_s=30)
     assert caught.value.code == "ACCESS_REVOKED"
@@ -366,10 +273,12 @@ def test_a_deleted_group_is_gone(host, caplog):
     assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
     os.close(pidfd)
     waiting.wait_until(lambda: not reports_now(agent), "the end of the group")
-    path = os.path.dirname(desks.member_path(host.settings.state_path, GROUP))
+    path = os.path.dirname(
+        desks.member_path(host.settings.state_path, grouphosts.GROUP)
+    )
     waiting.wait_until(lambda: not os.path.exists(path), "an empty directory")
     # A repeated order brings nothing back.
-    keep(agent, 3, deleted=True, clients=(), hosts=())
+    grouphosts.keep(agent, 3, deleted=True, clients=(), hosts=())
     agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
     assert reports_now(agent) == []
     opened.close()
@@ -378,31 +287,35 @@ def test_a_deleted_group_is_gone(host, caplog):
 
 
 def test_only_the_clients_of_the_last_order_are_served(host):
-    agent = start_group(host)
+    agent = grouphosts.start_group(host)
     with open_group(host) as opened:
         assert opened.run(b"x", timeout_s=30) == b"x"
-        keep(agent, 1, clients=())
-        keep(agent, 9, epoch=0, clients=())
+        grouphosts.keep(agent, 1, clients=())
+        grouphosts.keep(agent, 9, epoch=0, clients=())
         assert opened.run(b"x", timeout_s=30) == b"x"
-        keep(agent, 3, epoch=2, clients=(access("another"),))
-        group_report(host, lambda one: one.revision == 3)
+        grouphosts.keep(
+            agent, 3, epoch=2, clients=(grouphosts.access("another"),)
+        )
+        grouphosts.group_report(host, lambda one: one.revision == 3)
         with pytest.raises(errors.TaskFailed) as caught:
             opened.run(b"x", timeout_s=30)
         assert caught.value.code == "ACCESS_REVOKED"
         # A former leader's order changes nothing.
-        keep(agent, 4, epoch=1)
-        keep(agent, 3, epoch=2, clients=(access("another"),))
+        grouphosts.keep(agent, 4, epoch=1)
+        grouphosts.keep(
+            agent, 3, epoch=2, clients=(grouphosts.access("another"),)
+        )
         agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
         assert agent.table.refusals["epoch"] == 1
         assert [one.revision for one in reports_now(agent)] == [3]
 
 
 def test_orders_with_a_wrong_group_are_dropped(host):
-    agent = start(host)
+    agent = grouphosts.start(host)
     for group_id in ("", "..", "a/b", "x" * 37):
-        keep(agent, 1, group_id=group_id)
+        grouphosts.keep(agent, 1, group_id=group_id)
     harness.assign(agent, 7, session_id="s", group_id="../s")
-    harness.assign(agent, 8, session_id="s", group_id=GROUP)
+    harness.assign(agent, 8, session_id="s", group_id=grouphosts.GROUP)
     agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
     assert reports_now(agent) == []
     assert agent.table.holders() == {}
@@ -411,8 +324,8 @@ def test_orders_with_a_wrong_group_are_dropped(host):
 @pytest.mark.security
 def test_other_hosts_reach_the_desk_with_tls(directory):
     with harness.running_host(directory, tls=True) as host:
-        start_group(host, local=False)
-        told = group_report(host, lambda one: one.endpoints)
+        grouphosts.start_group(host, local=False)
+        told = grouphosts.group_report(host, lambda one: one.endpoints)
         assert len(bytes.fromhex(told.certificate_sha256)) == 32
         assert [one.network for one in told.endpoints] == ["local", "data"]
         with open_group(host, local=False) as opened:
@@ -421,7 +334,7 @@ def test_other_hosts_reach_the_desk_with_tls(directory):
 
 @pytest.mark.security
 def test_the_front_door_connects_only_projects_with_clients(host):
-    agent = start_group(host)
+    agent = grouphosts.start_group(host)
 
     def code_of(**members: object) -> str:
         with harness.Client(host.front_door) as door:
@@ -429,19 +342,21 @@ def test_the_front_door_connects_only_projects_with_clients(host):
             assert len(door.fds) == reply["ok"]
             return "OK" if reply["ok"] else reply["error"]["code"]
 
-    assert code_of(group_id=GROUP) == "OK"
+    assert code_of(group_id=grouphosts.GROUP) == "OK"
     for wrong in ({}, {"group_id": 5}, {"group_id": "../x"}):
         assert code_of(**wrong) == "GROUP_NOT_FOUND"
     assert code_of(group_id="another") == "GROUP_NOT_FOUND"
-    other = dataclasses.replace(access(), project_id="project-b")
-    keep(agent, 3, clients=(other,))
-    group_report(host, lambda one: one.revision == 3)
-    assert code_of(group_id=GROUP) == "GROUP_NOT_FOUND"
+    other = dataclasses.replace(grouphosts.access(), project_id="project-b")
+    grouphosts.keep(agent, 3, clients=(other,))
+    grouphosts.group_report(host, lambda one: one.revision == 3)
+    assert code_of(group_id=grouphosts.GROUP) == "GROUP_NOT_FOUND"
 
 
 @pytest.mark.security
 def test_the_directory_of_a_desk_is_closed_to_others(host):
-    start_group(host)
-    path = pathlib.Path(desks.member_path(host.settings.state_path, GROUP))
+    grouphosts.start_group(host)
+    path = pathlib.Path(
+        desks.member_path(host.settings.state_path, grouphosts.GROUP)
+    )
     for one in (path.parent, path.parent.parent):
         assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0

@@ -29,8 +29,6 @@ SMALL = ("--hosts=2", "--boards=1", "--slots=2", "--unlimited")
 class Pool:
     """A pool in a process of its own.
 
-    :param run_dir: for its sockets.
-    :param options: of the command.
     :param launcher: a command that runs another one.
     """
 
@@ -84,11 +82,7 @@ class Pool:
 
 
 class Site:
-    """A pool with an API.
-
-    :param pool: the pool.
-    :param url: of the API.
-    """
+    """A pool with an API."""
 
     def __init__(self, pool: Pool, url: str) -> None:
         self.pool = pool

@@ -4,33 +4,15 @@
 
 import os
 import pathlib
-import random
 import signal
 import subprocess
 
 import pytest
 
-from fpgapool import client
+from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
 from tests.harness import cases
 from tests.harness import programs
-
-KEY, IV = programs.KEY, programs.IV
-#: More than one chunk, and not a whole number of them.
-DATA = random.Random(5).randbytes(9_000_001)
-
-
-def encrypt(front_door: str, data: bytes = DATA) -> client.RunReport:
-    """Encrypt in the pool, check the output, and return the report."""
-    output, report = client.run_buffer(
-        "aes",
-        data,
-        params={"key": KEY, "iv": IV},
-        front_door=front_door,
-        timeout_s=harness.LIMIT_S,
-    )
-    assert output == programs.encrypted(data)
-    return report
 
 
 @pytest.mark.parametrize(
@@ -41,7 +23,7 @@ def test_every_host_reaches_the_boards(
     pool: harness.Pool, door: str, local: bool
 ) -> None:
     """Data is encrypted for hosts with and without boards."""
-    report = encrypt(pool.front_door(door))
+    report = encrypting.encrypt(pool.front_door(door))
     assert (report.host, report.local) == ("node1", local)
 
 
@@ -49,12 +31,12 @@ def test_printed_command_works(
     pool: harness.Pool, tmp_path: pathlib.Path
 ) -> None:
     """The program for users finds the pool by the path that is told."""
-    (tmp_path / "key.hex").write_text(KEY.hex())
-    (tmp_path / "data").write_bytes(DATA)
+    (tmp_path / "key.hex").write_text(encrypting.KEY.hex())
+    (tmp_path / "data").write_bytes(encrypting.DATA)
     subprocess.run(
         harness.command(
             "run",
-            *("aes", "--key-file", "key.hex", "--iv", IV.hex()),
+            *("aes", "--key-file", "key.hex", "--iv", encrypting.IV.hex()),
             *("--in", "data", "--out", "data.enc"),
         ),
         cwd=tmp_path,
@@ -66,14 +48,16 @@ def test_printed_command_works(
         check=True,
         timeout=harness.LIMIT_S,
     )
-    assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(DATA)
+    assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(
+        encrypting.DATA
+    )
 
 
 @pytest.mark.parametrize("number", cases.first(signal.SIGTERM, signal.SIGHUP))
 def test_signal_ends_everything(number: signal.Signals) -> None:
     """Told to end, or without a terminal, it leaves nothing."""
     with harness.running_pool() as pool:
-        encrypt(pool.front_door())
+        encrypting.encrypt(pool.front_door())
         processes = harness.Processes(pool.run_dir)
         assert len(processes) == 3
         pool.process.send_signal(number)
@@ -93,7 +77,7 @@ def test_killed_one_takes_its_workers_along() -> None:
             pool.process.kill()
             processes.wait_for_end()
         with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:
-            encrypt(pool.front_door("node2"))
+            encrypting.encrypt(pool.front_door("node2"))
         assert os.listdir(run_dir) == ["allinone.lock"]
 
 

@@ -7,14 +7,13 @@ import pathlib
 import random
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from demo.acts import comparison
 from demo.acts import sharing
+from tests.functional.allinone import demos
 from tests.functional.allinone import harness
 from tests.harness import cases
 from tests.harness import waiting
@@ -30,36 +29,11 @@ def temporary() -> Iterator[pathlib.Path]:
         yield path
 
 
-def start_demo(
-    temporary: pathlib.Path, out: pathlib.Path, *options: str
-) -> subprocess.Popen[str]:
-    """Run the demo, its files in a directory of the test."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "demo", "--out", str(out), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        start_new_session=True,
-    )
-
-
-def read_until(demo: subprocess.Popen[str], text: str) -> str:
-    """Return what the demo has written when a text comes."""
-    assert demo.stdout is not None
-    output = ""
-    while text not in output:
-        line = demo.stdout.readline()
-        assert line, output
-        output += line
-    return output
-
-
 def test_short_run(temporary: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Every file is encrypted and verified, and a picture is drawn."""
     own_file = tmp_path / "own [file]"
     own_file.write_bytes(random.Random(3).randbytes(5_000_000))
-    with start_demo(
+    with demos.start_demo(
         temporary,
         tmp_path / "out",
         *("--act=1", "--jobs=14", "--total-mb=14", "--rate-scale=0.02"),
@@ -95,7 +69,7 @@ def test_same_load_under_fifo_and_wra(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """Every output is verified, and the paper's direction shows."""
-    with start_demo(temporary, tmp_path / "out", "--act=2") as demo:
+    with demos.start_demo(temporary, tmp_path / "out", "--act=2") as demo:
         output = demo.communicate(timeout=COMPARISON_LIMIT_S)[0]
     assert demo.returncode == 0, output
     for strategy in ("fifo", "wra"):
@@ -121,7 +95,7 @@ def test_two_groups_share_slots(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """Groups grow and shrink by their load, and no task is lost."""
-    with start_demo(temporary, tmp_path / "out", "--act=3") as demo:
+    with demos.start_demo(temporary, tmp_path / "out", "--act=3") as demo:
         output = demo.communicate(timeout=COMPARISON_LIMIT_S)[0]
     assert demo.returncode == 0, output
     tasks = sum(
@@ -144,7 +118,9 @@ def test_devices_in_place_of_the_emulator(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """Acts one and three verify all outputs of OpenCL devices."""
-    with start_demo(temporary, tmp_path / "out", "--driver=opencl") as demo:
+    with demos.start_demo(
+        temporary, tmp_path / "out", "--driver=opencl"
+    ) as demo:
         output = demo.communicate(timeout=3 * COMPARISON_LIMIT_S)[0]
     assert demo.returncode == 0, output
     assert "all 40 outputs" in output
@@ -162,8 +138,8 @@ def test_interrupted_act_three_leaves_nothing(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """Ctrl-C ends programs and pool."""
-    with start_demo(temporary, tmp_path / "out", "--act=3") as demo:
-        output = read_until(demo, "fixed sizes")
+    with demos.start_demo(temporary, tmp_path / "out", "--act=3") as demo:
+        output = demos.read_until(demo, "fixed sizes")
         # The groups have members.
         waiting.wait_until(
             lambda: len(harness.Processes(temporary)) > 9,
@@ -183,7 +159,7 @@ def test_wrong_output_of_act_two_is_an_error(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """A byte that is changed before outputs are checked is found."""
-    with start_demo(temporary, tmp_path / "out", "--act=2") as demo:
+    with demos.start_demo(temporary, tmp_path / "out", "--act=2") as demo:
         written = waiting.wait_until(
             lambda: next(temporary.glob("*/fifo/output*"), None),
             "an output",
@@ -228,12 +204,12 @@ def test_interrupted_run_leaves_nothing(
     sign: str,
 ) -> None:
     """Ctrl-C ends jobs and pool."""
-    with start_demo(
+    with demos.start_demo(
         temporary,
         tmp_path / "out",
         *options,
     ) as demo:
-        output = read_until(demo, sign)
+        output = demos.read_until(demo, sign)
         processes = harness.Processes(temporary)
         demo.send_signal(signal.SIGINT)
         output += demo.communicate(timeout=harness.LIMIT_S)[0]
@@ -248,8 +224,8 @@ def test_killed_run_leaves_no_processes(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """The pool ends even if the demo cannot end it."""
-    with start_demo(temporary, tmp_path / "out", "--total-mb=1") as demo:
-        read_until(demo, "encrypting")
+    with demos.start_demo(temporary, tmp_path / "out", "--total-mb=1") as demo:
+        demos.read_until(demo, "encrypting")
         processes = harness.Processes(temporary)
         demo.kill()
     assert len(processes) == 13
@@ -283,7 +259,7 @@ def test_wrong_options_are_explained(
     text: str,
 ) -> None:
     """Whatever is wrong is named, and nothing is left."""
-    with start_demo(temporary, tmp_path / "out", *options) as demo:
+    with demos.start_demo(temporary, tmp_path / "out", *options) as demo:
         output = demo.communicate(timeout=harness.LIMIT_S)[0]
     assert demo.returncode == status
     assert text in output

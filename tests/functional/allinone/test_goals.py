@@ -16,7 +16,7 @@ from openstack import exceptions
 
 from fpgapool import client
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_group_tasks as tasks
+from tests.functional.allinone import tasksite
 from tests.harness import waiting
 
 CONFIG = """
@@ -30,7 +30,7 @@ _EARLIEST = re.compile(r"earliest deadline is in (\d+) s \(GOAL_INFEASIBLE\)")
 
 
 @pytest.fixture
-def site() -> Iterator[tasks.Site]:
+def site() -> Iterator[tasksite.Site]:
     """Give a pool of two slots."""
     with harness.short_directory() as run_dir:
         config = pathlib.Path(run_dir, "goals.conf")
@@ -42,7 +42,7 @@ def site() -> Iterator[tasks.Site]:
         )
         try:
             url = pool.wait_until_ready()["api_url"]
-            yield tasks.Site(pool, url, pathlib.Path(run_dir))
+            yield tasksite.Site(pool, url, pathlib.Path(run_dir))
         finally:
             pool.close()
 
@@ -56,7 +56,7 @@ def within(time_s: float, actions: int) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_a_deadline_that_does_not_fit_is_told_the_earliest_that_does(
-    site: tasks.Site,
+    site: tasksite.Site,
 ) -> None:
     elastic = {"accelerator": "copy", "size": 1, "elastic": True}
     limits = {"min_size": 0, "max_size": 2}

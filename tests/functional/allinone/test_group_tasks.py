@@ -25,15 +25,13 @@ from fpgapool.client.links import wires
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_groups as plain
+from tests.functional.allinone import tasksite
 from tests.harness import cases
 from tests.harness import masking
 from tests.harness import programs
 from tests.harness import waiting
 
 ROOT = pathlib.Path(__file__).parents[3]
-# As programs without a token are.
-USER = "noauth:default:member,reader"
 PARAMS = {"key": programs.KEY, "iv": programs.IV}
 TASKS = 50
 FLOOD = 100_000
@@ -41,47 +39,8 @@ PIECE_BYTES = 40_000
 DATA = bytes(range(256)) * (TASKS * PIECE_BYTES // 256)
 
 
-class Site(plain.Site):
-    """A pool whose programs have no tokens."""
-
-    def __init__(
-        self, pool: harness.Pool, url: str, state_dir: pathlib.Path
-    ) -> None:
-        super().__init__(pool, url, state_dir)
-        self.pool = pool
-        self.user = self._connect(USER)
-
-    def start(
-        self, directory: pathlib.Path, *command: str | pathlib.Path
-    ) -> str:
-        """Run a program to its end, and return what it prints."""
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env={**os.environ, "FPGAPOOL_API_URL": self.url},
-            capture_output=True,
-            text=True,
-            timeout=harness.LIMIT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def user_members(self, group_id: str, count: int) -> None:
-        """Wait until the user's group has so many members."""
-
-        def ready() -> bool:
-            members = self.user.get_group(group_id).members
-            return [one["state"] for one in members] == ["ACTIVE"] * count
-
-        waiting.wait_until(ready, f"{count} members", harness.LIMIT_S)
-
-    def slot_states(self) -> set[str]:
-        return {slot.state for slot in self.admin.slots()}
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tasksite.Site]:
     """Give a pool of four slots on each of two hosts.
 
     It has an accelerator with arguments.
@@ -100,13 +59,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         )
         try:
             url = pool.wait_until_ready()["api_url"]
-            yield Site(pool, url, pathlib.Path(run_dir))
+            yield tasksite.Site(pool, url, pathlib.Path(run_dir))
         finally:
             pool.close()
 
 
 @pytest.fixture
-def group(site: Site) -> Iterator[str]:
+def group(site: tasksite.Site) -> Iterator[str]:
     """Give a group, of which nothing may be left."""
     made = site.user.create_group(name="render", accelerator="aes", size=3)
     yield made.id
@@ -120,7 +79,7 @@ def group(site: Site) -> Iterator[str]:
 
 
 def test_results_are_those_of_one_session(
-    site: Site, group: str, tmp_path: pathlib.Path
+    site: tasksite.Site, group: str, tmp_path: pathlib.Path
 ) -> None:
     reference = programs.encrypted(DATA)
     with client.group_open(
@@ -161,7 +120,7 @@ def test_results_are_those_of_one_session(
     assert len(site.user.get_group(group).members) == 3
 
 
-def used(site: Site) -> tuple[float, float]:
+def used(site: tasksite.Site) -> tuple[float, float]:
     """Return the seconds of tasks and of idle members, of all days."""
     found = list(site.user.usage(group_by="accelerator", accelerator="aes"))
     return (
@@ -170,7 +129,9 @@ def used(site: Site) -> tuple[float, float]:
     )
 
 
-def test_usage_shows_tasks_and_idle_members(site: Site, group: str) -> None:
+def test_usage_shows_tasks_and_idle_members(
+    site: tasksite.Site, group: str
+) -> None:
     busy_s, idle_s = used(site)
     with client.group_open(
         "render",
@@ -190,7 +151,7 @@ def test_usage_shows_tasks_and_idle_members(site: Site, group: str) -> None:
 
 @pytest.mark.long
 def test_a_program_that_is_killed_is_no_client(
-    site: Site, group: str, tmp_path: pathlib.Path
+    site: tasksite.Site, group: str, tmp_path: pathlib.Path
 ) -> None:
     program = subprocess.Popen(
         [
@@ -224,7 +185,7 @@ def test_a_program_that_is_killed_is_no_client(
     [("node1", wires.LocalWire), ("node2", wires.RemoteWire)],
 )
 def test_programs_of_the_members_host_use_shared_memory(
-    site: Site,
+    site: tasksite.Site,
     group: str,
     monkeypatch: pytest.MonkeyPatch,
     door: str,
@@ -244,7 +205,7 @@ def test_programs_of_the_members_host_use_shared_memory(
 
 @pytest.mark.parametrize("door", ["node1", "node2"])
 def test_a_program_needs_nothing_but_a_front_door(
-    site: Site,
+    site: tasksite.Site,
     group: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: pathlib.Path,
@@ -288,7 +249,7 @@ def held_elsewhere(opened: client.Group) -> Iterator[None]:
 
 
 def test_programs_that_do_what_they_may_not(
-    site: Site, group: str, monkeypatch: pytest.MonkeyPatch
+    site: tasksite.Site, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FPGAPOOL_API_URL", site.url)
     monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door("node1"))
@@ -345,7 +306,7 @@ def test_programs_that_do_what_they_may_not(
 
 
 def test_the_program_of_the_documentation_runs(
-    site: Site, group: str, tmp_path: pathlib.Path
+    site: tasksite.Site, group: str, tmp_path: pathlib.Path
 ) -> None:
     program = ROOT / "doc" / "examples" / "use_group.py"
     printed = site.start(tmp_path, sys.executable, program).split("\n")
@@ -362,7 +323,7 @@ def test_the_program_of_the_documentation_runs(
 
 @pytest.mark.long
 def test_a_flood_waits_in_its_program(
-    site: Site, group: str, monkeypatch: pytest.MonkeyPatch
+    site: tasksite.Site, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FPGAPOOL_API_URL", site.url)
     monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door("node1"))
@@ -386,7 +347,7 @@ PART_BYTES = 100_000
 
 
 @pytest.fixture
-def lr(site: Site) -> Iterator[str]:
+def lr(site: tasksite.Site) -> Iterator[str]:
     """Give a group of four members, of which nothing may be left."""
     made = site.user.create_group(name="lr", accelerator="mask", size=4)
     site.user_members(made.id, 4)
@@ -416,7 +377,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
-def open_group(site: Site, local: bool, **options) -> client.Group:
+def open_group(site: tasksite.Site, local: bool, **options) -> client.Group:
     door = client.PoolApi.at(site.url)
     return client.group_open(
         "lr",
@@ -438,7 +399,7 @@ def iterate(
 
 @pytest.mark.parametrize("local", cases.first(False, True))
 def test_a_cached_iteration_sends_under_one_percent(
-    site: Site, lr: str, sent: list[int], local: bool
+    site: tasksite.Site, lr: str, sent: list[int], local: bool
 ) -> None:
     chooser = random.Random(local)
     made = [client.Block(chooser.randbytes(PART_BYTES)) for _ in range(PARTS)]
@@ -457,7 +418,7 @@ def test_a_cached_iteration_sends_under_one_percent(
 
 
 def test_programs_of_one_application_share_blocks(
-    site: Site, lr: str, sent: list[int]
+    site: tasksite.Site, lr: str, sent: list[int]
 ) -> None:
     block = client.Block(bytes(PART_BYTES))
     mask = {1: b"x"}
@@ -479,7 +440,9 @@ def test_programs_of_one_application_share_blocks(
     assert bytes_of("") > PART_BYTES
 
 
-def test_wrong_arguments_fail_their_task_alone(site: Site, lr: str) -> None:
+def test_wrong_arguments_fail_their_task_alone(
+    site: tasksite.Site, lr: str
+) -> None:
     with open_group(site, True) as opened:
         for arguments in ({}, {2: b"x"}, {1: b"wrong"}):
             with pytest.raises(client.TaskFailed) as caught:

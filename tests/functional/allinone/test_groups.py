@@ -4,127 +4,36 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
-import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import openstack
 import pytest
 from openstack import exceptions
 
-from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import group as sdk
+from tests.functional.allinone import groupsite
 from tests.functional.allinone import harness
-from tests.harness import waiting
 
 LATE = {"deadline_at": "2020-01-01T00:00:00", "actions": 5}
 ELASTIC = {"min_size": 1, "max_size": 4, "elastic": True}
-_END = "-- end --"
-_SHELL = f"""
-import json, sys
-from openstackclient import shell
-for arguments in json.loads(sys.argv[1]):
-    if shell.main(arguments):
-        sys.exit(f"{{arguments}} failed")
-    print({_END!r})
-"""
-
-
-class Site:
-    """A pool with an API, and two projects that use it.
-
-    :param pool: the pool.
-    :param url: of the API.
-    :param state_dir: with the database.
-    """
-
-    def __init__(
-        self, pool: harness.Pool, url: str, state_dir: pathlib.Path
-    ) -> None:
-        self.url = url
-        self._pool = pool
-        self._state_dir = state_dir
-        self.mine = self._connect("eve:p1:member,reader")
-        self.theirs = self._connect("mallory:p2:member,reader")
-        self.admin = self._connect("root:p9:admin,manager,member,reader")
-
-    def _connect(self, token: str) -> Any:
-        cloud = openstack.connect(
-            load_yaml_config=False,
-            load_envvars=False,
-            auth_type="admin_token",
-            auth={"endpoint": f"{self.url}/v1", "token": token},
-        )
-        return fpgapool_service.proxy_of(cloud)
-
-    def commands(self, *lines: str) -> list[Any]:
-        """Run ``openstack fpga group`` with these; return what they print.
-
-        One process runs them all: most of their time is imports.
-        """
-        options = [
-            *("--os-auth-type", "admin_token"),
-            *("--os-endpoint", f"{self.url}/v1"),
-            *("--os-token", "eve:p1:member,reader"),
-        ]
-        asked = [[*options, "fpga", "group", *one.split()] for one in lines]
-        done = subprocess.run(
-            [sys.executable, "-c", _SHELL, json.dumps(asked)],
-            capture_output=True,
-            text=True,
-            timeout=harness.LIMIT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        printed = done.stdout.split(_END)
-        return [json.loads(one) for one in printed if one.strip()]
-
-    def wait_members(self, group_id: str, count: int) -> sdk.Group:
-        """Wait until a group has so many members that serve it."""
-
-        def ready() -> sdk.Group | None:
-            group = self.mine.get_group(group_id)
-            states = [member["state"] for member in group.members]
-            return group if states == ["ACTIVE"] * count else None
-
-        return waiting.wait_until(ready, f"{count} members", harness.LIMIT_S)
-
-    def wait_until_gone(self) -> None:
-        """Wait until deleted groups have given their slots back."""
-        waiting.wait_until(
-            lambda: not self.rows("groups") and not self.rows("assignments"),
-            "no groups",
-            harness.LIMIT_S,
-        )
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table, as a new leader would find them."""
-        (path,) = self._state_dir.rglob("*.sqlite")
-        with sqlite3.connect(path) as connection:
-            connection.row_factory = sqlite3.Row
-            query = f'SELECT * FROM "{table}" ORDER BY 1'
-            return [dict(row) for row in connection.execute(query)]
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site() -> Iterator[groupsite.Site]:
     """Give a pool of two slots."""
     with harness.short_directory() as run_dir:
         state_dir = pathlib.Path(run_dir)
         pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
         try:
             url = pool.wait_until_ready()["api_url"]
-            yield Site(pool, url, state_dir)
+            yield groupsite.Site(pool, url, state_dir)
         finally:
             pool.close()
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(site: Site) -> Iterator[None]:
+def nothing_left(site: groupsite.Site) -> Iterator[None]:
     """Delete the groups of a test that has failed; the slots are free."""
     yield
     for group in site.admin.groups(all_projects=True):
@@ -139,7 +48,7 @@ def refused(code: str, act: Any, *arguments: Any, **options: Any) -> None:
         act(*arguments, **options)
 
 
-def test_the_life_of_a_group(site: Site) -> None:
+def test_the_life_of_a_group(site: groupsite.Site) -> None:
     mine = site.mine
     group: sdk.Group = mine.create_group(
         name="render", accelerator="aes", size=2, **ELASTIC
@@ -187,7 +96,7 @@ def test_the_life_of_a_group(site: Site) -> None:
     assert site.rows("group_clients") == []
 
 
-def test_what_is_refused_changes_nothing(site: Site) -> None:
+def test_what_is_refused_changes_nothing(site: groupsite.Site) -> None:
     mine = site.mine
     group = mine.create_group(name="render", accelerator="aes", size=1)
     site.wait_members(group.id, 1)
@@ -219,7 +128,7 @@ def test_what_is_refused_changes_nothing(site: Site) -> None:
     mine.delete_group(group.id)
 
 
-def test_a_group_that_is_shared(site: Site) -> None:
+def test_a_group_that_is_shared(site: groupsite.Site) -> None:
     group = site.mine.create_group(name="render", accelerator="aes", size=1)
     site.admin.update_group(group.id, shared=True, projects=["p2"])
     client = site.theirs.attach_group_client(group.id)
@@ -230,7 +139,7 @@ def test_a_group_that_is_shared(site: Site) -> None:
     site.mine.delete_group(group.id)
 
 
-def test_commands(site: Site) -> None:
+def test_commands(site: groupsite.Site) -> None:
     options = "--accelerator aes --size 2 --max-size 3 --elastic"
     created, (listed,) = site.commands(
         f"create render {options} -f json",

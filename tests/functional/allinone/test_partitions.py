@@ -16,7 +16,7 @@ from fpgapool import spark
 from fpgapool.spark import partitions
 from fpgapool.vocabulary import codes
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_group_tasks as groups
+from tests.functional.allinone import tasksite
 
 #: A task of a group has no whole number of such frames in 1 MiB.
 SAMPLES = 1000
@@ -30,7 +30,7 @@ class Fft(spark.Accelerator):
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[groups.Site]:
+def site() -> Iterator[tasksite.Site]:
     """Give a pool of two slots on two hosts."""
     with harness.short_directory() as run_dir:
         pool = harness.Pool(
@@ -40,14 +40,14 @@ def site() -> Iterator[groups.Site]:
         )
         try:
             url = pool.wait_until_ready()["api_url"]
-            yield groups.Site(pool, url, run_dir)
+            yield tasksite.Site(pool, url, run_dir)
         finally:
             pool.close()
 
 
 @pytest.mark.parametrize("group", [None, "spectra"])
 def test_results_are_those_of_the_accelerator(
-    site: groups.Site, monkeypatch: pytest.MonkeyPatch, group: str | None
+    site: tasksite.Site, monkeypatch: pytest.MonkeyPatch, group: str | None
 ) -> None:
     monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door())
     monkeypatch.setattr(partitions, "_request_id", lambda application: "one")

@@ -19,7 +19,7 @@ import pytest
 from fpgapool import client
 from fpgapool.cmd import run as run_command
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_group_tasks as group_tasks
+from tests.functional.allinone import tasksite
 from tests.harness import programs
 from tests.harness import waiting
 
@@ -310,7 +310,7 @@ def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
         )
         try:
             url = pool.wait_until_ready()["api_url"]
-            site = group_tasks.Site(pool, url, pathlib.Path(run_dir))
+            site = tasksite.Site(pool, url, pathlib.Path(run_dir))
             site.user.create_group(name="render", accelerator="copy", size=1)
             commands = {}
             for code, limit in (

@@ -54,7 +54,6 @@ class Answer(typing.NamedTuple):
 
     @property
     def session(self) -> dict[str, typing.Any]:
-        """The session."""
         session: dict[str, typing.Any] = self.document["session"]
         return session
 
@@ -71,9 +70,7 @@ def ask(
 ) -> Answer:
     """Send a request, and check what all answers have in common.
 
-    :param address: host and port.
     :param body: bytes, or what JSON is made of.
-    :param content_type: of the body.
     """
     headers = {
         "X-Auth-Token": token,
@@ -110,7 +107,6 @@ _OPTIONS: dict[str, object] = {
 class Server(processes.Daemon):
     """gunicorn with the API of a cloud.
 
-    :param cloud: whose API it is.
     :param workspace: where it lives and who cleans up after it.
     :param options: of ``[api]``.
     """
@@ -191,7 +187,6 @@ class Server(processes.Daemon):
         return self.ask("POST", "/v1/sessions", token, body)
 
     def show(self, session_id: str, token: str = TOKEN) -> Answer:
-        """Return a session."""
         return self.ask("GET", f"/v1/sessions/{session_id}", token)
 
     def close(self, session_id: str, token: str = TOKEN) -> int:

@@ -101,10 +101,7 @@ def api(
 
 
 class Tenant:
-    """What a project does, by the API alone.
-
-    :param api: the server.
-    """
+    """What a project does, by the API alone."""
 
     def __init__(self, api: harness.Server) -> None:
         self.api = api

@@ -19,7 +19,7 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.rpcapi import permissions
 from tests.services import rabbitmq as rabbitmq_service
-from tests.unit.common import test_signing
+from tests.unit.common import signers
 from tests.unit.conductor import world
 
 pytestmark = pytest.mark.security
@@ -80,9 +80,9 @@ def urls(
 @pytest.fixture
 def pool(
     transport_url: str, urls: dict[str, str]
-) -> Iterator[tuple[test_signing.Inputs, agent_api.AgentAPI, Orders]]:
+) -> Iterator[tuple[signers.Inputs, agent_api.AgentAPI, Orders]]:
     """Give a conductor's inputs and orders, and the agent of a host."""
-    pump, orders = test_signing.Inputs(), Orders()
+    pump, orders = signers.Inputs(), Orders()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_process(transport_url))
         endpoint = manager.ConductorManager(pump, None, 1)
@@ -91,17 +91,17 @@ def pool(
                 conductor_api.TOPIC,
                 LEADER,
                 [endpoint],
-                keys=test_signing.POOL,
+                keys=signers.POOL,
             )
         ]
-        agents = agent_api.AgentAPI(keys=test_signing.POOL)
+        agents = agent_api.AgentAPI(keys=signers.POOL)
         stack.enter_context(_process(urls[OTHER]))
         servers.append(
             rpc.get_server(
                 agent_api.TOPIC,
                 OTHER,
                 [orders],
-                keys=test_signing.keys_of(OTHER),
+                keys=signers.keys_of(OTHER),
             )
         )
         for server in servers:
@@ -118,7 +118,7 @@ def _report(host: str) -> objects.AgentReport:
 def test_an_agent_may_do_what_it_must(pool, urls):
     pump, agents, orders = pool
     with _process(urls[OTHER]):
-        api = conductor_api.ConductorAPI(keys=test_signing.keys_of(OTHER))
+        api = conductor_api.ConductorAPI(keys=signers.keys_of(OTHER))
         for leads in (False, True):
             if leads:
                 api.address_leader(1)
@@ -132,7 +132,7 @@ def test_an_agent_may_do_what_it_must(pool, urls):
 def test_a_captured_host_speaks_for_itself_only(pool, urls):
     pump, _, _ = pool
     with _process(urls[OWN]):
-        api = conductor_api.ConductorAPI(keys=test_signing.keys_of(OWN))
+        api = conductor_api.ConductorAPI(keys=signers.keys_of(OWN))
         api.report(_report(OTHER))
         api.report(_report(OWN))
         assert pump.next().host_uuid == OWN

@@ -117,7 +117,6 @@ class Worker:
     :param mortal: the worker dies when the last of them breaks, or at once.
     :param yields_at: the pool takes the slot back at this input offset.
     :param local: hand out connections and shared memory, else TCP.
-    :param sizes: chunk and window.
     :param features: optional features that OPENED tells; None for those that
         HELLO asks for.
     """
@@ -460,7 +459,6 @@ class Pool:
     """A front door before the slots that one session gets.
 
     :param path: of the front door's socket.
-    :param worker: serves the session first.
     :param spares: take over, one after the other, when it is reopened; the
         reopening is refused when there are no more.
     """

@@ -12,13 +12,13 @@ import yaml
 from fpgapool import client
 from fpgapool.accelerators import base as accelerators
 from fpgapool.cmd import run
-from tests.functional.client import test_with_worker as workers
+from tests.functional.client import breaking
 from tests.functional.emulator import harness as emulator
 from tests.functional.worker import harness
 from tests.harness import cases
 from tests.harness import slots
 
-TIMEOUT_S = workers.TIMEOUT_S
+TIMEOUT_S = breaking.TIMEOUT_S
 CHUNK = harness.CHUNK_BYTES
 KEY = bytes(range(16))
 IV = bytes(range(16, 32))
@@ -98,7 +98,7 @@ def test_no_false_alarm_without_output_or_end(door):
 def test_no_false_alarm_over_breaking_connections(door):
     chooser = random.Random(f"sums {door.slot.transport}")
     data = chooser.randbytes(40 * CHUNK + 4711)
-    breaker = workers.Breaker()
+    breaker = breaking.Breaker()
     breaks = set(chooser.sample(range(40), 6))
 
     def progress(done_bytes, _total_bytes):

@@ -20,33 +20,21 @@ from fpgapool.client.sessions import flow
 from fpgapool.client.transfers import feeding
 from fpgapool.cmd import run
 from fpgapool.common import interrupts
-from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
+from tests.functional.client import breaking
 from tests.functional.worker import harness
 from tests.harness import cases
 from tests.harness import programs
 from tests.harness import slots
 from tests.unit.accelerators import runs
 
-TIMEOUT_S = 60
 KEY, IV = programs.KEY, programs.IV
-
-
-class Breaker(client.CancelToken):
-    """Knows the newest connection, and breaks it."""
-
-    def attach(self, attached: channel.Channel) -> None:
-        super().attach(attached)
-        self.newest = attached
-
-    def break_connection(self) -> None:
-        self.newest.shutdown()
 
 
 def test_encrypts_over_breaking_connections(door):
     chooser = random.Random(door.slot.transport)
     data = chooser.randbytes(40 * harness.CHUNK_BYTES + 4711)
-    breaker = Breaker()
+    breaker = breaking.Breaker()
     breaks = set(chooser.sample(range(40), 6))
 
     def progress(done_bytes, _total_bytes):
@@ -62,7 +50,7 @@ def test_encrypts_over_breaking_connections(door):
         front_door=door.path,
         cancel=breaker,
         progress=progress,
-        timeout_s=TIMEOUT_S,
+        timeout_s=breaking.TIMEOUT_S,
     )
     assert bytes(output) == programs.encrypted(data)
     assert report.reconnects > 0
@@ -71,22 +59,22 @@ def test_encrypts_over_breaking_connections(door):
 def test_runs_over_breaking_connections(door):
     chooser = random.Random(door.slot.transport)
     data = chooser.randbytes(30000)
-    breaker = Breaker()
+    breaker = breaking.Breaker()
     output = b""
     with client.acc_open(
         "copy",
         len(data),
         front_door=door.path,
         cancel=breaker,
-        timeout_s=TIMEOUT_S,
+        timeout_s=breaking.TIMEOUT_S,
     ) as session:
         for start in range(0, len(data), 1000):
             session.pin[:1000] = data[start : start + 1000]
             if chooser.random() < 0.3:
                 breaker.break_connection()
-            output += session.run(1000, timeout_s=TIMEOUT_S)
+            output += session.run(1000, timeout_s=breaking.TIMEOUT_S)
         breaker.break_connection()
-        output += session.finish(timeout_s=TIMEOUT_S)
+        output += session.finish(timeout_s=breaking.TIMEOUT_S)
     assert output == data
     assert session.reconnects > 3
 
@@ -97,7 +85,7 @@ def test_worker_with_another_certificate(directory):
     try:
         with pytest.raises(client.SessionFailed) as caught:
             client.acc_open(
-                "copy", 1, front_door=door.path, timeout_s=TIMEOUT_S
+                "copy", 1, front_door=door.path, timeout_s=breaking.TIMEOUT_S
             )
     finally:
         door.stop()
@@ -128,7 +116,7 @@ def test_a_state_outlives_a_client_that_does_not_read(directory, loss):
             params={"key": KEY, "iv": IV},
             front_door=door.path,
             progress=progress,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
     finally:
         door.stop()
@@ -172,7 +160,7 @@ def test_encrypts_in_one_slot_after_the_other(directory, seed):
             params={"key": KEY, "iv": IV},
             front_door=door.path,
             progress=progress,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
     finally:
         door.stop()
@@ -191,7 +179,7 @@ def test_runs_in_one_slot_after_the_other(directory):
             len(data),
             params={"key": KEY, "iv": IV},
             front_door=door.path,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         ) as session:
             for start in range(0, len(data), 1000):
                 session.pin[:1000] = data[start : start + 1000]
@@ -199,8 +187,8 @@ def test_runs_in_one_slot_after_the_other(directory):
                     door.worker.kill()
                 if start == 15000:
                     door.take_back()
-                output += session.run(1000, timeout_s=TIMEOUT_S)
-            output += session.finish(timeout_s=TIMEOUT_S)
+                output += session.run(1000, timeout_s=breaking.TIMEOUT_S)
+            output += session.finish(timeout_s=breaking.TIMEOUT_S)
     finally:
         door.stop()
     assert output == programs.encrypted(data)
@@ -234,7 +222,7 @@ def test_state_moves_from_slot_to_slot(directory):
             params={"key": KEY, "iv": IV},
             front_door=door.path,
             progress=progress,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
     finally:
         for wait in waits:
@@ -255,7 +243,7 @@ def test_state_moves_between_tasks(directory):
             len(data),
             params={"key": KEY, "iv": IV},
             front_door=door.path,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         ) as session:
             for start in range(0, len(data), 1600):
                 if start == 8000:
@@ -263,8 +251,8 @@ def test_state_moves_between_tasks(directory):
                 if start == 16000:
                     door.take_back("RESERVED")
                 session.pin[:1600] = data[start : start + 1600]
-                output += session.run(1600, timeout_s=TIMEOUT_S)
-            output += session.finish(timeout_s=TIMEOUT_S)
+                output += session.run(1600, timeout_s=breaking.TIMEOUT_S)
+            output += session.finish(timeout_s=breaking.TIMEOUT_S)
     finally:
         door.stop()
     assert output == _cbc(data)
@@ -279,11 +267,14 @@ def test_a_slot_that_the_pool_gave_up_as_the_client_came_is_replaced(
     data = random.Random(11).randbytes(1600)
     try:
         with client.acc_open(
-            "copy", len(data), front_door=door.path, timeout_s=TIMEOUT_S
+            "copy",
+            len(data),
+            front_door=door.path,
+            timeout_s=breaking.TIMEOUT_S,
         ) as session:
             door.take_back("PREPARE_TIMEOUT")
             session.pin[: len(data)] = data
-            assert session.run(len(data), timeout_s=TIMEOUT_S) == data
+            assert session.run(len(data), timeout_s=breaking.TIMEOUT_S) == data
     finally:
         door.stop()
     assert session.reopens == 1
@@ -299,12 +290,12 @@ def test_state_that_is_lost_ends_the_session(directory):
             1000,
             params={"key": KEY, "iv": IV},
             front_door=door.path,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
-        session.run(160, timeout_s=TIMEOUT_S)
+        session.run(160, timeout_s=breaking.TIMEOUT_S)
         door.worker.kill()
         with pytest.raises(client.SessionFailed) as caught:
-            session.run(160, timeout_s=TIMEOUT_S)
+            session.run(160, timeout_s=breaking.TIMEOUT_S)
         session.abort()
     finally:
         door.stop()
@@ -315,10 +306,13 @@ def test_state_that_is_lost_ends_the_session(directory):
 def test_the_last_output_outlives_the_session(local_door, aborted):
     data = random.Random(10).randbytes(3000)
     session = client.acc_open(
-        "copy", len(data), front_door=local_door.path, timeout_s=TIMEOUT_S
+        "copy",
+        len(data),
+        front_door=local_door.path,
+        timeout_s=breaking.TIMEOUT_S,
     )
     session.pin[: len(data)] = data
-    output = session.run(len(data), timeout_s=TIMEOUT_S)
+    output = session.run(len(data), timeout_s=breaking.TIMEOUT_S)
     rest = session.pout[1000:]
     if aborted:
         session.abort()
@@ -337,15 +331,15 @@ def test_a_slot_that_was_lost_too_long_ago(directory):
     door.spares.append(slots.Slot(directory / "spare", "shm"))
     try:
         with client.acc_open(
-            "copy", 1, front_door=door.path, timeout_s=TIMEOUT_S
+            "copy", 1, front_door=door.path, timeout_s=breaking.TIMEOUT_S
         ) as session:
             session.pin[:3] = b"abc"
-            session.run(3, timeout_s=TIMEOUT_S)
+            session.run(3, timeout_s=breaking.TIMEOUT_S)
             # The agent keeps the buffers for a while, but not for ever.
             door.take_back("RESUME_TIMEOUT")
             door.slot.end()
             with pytest.raises(client.SessionFailed) as caught:
-                session.run(3, timeout_s=TIMEOUT_S)
+                session.run(3, timeout_s=breaking.TIMEOUT_S)
     finally:
         door.stop()
     assert caught.value.code == "SESSION_LOST"
@@ -365,7 +359,7 @@ def emptied_door(request, directory):
 @pytest.mark.security
 def test_programs_that_send_too_much_keep_no_memory_of_the_slot(local_door):
     with client.acc_open(
-        "copy", 1, front_door=local_door.path, timeout_s=TIMEOUT_S
+        "copy", 1, front_door=local_door.path, timeout_s=breaking.TIMEOUT_S
     ) as session:
         shared = session.flow.shared
         buffers = shared.input(1), shared.output(1)
@@ -375,23 +369,26 @@ def test_programs_that_send_too_much_keep_no_memory_of_the_slot(local_door):
         local_door.slot.end()
         assert [bytes(buffer[:3]) for buffer in buffers] == 2 * [bytes(3)]
         with pytest.raises(client.SessionFailed):
-            session.run(3, timeout_s=TIMEOUT_S)
+            session.run(3, timeout_s=breaking.TIMEOUT_S)
 
 
 def test_runs_go_on_with_what_was_in_emptied_buffers(emptied_door):
     data = random.Random(11).randbytes(3000)
     with client.acc_open(
-        "copy", len(data), front_door=emptied_door.path, timeout_s=TIMEOUT_S
+        "copy",
+        len(data),
+        front_door=emptied_door.path,
+        timeout_s=breaking.TIMEOUT_S,
     ) as session:
         session.pin[: len(data)] = data
-        first = session.run(1000, timeout_s=TIMEOUT_S)
+        first = session.run(1000, timeout_s=breaking.TIMEOUT_S)
         assert bytes(first) == data[:1000]
         emptied_door.take_back("YIELDED")
-        output = session.run(2000, timeout_s=TIMEOUT_S)
+        output = session.run(2000, timeout_s=breaking.TIMEOUT_S)
         assert bytes(output) == data[:2000]
         # What was not asked for has not changed either.
         assert bytes(session.pin[: len(data)]) == data
-        again = session.run(3000, timeout_s=TIMEOUT_S)
+        again = session.run(3000, timeout_s=breaking.TIMEOUT_S)
         assert (bytes(again), session.reopens) == (data, 1)
 
 
@@ -411,7 +408,7 @@ def encrypt_and_lose_the_slot(door, seed):
         params={"key": KEY, "iv": IV},
         front_door=door.path,
         progress=progress,
-        timeout_s=TIMEOUT_S,
+        timeout_s=breaking.TIMEOUT_S,
     )
     assert bytes(output) == programs.encrypted(data)
     assert (report.reopens, report.restarts) == (1, 0)
@@ -431,7 +428,7 @@ def test_a_buffer_that_was_filled_before_it_was_emptied(
     def send_late(feeder, piece):
         if feeder._left_bytes < 30 * harness.CHUNK_BYTES and not late:
             late.append(piece)
-            assert moved.wait(TIMEOUT_S)
+            assert moved.wait(breaking.TIMEOUT_S)
         send(feeder, piece)
 
     def move_and_tell(one, *args):
@@ -460,7 +457,7 @@ def test_digest_is_started_over(directory):
             data,
             front_door=door.path,
             progress=progress,
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
     finally:
         door.stop()
@@ -478,7 +475,7 @@ def test_cpu_gives_the_same_as_the_pool(local_door, directory):
             params={"key": KEY, "iv": IV},
             front_door=path,
             fallback="cpu",
-            timeout_s=TIMEOUT_S,
+            timeout_s=breaking.TIMEOUT_S,
         )
         outputs.append((bytes(output), report.fallback_reason))
     assert outputs == [
@@ -489,12 +486,12 @@ def test_cpu_gives_the_same_as_the_pool(local_door, directory):
 
 def test_killed_worker(local_door):
     with client.acc_open(
-        "sha", 1, front_door=local_door.path, timeout_s=TIMEOUT_S
+        "sha", 1, front_door=local_door.path, timeout_s=breaking.TIMEOUT_S
     ) as session:
         session.run(1)
         local_door.worker.kill()
         with pytest.raises(client.SessionFailed) as caught:
-            session.run(1, timeout_s=TIMEOUT_S)
+            session.run(1, timeout_s=breaking.TIMEOUT_S)
     assert (caught.value.code, caught.value.offset_bytes) == ("WORKER_DIED", 1)
     assert local_door.cancelled.is_set()
 
@@ -588,7 +585,7 @@ def test_interrupted_command_cancels_and_leaves_nothing(
     assert process.stdout.readline() == "running\n"
     assert list(directory.glob(".out.*.part"))
     process.send_signal(number)
-    _, error = process.communicate(timeout=TIMEOUT_S)
+    _, error = process.communicate(timeout=breaking.TIMEOUT_S)
     os.close(source_end)
     assert process.returncode == 130
     assert error.splitlines()[-1] == "fpgapool-run: CANCELLED: interrupted"
@@ -650,7 +647,7 @@ def test_the_time_limit_ends_waits_for_pipes(local_door, directory, words):
     os.mkfifo(directory / "fifo")
     (directory / "big").write_bytes(bytes(1 << 20))
     with _hasty(local_door, directory, words) as process:
-        assert process.wait(TIMEOUT_S) == 1
+        assert process.wait(breaking.TIMEOUT_S) == 1
         last = process.stderr.read().decode().splitlines()[-1]
     assert last == "fpgapool-run: TIMEOUT: time limit passed"
     assert not list(directory.glob("*out*"))
@@ -663,7 +660,7 @@ def test_the_time_limit_ends_a_wait_for_both_outputs(local_door, directory):
     with _hasty(
         local_door, directory, words, stderr=subprocess.STDOUT
     ) as process:
-        assert process.wait(TIMEOUT_S) == 1
+        assert process.wait(breaking.TIMEOUT_S) == 1
 
 
 def _hasty(door, directory, words, stderr=subprocess.PIPE):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 
 from fpgapool.db import api
 from fpgapool.db import migration
@@ -33,6 +34,14 @@ def empty_url(request, tmp_path) -> str:
     if request.param == "postgresql":
         return request.getfixturevalue("postgresql_url")
     return request.getfixturevalue("database_url")
+
+
+@pytest.fixture
+def empty(empty_url: str) -> Iterator[sa.Engine]:
+    """Give an engine of a database without tables."""
+    database = api.Database(empty_url)
+    yield database.engine
+    database.close()
 
 
 @pytest.fixture

@@ -4,18 +4,9 @@ import pytest
 import sqlalchemy as sa
 
 from fpgapool.common import exception
-from fpgapool.db import api
 from fpgapool.db import migration
 
 pytestmark = pytest.mark.dialect
-
-
-@pytest.fixture
-def empty(empty_url):
-    """Give an engine of a database without tables."""
-    database = api.Database(empty_url)
-    yield database.engine
-    database.close()
 
 
 def test_every_version_can_be_reached_one_by_one(empty):

@@ -100,14 +100,6 @@ FIRST = {
 }
 
 
-@pytest.fixture
-def engine(empty_url):
-    """Give an engine of a database without tables."""
-    database = api.Database(empty_url)
-    yield database.engine
-    database.close()
-
-
 def _reflected(engine: sa.Engine) -> sa.MetaData:
     metadata = sa.MetaData()
     metadata.reflect(engine)
@@ -158,25 +150,25 @@ def _set_version(engine: sa.Engine, version: str | None) -> None:
 
 
 @pytest.mark.dialect
-def test_what_there_is_survives_each_step_and_its_repetition(engine):
+def test_what_there_is_survives_each_step_and_its_repetition(empty):
     steps = [None, *migration.versions()]
     for before, version in itertools.pairwise(steps):
-        migration.sync(engine, version)
+        migration.sync(empty, version)
         if before is None:
-            _fill(engine)
+            _fill(empty)
         # MariaDB keeps the tables of a run that is killed before its COMMIT.
-        _set_version(engine, before)
-        migration.sync(engine, version)
-        assert migration.current_version(engine) == version
-        _require_kept(engine)
-    assert migration.differences(engine) == []
+        _set_version(empty, before)
+        migration.sync(empty, version)
+        assert migration.current_version(empty) == version
+        _require_kept(empty)
+    assert migration.differences(empty) == []
 
 
 @pytest.mark.dialect
-def test_a_conductor_takes_over_what_there_was(empty_url, engine):
-    migration.sync(engine, migration.versions()[0])
-    _fill(engine)
-    migration.sync(engine)
+def test_a_conductor_takes_over_what_there_was(empty_url, empty):
+    migration.sync(empty, migration.versions()[0])
+    _fill(empty)
+    migration.sync(empty)
     database = api.Database(empty_url)
     snapshot = database.load()
     (session,) = database.sessions_by_ids([str(uuid.UUID(int=1))])

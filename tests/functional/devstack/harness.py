@@ -38,10 +38,7 @@ Call = list[str]
 
 
 class Sandbox:
-    """A directory in which DevStack seems to be at work.
-
-    :param path: an empty directory.
-    """
+    """A directory in which DevStack seems to be at work."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -91,10 +88,7 @@ class Sandbox:
     ) -> list[Call]:
         """Source settings and, for each phase, plugin.sh.
 
-        :param services: DevStack's ENABLED_SERVICES.
         :param phases: "stack install" and the like.
-        :param disabled: what local.conf disables.
-        :param variables: set in local.conf.
         :returns: the calls of DevStack's functions and of commands.
         """
         self._calls.write_text("")

@@ -53,7 +53,6 @@ def write_profiles(directory: pathlib.Path) -> None:
 class Flow:
     """One stream of a scenario.
 
-    :ivar host: where the board is.
     :ivar origin: where the data comes from; the same host if local.
     :ivar slowness: times that the slot takes as long, by an injected fault.
     """

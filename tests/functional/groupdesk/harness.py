@@ -69,12 +69,7 @@ def _dial(path: str) -> socket.socket:
 
 
 class DeskProcess:
-    """The desk of a host.
-
-    :param directory: for its sockets.
-    :param slots: of the host.
-    :param settings: that differ.
-    """
+    """The desk of a host."""
 
     def __init__(
         self, directory: pathlib.Path, slots: int = 2, **settings: object

@@ -56,10 +56,7 @@ def cloud(
 
 
 class Report(typing.NamedTuple):
-    """What an audit said.
-
-    :ivar findings: as JSON has them.
-    """
+    """What an audit said."""
 
     status: int
     findings: list[dict[str, typing.Any]]

@@ -17,10 +17,7 @@ TIMEOUT_S = waiting.LIMIT_S
 
 
 class Page:
-    """What one scrape has told.
-
-    :param text: as it came.
-    """
+    """What one scrape has told."""
 
     def __init__(self, text: str) -> None:
         self._samples: list[samples.Sample] = []

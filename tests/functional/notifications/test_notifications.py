@@ -25,10 +25,7 @@ SIZE_BYTES = 50_000
 
 
 class Listener:
-    """Collects what is told, in order.
-
-    :param transport_url: of the bus.
-    """
+    """Collects what is told, in order."""
 
     def __init__(self, transport_url: str) -> None:
         conf = cfg.ConfigOpts()

@@ -47,7 +47,6 @@ def program(
 ) -> dict[str, object]:
     """Make a bitstream of OpenCL C.
 
-    :param directory: for its file.
     :param source: has the kernel ``run``.
     :param variant: members of its manifest's variant.
     :returns: members of an order to program it.

@@ -19,8 +19,8 @@ from PIL import ImageSequence
 
 from fpgapool import client
 from fpgapool.accelerators import sobel
+from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_allinone as plain
 from tests.harness import cases
 from tests.harness import programs
 
@@ -67,7 +67,7 @@ def pool(installed: pathlib.Path) -> Iterator[harness.Pool]:
 
 def test_the_driver_serves_programs_of_all_hosts(pool: harness.Pool) -> None:
     for door, local in (("node1", True), ("node2", False)):
-        assert plain.encrypt(pool.front_door(door)).local is local
+        assert encrypting.encrypt(pool.front_door(door)).local is local
     summary = harness.ask_pool(pool.front_door())
     (device,) = summary["hosts"][0]["devices"]
     assert device["name"] == "cpu0"

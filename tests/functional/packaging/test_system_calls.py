@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
-from tests.functional.allinone import test_allinone
-from tests.functional.packaging import test_uwsgi_sample as uwsgi_sample
+from tests.functional.packaging import uwsgi_server
 from tests.harness import system_calls
-from tests.unit import test_system_files as system_files
+from tests.unit import systemd
 
 #: As an agent asks for the device of the data plane.
 ASK_KERNEL = """
@@ -27,9 +27,9 @@ def names() -> set[str]:
     """Give the system calls that all services may use."""
     found = [
         system_calls.allowed(
-            system_files.read_unit(unit)["Service"]["SystemCallFilter"]
+            systemd.read_unit(unit)["Service"]["SystemCallFilter"]
         )
-        for unit in system_files.UNITS
+        for unit in systemd.UNITS
     ]
     return set.intersection(*found)
 
@@ -41,8 +41,8 @@ def test_a_pool_needs_no_others(names):
         pool = harness.Pool(run_dir, *harness.SMALL, launcher=launcher)
         try:
             pool.wait_until_ready()
-            local = test_allinone.encrypt(pool.front_door("node1"))
-            remote = test_allinone.encrypt(pool.front_door("node2"))
+            local = encrypting.encrypt(pool.front_door("node1"))
+            remote = encrypting.encrypt(pool.front_door("node2"))
         finally:
             pool.close()
     assert (local.local, remote.local) == (True, False)
@@ -56,10 +56,10 @@ def test_the_kernel_is_asked_for_devices(names):
 
 def test_uwsgi_needs_no_others(names, service_workspace):
     launcher = system_calls.confined(names, [])
-    server = uwsgi_sample.Uwsgi("confined", service_workspace, launcher)
+    server = uwsgi_server.Uwsgi("confined", service_workspace, launcher)
     server.start()
-    answer = uwsgi_sample.ask(
-        (0, uwsgi_sample.GROUP_ID), server, uwsgi_sample.REQUEST
+    answer = uwsgi_server.ask(
+        (0, uwsgi_server.GROUP_ID), server, uwsgi_server.REQUEST
     )
     assert answer.startswith(b"HTTP/1.0 200 ")
     server.kill()

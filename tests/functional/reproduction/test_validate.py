@@ -2,7 +2,6 @@
 
 """``python -m reproduction validate`` with a real pool and real clients."""
 
-import csv
 import os
 import pathlib
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 
 from tests.functional.allinone import harness
 from tests.harness import waiting
+from tests.unit.reproduction import figure_runs
 from tests.unit.sim import commands
 
 # In the gate: tests/unit/reproduction/test_validate.py and test_command.py.
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.long
 
 #: Three processes start one after the other, on a machine that is busy.
 LIMIT_S = 240
+
 COMMAND = [sys.executable, "-m", "reproduction", "validate", "--out"]
 
 
@@ -44,7 +45,7 @@ def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
         harness.Processes(temporary).wait_for_end()
         assert os.listdir(temporary) == []
     assert (out_dir / "figure6.png").read_bytes().startswith(b"\x89PNG")
-    rows = rows_of(out_dir / "figure6.csv")
+    rows = figure_runs.rows_of(out_dir / "figure6.csv")
     (large,) = (
         row
         for row in rows
@@ -56,7 +57,7 @@ def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
     )
     assert ran.returncode == int(worst > 0.08)
     assert f"global: {worst:.1%} for jobs of 400 MB and more" in ran.stdout
-    check_jobs(rows_of(out_dir / "figure6-jobs.csv"))
+    check_jobs(figure_runs.rows_of(out_dir / "figure6-jobs.csv"))
 
 
 def test_it_is_ended_while_the_pool_works(tmp_path: pathlib.Path) -> None:
@@ -106,9 +107,3 @@ def check_jobs(jobs: list[dict[str, str]]) -> None:
         assert int(done["host"]) in range(3)
         assert int(done["slot"]) in range(4)
         assert done["local"] == str(done["host"] == done["origin"])
-
-
-def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
-    """:returns: the rows of a table."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))

@@ -82,8 +82,6 @@ class Outcome(enum.StrEnum):
 class Fault:
     """A row of the table.
 
-    :ivar component: what it happens to.
-    :ivar kind: of KINDS.
     :ivar opens: the code that requests get during the fault; empty if they
         are served or wait.
     :ivar opens_limit: the option that says when at the latest.
@@ -150,8 +148,6 @@ def row(
 ) -> tuple[Cell, ...]:
     """Return the five cells of a fault.
 
-    :param component: what it happens to.
-    :param kind: of KINDS.
     :param cells: in the order of STATES.
     """
     return tuple(
@@ -285,11 +281,7 @@ CELLS: tuple[Cell, ...] = (
 
 
 def cells(component: str, kind: str) -> dict[str, Cell]:
-    """Return the cells of a fault by the state of the session.
-
-    :param component: what it happens to.
-    :param kind: of KINDS.
-    """
+    """Return the cells of a fault by the state of the session."""
     return {
         cell.state: cell
         for cell in CELLS
@@ -298,11 +290,7 @@ def cells(component: str, kind: str) -> dict[str, Cell]:
 
 
 def fault(component: str, kind: str) -> Fault:
-    """Return a row of the table.
-
-    :param component: what it happens to.
-    :param kind: of KINDS.
-    """
+    """Return a row of the table."""
     (found,) = [
         one for one in FAULTS if (one.component, one.kind) == (component, kind)
     ]
@@ -313,7 +301,6 @@ def check(cell: Cell, fate: scenes.Fate) -> None:
     """Compare what has become of a session with its cell.
 
     :param cell: what must become of it.
-    :param fate: what did.
     :raises AssertionError: if they differ.
     """
     before, after = fate.before, fate.after

@@ -25,10 +25,7 @@ _LIMIT_S = 60
 
 
 class _Tool:
-    """MariaDB's own programs, on one database.
-
-    :param url: of the database.
-    """
+    """MariaDB's own programs, on one database."""
 
     def __init__(self, url: str) -> None:
         parsed = sa.make_url(url)

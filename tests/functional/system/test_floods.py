@@ -46,7 +46,6 @@ def cloud(make_cloud) -> clouds.Cloud:
 class Flood:
     """One project's programs that want more than there is.
 
-    :param path: of its front door.
     :param step: does one thing at a door; called over and over.
     :param connections: how many do so at the same time.
     """

@@ -51,11 +51,7 @@ def cloud(make_cloud, planted: pathlib.Path) -> clouds.Cloud:
 
 
 class Program:
-    """A program of a project.
-
-    :param token: of the project.
-    :param project_id: the project.
-    """
+    """A program of a project."""
 
     def __init__(
         self,
@@ -94,7 +90,6 @@ class Program:
 class Sharing:
     """A group that two projects share.
 
-    :param group_id: the group.
     :param owner: a program of the project that has hidden secrets.
     """
 

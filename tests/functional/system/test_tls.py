@@ -30,10 +30,7 @@ _REFUSED = "CERTIFICATE_VERIFY_FAILED"
 
 
 class Site(secured.Site):
-    """A broker and a database that nobody reaches without TLS.
-
-    :param workspace: where they live.
-    """
+    """A broker and a database that nobody reaches without TLS."""
 
     def __init__(self, workspace: process.Workspace) -> None:
         super().__init__(workspace)

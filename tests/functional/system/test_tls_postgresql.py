@@ -28,10 +28,7 @@ _ELSEWHERE = "127.0.0.9"
 
 
 class Site(secured.Site):
-    """A database that nobody reaches without TLS.
-
-    :param workspace: where it lives.
-    """
+    """A database that nobody reaches without TLS."""
 
     def __init__(self, workspace: process.Workspace) -> None:
         super().__init__(workspace)

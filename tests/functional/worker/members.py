@@ -109,13 +109,7 @@ class Member:
 
 
 class Desk:
-    """Awaits members.
-
-    :param directory: for its socket.
-    :ivar path: of the socket.
-    :ivar members: that were accepted.
-    :ivar connections: of all members.
-    """
+    """Awaits members."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = str(directory / "members.sock")

@@ -29,10 +29,7 @@ DEVICE = "card"
 
 
 class _Steps:
-    """What a process may be ordered to do.
-
-    :param settings: of the driver.
-    """
+    """What a process may be ordered to do."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._driver = driver.OpenCLDriver(settings)

@@ -30,8 +30,6 @@ boards:
 class Machine:
     """A host with a board.
 
-    :param directory: for all its files.
-    :ivar runtime: directory of the runtime.
     :ivar variables: of processes that use it.
     """
 
@@ -50,8 +48,6 @@ class Machine:
 
         :param payload: in it; None: an xclbin that fits the board.
         :param manifest: of it; None: that of the xclbin's kernel.
-        :param kind: of the payload.
-        :returns: its path.
         """
         payload = images.image() if payload is None else payload
         manifest = images.manifest() if manifest is None else manifest
@@ -67,7 +63,6 @@ class Machine:
         """Write the board file.
 
         :param board: further lines of the board.
-        :returns: its path.
         """
         path = self._directory / "boards.yaml"
         path.write_text(_BOARDS + board)

@@ -103,7 +103,6 @@ def api(
     service_workspace: process.Workspace,
     keystone: keystone_service.Keystone,
 ) -> Iterator[harness.Api]:
-    """Give the API of that pool."""
     served = harness.Api(pool, service_workspace, keystone, "instances-api")
     served.start()
     yield served

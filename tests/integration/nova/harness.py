@@ -45,11 +45,7 @@ _numbers = itertools.count(1)
 
 
 def connect(user: openstack_services.User, auth_url: str) -> typing.Any:
-    """Connect as a user.
-
-    :param user: who.
-    :param auth_url: of Keystone.
-    """
+    """Connect as a user."""
     return openstack.connection.Connection(
         auth={
             "auth_url": auth_url,
@@ -73,10 +69,7 @@ def encrypted(data: bytes) -> bytes:
 
 
 class Compute:
-    """What tests do with Nova; everything is gone after :meth:`clean_up`.
-
-    :param connection: of an administrator.
-    """
+    """What tests do with Nova; everything is gone after :meth:`clean_up`."""
 
     def __init__(self, connection: openstack.connection.Connection) -> None:
         self.connection = connection
@@ -100,7 +93,6 @@ class Compute:
         """Make a flavor.
 
         :param extra_specs: what it says of accelerators.
-        :param vcpus: how many.
         """
         made = self.connection.compute.create_flavor(
             name=f"flavor{next(_numbers)}", ram=64, vcpus=vcpus, disk=0
@@ -117,8 +109,6 @@ class Compute:
     ) -> servers.Server:
         """Boot a server and wait until it is ACTIVE, or in ERROR.
 
-        :param flavor: of which kind.
-        :param image_id: from what.
         :param options: anything else that Nova takes.
         """
         (server,) = self.boot_many(flavor, image_id, 1, **options)
@@ -133,9 +123,6 @@ class Compute:
     ) -> list[servers.Server]:
         """Boot servers at once, which Nova places one after the other.
 
-        :param flavor: of which kind.
-        :param image_id: from what.
-        :param count: how many.
         :param options: anything else that Nova takes.
         :returns: all of them, ACTIVE or in ERROR.
         """
@@ -147,8 +134,6 @@ class Compute:
     ) -> list[servers.Server]:
         """Boot servers by several calls at the same time.
 
-        :param flavor: of which kind.
-        :param image_id: from what.
         :param calls: how many calls, up to ten at a time.
         :param count: how many servers each call is for.
         :returns: all of them, ACTIVE or in ERROR.
@@ -188,10 +173,7 @@ class Compute:
         return made
 
     def wait_settled(self, server_id: str) -> servers.Server:
-        """Wait until a server is ACTIVE, or in ERROR and Nova says why.
-
-        :param server_id: the server.
-        """
+        """Wait until a server is ACTIVE, or in ERROR and Nova says why."""
 
         def is_settled(server: servers.Server) -> bool:
             # The fault is stored after the state.
@@ -204,11 +186,7 @@ class Compute:
         )
 
     def wait_status(self, server_id: str, *statuses: str) -> servers.Server:
-        """Wait until a server is in one of these states, and stays so.
-
-        :param server_id: the server.
-        :param statuses: the states.
-        """
+        """Wait until a server is in one of these states, and stays so."""
         return self._wait(
             server_id,
             lambda server: server.status in statuses,
@@ -216,10 +194,7 @@ class Compute:
         )
 
     def wait_moved(self, server: servers.Server) -> servers.Server:
-        """Wait until a server is on another compute, and stays there.
-
-        :param server: as it was before.
-        """
+        """Wait until a server is on another compute, and stays there."""
         before = (None, server.compute_host)
         return self._wait(
             server.id,
@@ -228,10 +203,7 @@ class Compute:
         )
 
     def wait_nowhere(self, server: servers.Server) -> servers.Server:
-        """Wait until a server is on no compute.
-
-        :param server: the server.
-        """
+        """Wait until a server is on no compute."""
         return self._wait(
             server.id,
             lambda found: found.compute_host is None,
@@ -257,10 +229,7 @@ class Compute:
         return found
 
     def service(self, number: int) -> typing.Any:
-        """Return a compute's service as Nova knows it.
-
-        :param number: of the compute.
-        """
+        """Return a compute's service as Nova knows it."""
         (found,) = self.connection.compute.services(
             binary="nova-compute", host=nova_service.compute_name(number)
         )
@@ -268,11 +237,7 @@ class Compute:
 
     @contextlib.contextmanager
     def lost(self, nova: nova_service.Nova, number: int) -> Iterator[None]:
-        """Have a compute crash, and be believed dead; it is back afterwards.
-
-        :param nova: whose compute.
-        :param number: of the compute.
-        """
+        """Crash a compute that is believed dead; it is back afterwards."""
         compute = self.connection.compute
         daemon = nova.computes[number - 1]
         daemon.kill()
@@ -294,19 +259,12 @@ class Compute:
             nova.wait_for_computes()
 
     def delete_service(self, nova: nova_service.Nova, number: int) -> None:
-        """Take a compute without servers out of Nova.
-
-        :param nova: whose compute.
-        :param number: of the compute.
-        """
+        """Take a compute without servers out of Nova."""
         nova.computes[number - 1].kill()
         self.connection.compute.delete_service(self.service(number))
 
     def delete(self, server_id: str) -> None:
-        """Delete a server and wait until it is gone.
-
-        :param server_id: the server.
-        """
+        """Delete a server and wait until it is gone."""
         self.connection.compute.delete_server(server_id)
         self._wait_gone(server_id)
 
@@ -332,37 +290,24 @@ class Compute:
 def allocations(
     connection: typing.Any, server_id: str
 ) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Return what a server has of each provider.
-
-    :param connection: of an administrator.
-    :param server_id: the server.
-    """
+    """Return what a server has of each provider."""
     answer = connection.placement.get(f"/allocations/{server_id}")
     for provider, allocation in answer.json()["allocations"].items():
         yield provider, allocation["resources"]
 
 
 def host_number(server: servers.Server) -> int:
-    """Return the number of the compute that a server is on.
-
-    :param server: the server.
-    """
+    """Return the number of the compute that a server is on."""
     return int(server.compute_host.removeprefix("compute"))
 
 
 def provider_of(server: servers.Server) -> str:
-    """Return the provider of the compute that a server is on.
-
-    :param server: the server.
-    """
+    """Return the provider of the compute that a server is on."""
     return nova_service.provider_uuid(host_number(server))
 
 
 def assert_no_valid_host(server: servers.Server) -> None:
-    """Check that there was no host for a server.
-
-    :param server: the server.
-    """
+    """Check that there was no host for a server."""
     assert server.status == "ERROR"
     assert "No valid host" in server.fault["message"]
 
@@ -385,9 +330,7 @@ class Guest:
 
     Questions are forwarded to Nova as the network service does.
 
-    :param nova: the compute service.
     :param metadata: which of its metadata APIs is asked.
-    :param server: the server.
     """
 
     def __init__(
@@ -455,7 +398,6 @@ class Guest:
 
     @property
     def token(self) -> str:
-        """Its token."""
         return str(self.told()["instance_token"])
 
 

@@ -97,11 +97,7 @@ class Api(api_server.Server):
     """The pool's API, and what the scheduler gets from it."""
 
     def host(self, token: str, number: int) -> Mapping[str, typing.Any]:
-        """Return what the snapshot says of a host.
-
-        :param token: of an administrator.
-        :param number: of the host.
-        """
+        """Return what the snapshot says of a host."""
         answer = self.ask("GET", "/v1/pool/snapshot", token)
         uuid = nova_service.provider_uuid(number)
         hosts: Mapping[str, typing.Any] = answer.document["snapshot"]["hosts"]

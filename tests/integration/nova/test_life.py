@@ -40,7 +40,6 @@ class Tenant:
     """An instance with a session that goes on whatever happens to it.
 
     :param guest: what it may ask for.
-    :param api: the pool's API.
     :param compute: with which its life is changed.
     """
 
@@ -84,10 +83,7 @@ class Tenant:
         return host
 
     def settle(self, *statuses: str) -> None:
-        """Wait for a state of it, and until the pool knows where it is.
-
-        :param statuses: the states.
-        """
+        """Wait for a state of it, and until the pool knows where it is."""
         self.server = self._compute.wait_status(self.server.id, *statuses)
         self.arrive()
 

@@ -219,7 +219,6 @@ class Api(api_server.Server):
         assert answer.status == 200, answer.document
 
     def device(self, number: int) -> Mapping[str, typing.Any]:
-        """Return a device."""
         path = f"/v1/devices/{device(number)}"
         found = self.ask("GET", path, self.admin_token).document["device"]
         return typing.cast("Mapping[str, typing.Any]", found)

@@ -32,7 +32,6 @@ def multiple_bytes(name: str, core: base.Core) -> int:
 
 
 def process(core: base.Core, piece: bytes, offset_bytes: int = 0) -> bytes:
-    """Process one piece."""
     return _call(
         core,
         len(piece),

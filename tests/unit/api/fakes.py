@@ -658,7 +658,6 @@ class Api:
     """The application with nothing real behind it.
 
     :param views: sessions that the conductor knows.
-    :param table: the API.
     :param options: of ``[api]``.
     """
 

@@ -55,10 +55,7 @@ class FailingStore(base.Store):
 
 
 class Library:
-    """The application with a store.
-
-    :param root: of its directories.
-    """
+    """The application with a store."""
 
     def __init__(self, make_world, root, *, store=None, **options) -> None:
         self.directory = root / "store"

@@ -36,6 +36,7 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
+from tests.property import fuzzing
 from tests.unit.api import fakes
 
 KEY = "k" * 32
@@ -540,14 +541,6 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
         yield path
 
 
-def _with_leaf(document: Any, path: tuple[Any, ...], leaf: Any) -> Any:
-    if not path:
-        return leaf
-    changed = document.copy()
-    changed[path[0]] = _with_leaf(document[path[0]], path[1:], leaf)
-    return changed
-
-
 #: Bodies with all that may be said.
 FULL_BODIES = BODIES | {
     ("POST", "/v1/bitstreams"): {
@@ -616,7 +609,7 @@ def _requests(scene: Scene, route: routes.Route) -> Iterator[dict[str, Any]]:
     body = FULL_BODIES.get((route.method, route.path))
     for place in _leaves(body) if body else ():
         for text in ("a\0b", "\ud800"):
-            document = json.dumps(_with_leaf(body, place, text))
+            document = json.dumps(fuzzing.with_leaf(body, place, text))
             yield {"path": path, "body": document}
 
 

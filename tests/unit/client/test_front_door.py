@@ -191,10 +191,7 @@ def test_a_system_without_memory_is_no_front_door_that_went(
 
 
 def _news(one: socket.socket, generation: int) -> socket.socket:
-    """Send the news of a slot, and a connection with it.
-
-    :returns: the worker's end.
-    """
+    """Send the news of a slot, and a connection with it."""
     ours, workers = socket.socketpair()
     session = {"session_id": "s", "state": "READY", "generation": generation}
     data = messages.encode(

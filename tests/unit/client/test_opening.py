@@ -50,10 +50,7 @@ class FullDoor(Door):
 
 
 class KnownDoor(Door):
-    """A front door with a path, and one accelerator, that refuses requests.
-
-    :param schema: of the accelerator's parameters.
-    """
+    """A front door with a path, and one accelerator, that refuses requests."""
 
     def __init__(self, path: str, schema: dict[str, object]) -> None:
         self.path = path

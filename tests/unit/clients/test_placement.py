@@ -28,7 +28,6 @@ def adapter() -> fake.Adapter:
 
 @pytest.fixture
 def client(adapter: fake.Adapter) -> placement.Placement:
-    """Give a client of it."""
     return placement.Placement(adapter, timeout_s=3.0)
 
 

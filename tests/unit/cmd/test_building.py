@@ -27,10 +27,7 @@ def parsed(*argv):
 
 
 class Pool:
-    """A library without its services.
-
-    :param root: of the directories.
-    """
+    """A library without its services."""
 
     def __init__(self, root) -> None:
         self.signer = samples.Signer(root / "keys")

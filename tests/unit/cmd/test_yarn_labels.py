@@ -12,7 +12,7 @@ import pytest
 from fpgapool import client
 from fpgapool.cmd import yarn_labels
 from fpgapool.vocabulary import codes
-from tests.unit.yarn import test_labels as pools
+from tests.unit.yarn import inventory
 
 YARN = """\
 #!/bin/sh
@@ -23,10 +23,7 @@ exit "$(cat {status})"
 
 
 class Yarn:
-    """A command that records how it is called.
-
-    :param directory: for its files.
-    """
+    """A command that records how it is called."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = directory / "yarn"
@@ -74,9 +71,9 @@ def watcher(pool: Pool, yarn: Yarn) -> yarn_labels.Watcher:
 
 def test_what_is_run(yarn: Yarn, capsys: pytest.CaptureFixture[str]) -> None:
     pool = Pool(
-        pools.host("aes"),
-        pools.host("fft", name="node2"),
-        pools.host("aes", name="node3"),
+        inventory.host("aes"),
+        inventory.host("fft", name="node2"),
+        inventory.host("aes", name="node3"),
     )
     watch = watcher(pool, yarn)
     watch.step(0.0)
@@ -94,7 +91,7 @@ def test_what_is_run(yarn: Yarn, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     watch.step(31.0)
     assert yarn.calls() == []
-    pool.hosts[1] = pools.host("fft", name="node2", up=False)
+    pool.hosts[1] = inventory.host("fft", name="node2", up=False)
     watch.step(32.0)
     assert yarn.calls() == [["rmadmin", "-replaceLabelsOnNode", "node2"]]
     assert capsys.readouterr().out.splitlines() == [
@@ -106,7 +103,7 @@ def test_what_is_run(yarn: Yarn, capsys: pytest.CaptureFixture[str]) -> None:
 def test_failures_are_told_and_tried_again(
     yarn: Yarn, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool = Pool(pools.host("aes"))
+    pool = Pool(inventory.host("aes"))
     watch = watcher(pool, yarn)
     watch.step(0.0)
     yarn.exit_with(1)
@@ -132,7 +129,7 @@ def test_a_missing_command_is_told(
     yarn: Yarn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     yarn.path.unlink()
-    watch = watcher(Pool(pools.host("aes")), yarn)
+    watch = watcher(Pool(inventory.host("aes")), yarn)
     watch.step(0.0)
     watch.step(30.0)
     assert str(yarn.path) in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import dashboards
-from tests.unit.common import test_metrics_doc as tables
+from tests.unit.common import series
 
 PANELS = dashboards.panels()
 TARGETS = [
@@ -31,10 +31,10 @@ def test_expressions_are_about_what_is_exported(
     assert named
     known: set[str] = set()
     for name, matchers in named:
-        assert name in tables.SERIES
-        known |= tables.SERIES[name]
+        assert name in series.SERIES
+        known |= series.SERIES[name]
         for label in re.findall(r"(\w+)[=!]", matchers):
-            assert label in tables.SERIES[name]
+            assert label in series.SERIES[name]
     used = " ".join(re.findall(r"by \(([^)]*)\)", expression))
     shown = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
     assert set(re.findall(r"\w+", used)) <= known
@@ -56,14 +56,14 @@ def test_variables_exist() -> None:
     (found,) = re.findall(
         r"label_values\((\w+), (\w+)\)", variables["host"]["query"]["query"]
     )
-    assert found[1] in tables.SERIES[found[0]]
+    assert found[1] in series.SERIES[found[0]]
 
 
 def test_each_service_has_panels() -> None:
     text = " ".join(
         target["expr"] for panel in PANELS for target in panel["targets"]
     )
-    for service in tables.SERVICES:
+    for service in series.SERVICES:
         assert f"fpgapool_{service}_" in text
 
 

@@ -8,37 +8,13 @@ import re
 import pytest
 import yaml
 
-from fpgapool.agent import metrics as agent
-from fpgapool.api import metrics as api
 from fpgapool.common.monitoring import metrics
-from fpgapool.conductor import metrics as conductor
+from tests.unit.common import series
 
 ROOT = pathlib.Path(__file__).parents[3]
 DOCUMENT = ROOT / "doc" / "source" / "admin" / "metrics.rst"
 ALERTS = ROOT / "etc" / "prometheus" / "fpgapool-alerts.yaml"
 
-SERVICES = {
-    "conductor": conductor.DEFINITIONS,
-    "agent": agent.DEFINITIONS,
-    "api": api.DEFINITIONS,
-}
-DEFINITIONS = (
-    metrics.BUILD,
-    *(one for definitions in SERVICES.values() for one in definitions),
-)
-SUFFIXES = {
-    metrics.HISTOGRAM: ("_bucket", "_count", "_sum"),
-    metrics.COUNTER: ("",),
-    metrics.GAUGE: ("",),
-}
-#: Series as expressions name them, with the labels that they have.
-SERIES = {
-    one.name + suffix: {*one.labels, "le"}
-    if suffix == "_bucket"
-    else set(one.labels)
-    for one in DEFINITIONS
-    for suffix in SUFFIXES[one.kind]
-}
 #: Of every series, by Prometheus itself.
 SCRAPED = {"instance", "job"}
 
@@ -60,11 +36,11 @@ def test_the_tables_are_what_is_exported() -> None:
             ", ".join(f"``{label}``" for label in one.labels) or "none",
             one.help,
         )
-        for one in DEFINITIONS
+        for one in series.DEFINITIONS
     ]
 
 
-@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", series.DEFINITIONS, ids=lambda one: one.name)
 def test_names_and_texts(one: metrics.Definition) -> None:
     assert re.fullmatch(r"fpgapool_[a-z]+(_[a-z]+)+", one.name)
     for unit in ("_ms", "_kb", "_mb", "_time", "_size"):
@@ -79,9 +55,9 @@ def test_names_and_texts(one: metrics.Definition) -> None:
     assert one.help[-1] == "."
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", series.SERVICES)
 def test_names_say_the_service(service) -> None:
-    names = [one.name for one in SERVICES[service]]
+    names = [one.name for one in series.SERVICES[service]]
     assert len(set(names)) == len(names)
     assert all(name.startswith(f"fpgapool_{service}_") for name in names)
 
@@ -101,9 +77,9 @@ def test_alerts_are_about_what_is_exported(rule) -> None:
     assert named
     known = set(SCRAPED)
     for name, matchers in named:
-        assert name in SERIES
-        known |= SERIES[name]
-        assert set(re.findall(r"(\w+)[=!]", matchers)) <= SERIES[name]
+        assert name in series.SERIES
+        known |= series.SERIES[name]
+        assert set(re.findall(r"(\w+)[=!]", matchers)) <= series.SERIES[name]
     grouped = re.findall(r"(?:by|on) \(([^)]*)\)", expression)
     used = re.findall(r"labels\.(\w+)", rule["annotations"]["summary"])
     for label in [*re.findall(r"\w+", " ".join(grouped)), *used]:

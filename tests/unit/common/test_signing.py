@@ -16,46 +16,16 @@ from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import inputs
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
 from tests.harness import waiting
-from tests.unit.conductor import test_rpc
+from tests.unit.common import signers
 from tests.unit.conductor import world
 
 pytestmark = pytest.mark.security
 
-POOL = signing.Keys(signing.CONTROL, (b"p" * 32,))
 HOSTS = ("a", "b")
-
-
-def keys_of(host: str, pool: signing.Keys = POOL) -> signing.Keys:
-    """Return what the agent of a host has."""
-    lines = pool.host_key(host).split()
-    return signing.Keys(host, tuple(bytes.fromhex(line) for line in lines))
-
-
-class Inputs(test_rpc.FakePump):
-    """Takes inputs, and lets tests wait for them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.queue: queue.Queue = queue.Queue()
-
-    def offer(self, item, project_id=None) -> bool:
-        self.queue.put(item)
-        if isinstance(item, inputs.Open | inputs.Reopen):
-            item.future.set_result(test_rpc.VIEW)
-        return True
-
-    def next(self):
-        return self.queue.get(timeout=waiting.LIMIT_S)
-
-    def ask(self, question, timeout_s, *, durable=True):
-        if "changed" in question.__code__.co_names:
-            return [], []
-        return {"asked": True}
 
 
 @pytest.fixture
@@ -100,8 +70,8 @@ def serve(transport):
 def conductor(serve):
     """Give a function that serves a conductor; it returns its inputs."""
 
-    def serve_(**options) -> Inputs:
-        pump = Inputs()
+    def serve_(**options) -> signers.Inputs:
+        pump = signers.Inputs()
         endpoint = conductor_rpc.ConductorManager(pump, None, 1)
         serve(conductor_api.TOPIC, "c", endpoint, **options)
         return pump
@@ -140,7 +110,7 @@ def _says(api: conductor_api.ConductorAPI, host: str) -> None:
             ask()
 
 
-def _last(api: conductor_api.ConductorAPI, pump: Inputs) -> list:
+def _last(api: conductor_api.ConductorAPI, pump: signers.Inputs) -> list:
     """Return what has come in, when all that was said before has."""
     api.cancel_session("p", session_id="last", reason="X")
     got = [pump.next()]
@@ -151,8 +121,8 @@ def _last(api: conductor_api.ConductorAPI, pump: Inputs) -> list:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_host_speaks_for_itself_only(conductor, log, together):
-    pump = conductor(keys=POOL)
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    pump = conductor(keys=signers.POOL)
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
 
     def say(host: str) -> None:
         if not together:
@@ -170,8 +140,8 @@ def test_a_host_speaks_for_itself_only(conductor, log, together):
 
 
 def test_what_others_say_is_logged_at_a_limited_rate(conductor, log):
-    pump = conductor(keys=POOL)
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    pump = conductor(keys=signers.POOL)
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     for _ in range(3 * ratelimit.BURST):
         api.prepared(_prepared("b"))
     assert _last(api, pump) == []
@@ -179,31 +149,31 @@ def test_what_others_say_is_logged_at_a_limited_rate(conductor, log):
 
 
 def test_who_speaks_is_told_to_the_engine(conductor):
-    pump = conductor(keys=POOL)
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    pump = conductor(keys=signers.POOL)
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     api.cancel_session("p", session_id="s", reason="X")
     assert pump.next().sender == "a"
-    own = conductor_api.ConductorAPI(keys=POOL)
+    own = conductor_api.ConductorAPI(keys=signers.POOL)
     own.cancel_session("p", session_id="s", reason="X")
     assert pump.next().sender is None
 
 
 def test_a_host_opens_nothing_in_the_name_of_an_instance(conductor):
-    pump = conductor(keys=POOL)
+    pump = conductor(keys=signers.POOL)
     request = world.request(user_id="instance:i", host_uuid="a")
     with pytest.raises(exception.MessageRefused, match="acts for an instance"):
-        conductor_api.ConductorAPI(keys=keys_of("a")).submit_sessions(
+        conductor_api.ConductorAPI(keys=signers.keys_of("a")).submit_sessions(
             [request]
         )
-    own = conductor_api.ConductorAPI(keys=POOL)
+    own = conductor_api.ConductorAPI(keys=signers.POOL)
     assert _last(own, pump) == []
     own.submit_sessions([request])
     assert len(_last(own, pump)) == 1
 
 
 def test_a_host_asks_for_dry_runs_of_its_own_clients_only(conductor):
-    conductor(keys=POOL)
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    conductor(keys=signers.POOL)
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     for changes in ({"host_uuid": "b"}, {"user_id": "instance:i"}):
         request = world.request(**{"host_uuid": "a", **changes})
         with pytest.raises(exception.MessageRefused):
@@ -211,7 +181,7 @@ def test_a_host_asks_for_dry_runs_of_its_own_clients_only(conductor):
 
 
 def test_a_host_attaches_nothing_in_the_name_of_an_instance(conductor):
-    pump = conductor(keys=POOL)
+    pump = conductor(keys=signers.POOL)
     wanted = objects.AttachClient(
         client_id="c",
         group_id="g",
@@ -219,16 +189,16 @@ def test_a_host_attaches_nothing_in_the_name_of_an_instance(conductor):
         user_id="instance:i",
         secret_hash="0" * 64,
     )
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     with pytest.raises(exception.MessageRefused, match="acts for an instance"):
         api.attach_client(wanted)
-    assert _last(conductor_api.ConductorAPI(keys=POOL), pump) == []
+    assert _last(conductor_api.ConductorAPI(keys=signers.POOL), pump) == []
 
 
 def test_a_host_asks_for_no_new_secrets(conductor, log):
     """It gets them with the news of its own sessions; also not by a trick."""
-    pump = conductor(keys=POOL)
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    pump = conductor(keys=signers.POOL)
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     api.renew_secret("s")
     with api.together():
         api.renew_secret("s")
@@ -238,8 +208,8 @@ def test_a_host_asks_for_no_new_secrets(conductor, log):
 
 def test_what_only_services_may_ask_for(conductor):
     """Also what is added later."""
-    conductor(keys=POOL)
-    client = conductor_api.ConductorAPI(keys=keys_of("a"))._client
+    conductor(keys=signers.POOL)
+    client = conductor_api.ConductorAPI(keys=signers.keys_of("a"))._client
     methods = [
         name
         for name in dir(conductor_rpc.ConductorManager)
@@ -254,37 +224,37 @@ def test_what_only_services_may_ask_for(conductor):
 
 
 def test_services_and_hosts_ask_for_what_they_may(conductor):
-    conductor(keys=POOL)
-    for keys in (POOL, keys_of("a")):
+    conductor(keys=signers.POOL)
+    for keys in (signers.POOL, signers.keys_of("a")):
         api = conductor_api.ConductorAPI(keys=keys)
         assert api.changed_sessions({"s": 1}) == ([], [])
 
 
 def test_what_is_not_signed_is_refused(conductor, log):
-    pump = conductor(keys=POOL)
+    pump = conductor(keys=signers.POOL)
     plain = conductor_api.ConductorAPI()
     with pytest.raises(exception.MessageRefused, match="not signed"):
         plain.pool_summary()
     plain.prepared(_prepared("a"))
-    assert _last(conductor_api.ConductorAPI(keys=POOL), pump) == []
+    assert _last(conductor_api.ConductorAPI(keys=signers.POOL), pump) == []
     assert all(codes.MESSAGE_REFUSED in line for line in log.messages)
 
 
 def test_for_a_while_what_is_not_signed_may_pass(conductor):
-    pump = conductor(keys=POOL, accept_unsigned=True)
+    pump = conductor(keys=signers.POOL, accept_unsigned=True)
     plain = conductor_api.ConductorAPI()
     assert plain.changed_sessions({"s": 1}) == ([], [])
     plain.report(_report("a"))
     assert pump.next().host_uuid == "a"
     # Who signs is held to it.
-    signer = conductor_api.ConductorAPI(keys=keys_of("a"))
+    signer = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     signer.report(_report("b"))
     assert _last(signer, pump) == []
 
 
 def test_without_keys_what_is_signed_is_taken_all_the_same(conductor):
     pump = conductor()
-    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
     api.report(_report("a"))
     assert pump.next().host_uuid == "a"
     assert api.changed_sessions({"s": 1}) == ([], [])
@@ -295,7 +265,9 @@ def _sealed(host: str, **changes: object) -> dict:
     return {
         "party": host,
         "body": body,
-        "signature": keys_of(host).sign(host, conductor_api.TOPIC, body),
+        "signature": signers.keys_of(host).sign(
+            host, conductor_api.TOPIC, body
+        ),
     } | changes
 
 
@@ -309,12 +281,16 @@ CHANGES = [
     {"signature": "\ud800"},
     {"signature": None},
     # As the conductor would sign what it says to this host.
-    {"signature": POOL.sign("a", agent_api.TOPIC, _sealed("a")["body"])},
+    {
+        "signature": signers.POOL.sign(
+            "a", agent_api.TOPIC, _sealed("a")["body"]
+        )
+    },
 ]
 
 
 def test_a_changed_message_is_refused(conductor):
-    pump = conductor(keys=POOL)
+    pump = conductor(keys=signers.POOL)
     client = conductor_api.ConductorAPI()._client
     client._since = {}
     client.cast(rpc.SIGNED, **_sealed("a"))
@@ -339,10 +315,12 @@ NONSENSE = [
 
 
 def test_a_signed_message_that_makes_no_sense_is_refused(conductor):
-    conductor(keys=POOL)
+    conductor(keys=signers.POOL)
     client = conductor_api.ConductorAPI()._client
     for message in NONSENSE:
-        signature = keys_of("a").sign("a", conductor_api.TOPIC, message)
+        signature = signers.keys_of("a").sign(
+            "a", conductor_api.TOPIC, message
+        )
         with pytest.raises(exception.MessageRefused):
             client.call(
                 rpc.SIGNED,
@@ -356,9 +334,9 @@ def test_a_signed_message_that_makes_no_sense_is_refused(conductor):
 @pytest.mark.parametrize("method", ["_ask", "target", "signed", "CASTS", "no"])
 def test_a_signature_opens_nothing_that_is_not_public(method):
     endpoint = conductor_rpc.ConductorManager(None, None, 1)
-    guard = rpc._Guard(endpoint, conductor_api.TOPIC, POOL, False)
+    guard = rpc._Guard(endpoint, conductor_api.TOPIC, signers.POOL, False)
     body = json.dumps([method, {}])
-    signature = POOL.sign(signing.CONTROL, conductor_api.TOPIC, body)
+    signature = signers.POOL.sign(signing.CONTROL, conductor_api.TOPIC, body)
     with pytest.raises(messaging.NoSuchMethod):
         guard.signed(None, signing.CONTROL, body, signature)
 
@@ -377,12 +355,12 @@ class Orders(agent_manager.AgentManager):
 def test_an_agent_takes_orders_of_the_pool_only(serve, log):
     agents = {host: Orders() for host in HOSTS}
     for host, endpoint in agents.items():
-        serve(agent_api.TOPIC, host, endpoint, keys=keys_of(host))
+        serve(agent_api.TOPIC, host, endpoint, keys=signers.keys_of(host))
     # As the captured host b would give orders to a.
     agent_api.AgentAPI().report_now("a", 1)
     body = json.dumps(["report_now", {"leader_epoch": 2}])
     for party in HOSTS:
-        signature = keys_of("b").sign("b", agent_api.TOPIC, body)
+        signature = signers.keys_of("b").sign("b", agent_api.TOPIC, body)
         agent_api.AgentAPI()._client.cast(
             rpc.SIGNED,
             server="a",
@@ -390,7 +368,7 @@ def test_an_agent_takes_orders_of_the_pool_only(serve, log):
             body=body,
             signature=signature,
         )
-    api = agent_api.AgentAPI(keys=POOL)
+    api = agent_api.AgentAPI(keys=signers.POOL)
     with api.together():
         api.report_now("a", 3)
         api.report_now("b", 3)
@@ -405,18 +383,18 @@ def test_keys_are_replaced_one_after_the_other(conductor):
     old, new = b"o" * 32, b"n" * 32
     pump = conductor(keys=signing.Keys(signing.CONTROL, (old, new)))
     for secrets in ((old,), (new,), (new, old)):
-        keys = keys_of("a", signing.Keys(signing.CONTROL, secrets))
+        keys = signers.keys_of("a", signing.Keys(signing.CONTROL, secrets))
         conductor_api.ConductorAPI(keys=keys).report(_report("a"))
         assert pump.next().host_uuid == "a"
 
 
 def test_a_host_has_no_key_but_its_own(transport):
     with pytest.raises(ValueError, match="no key for 'b'"):
-        keys_of("a").sign("b", "topic", "body")
-    assert "70" * 32 not in repr(POOL)
-    assert POOL.host_key("a") != POOL.host_key("b")
+        signers.keys_of("a").sign("b", "topic", "body")
+    assert "70" * 32 not in repr(signers.POOL)
+    assert signers.POOL.host_key("a") != signers.POOL.host_key("b")
     with pytest.raises(ValueError, match="without a server cannot be signed"):
-        agent_api.AgentAPI(keys=POOL)._client.cast("report_now")
+        agent_api.AgentAPI(keys=signers.POOL)._client.cast("report_now")
 
 
 def test_a_file_has_a_key_in_each_line(tmp_path):

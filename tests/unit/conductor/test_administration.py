@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine and what operators say of devices and hosts."""
 
-import concurrent.futures
 import dataclasses
 import json
 import uuid
@@ -19,6 +18,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import inventory as db_inventory
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.unit.conductor import administering
 from tests.unit.conductor import world
 
 ENABLED = model.AdminState.ENABLED
@@ -36,32 +36,6 @@ def pool():
             world.FakeAgent("c", 0, board=False),
         ]
     )
-
-
-def administer(
-    pool: world.Conductor,
-    state: model.AdminState,
-    within_s: float | None = None,
-    *,
-    host: str = "a",
-    device: str | None = "board0",
-    reason: str = "",
-) -> bool:
-    """Say what is to become of a board; return whether there is it."""
-    future: concurrent.futures.Future[bool] = concurrent.futures.Future()
-    pool.feed(
-        inputs.Administer(
-            host_uuid=host,
-            device=device,
-            state=state,
-            reason=reason,
-            drain_within_s=within_s,
-            future=future,
-        )
-    )
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    return answer.value is None
 
 
 def row(pool: world.Conductor, table: str = "devices") -> tuple:
@@ -97,19 +71,19 @@ def end(pool: world.Conductor, host: str, **changes: object) -> None:
 
 
 def test_what_is_disabled_is_given_to_nobody(pool) -> None:
-    assert administer(pool, DISABLED, reason="fan")
+    assert administering.administer(pool, DISABLED, reason="fan")
     assert row(pool) == ("disabled", "fan", None)
     opened = [pool.open("a") for _ in range(2)]
     assert pool.view(opened[0]).slot_host_name == "b"
     assert pool.view(opened[1]).state == states.QUEUED
-    assert administer(pool, ENABLED)
+    assert administering.administer(pool, ENABLED)
     assert row(pool) == ("enabled", "", None)
     assert pool.view(opened[1]).slot_host_name == "a"
 
 
 def test_who_is_there_stays(pool) -> None:
     request_id = run_on(pool, "a")
-    administer(pool, DISABLED)
+    administering.administer(pool, DISABLED)
     pool.settle()
     pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
     pool.feed(pool.agents["a"].report())
@@ -119,11 +93,11 @@ def test_who_is_there_stays(pool) -> None:
 
 def test_a_drain_is_done_when_the_last_has_gone(pool) -> None:
     run_on(pool, "a")
-    administer(pool, DRAINING, reason="fan")
+    administering.administer(pool, DRAINING, reason="fan")
     assert row(pool) == ("draining", "fan", None)
     pool.end(states.CLOSED, codes.OK)
     assert row(pool) == ("disabled", "fan", None)
-    assert administer(pool, DRAINING)
+    assert administering.administer(pool, DRAINING)
     assert row(pool)[0] == "disabled", "nobody is there"
 
 
@@ -131,7 +105,7 @@ def test_a_drain_is_done_when_the_last_has_gone(pool) -> None:
 def test_at_its_deadline_a_stateless_session_moves(pool, restart) -> None:
     request_id = run_on(pool, "a")
     before = pool.view(request_id)
-    administer(pool, DRAINING, 60.0)
+    administering.administer(pool, DRAINING, 60.0)
     assert row(pool) == ("draining", "", pool.now + 60)
     pool.now += 59.0
     if restart:
@@ -153,7 +127,7 @@ def test_at_its_deadline_a_stateless_session_moves(pool, restart) -> None:
 
 def test_a_deadline_moves_with_a_clock_that_was_set(pool) -> None:
     run_on(pool, "a")
-    administer(pool, DRAINING, 60.0)
+    administering.administer(pool, DRAINING, 60.0)
     pool.now += 50.0
     for jump_s in (7200.0, -3600.0):
         pool.boot_conductor(jump_s)
@@ -169,7 +143,7 @@ def test_a_deadline_moves_with_a_clock_that_was_set(pool) -> None:
 
 def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
     request_id = run_on(pool, "a")
-    administer(pool, DRAINING, 60.0)
+    administering.administer(pool, DRAINING, 60.0)
     pool.now += 100.0
     pool.boot_conductor()
     assert row(pool)[0] == "draining"
@@ -193,7 +167,7 @@ def make_stateful(pool: world.Conductor) -> None:
 def test_a_stateful_session_ends_with_the_offset(pool) -> None:
     make_stateful(pool)
     request_id = run_on(pool, "a")
-    administer(pool, DRAINING, 0.0)
+    administering.administer(pool, DRAINING, 0.0)
     end(pool, "a", input_bytes=4096, started_at=pool.now)
     view = pool.view(request_id)
     assert (view.state, view.reason) == (states.FAILED, codes.DRAINED)
@@ -209,7 +183,7 @@ def test_a_stateful_session_that_has_not_begun_moves(pool) -> None:
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(0))
     assert pool.view(first).state == states.READY
-    administer(pool, DRAINING, 0.0)
+    administering.administer(pool, DRAINING, 0.0)
     view = pool.view(first)
     assert (view.state, view.queue_position) == (states.QUEUED, 0)
     assert row(pool)[0] == "disabled"
@@ -227,7 +201,7 @@ def test_a_stateful_session_that_has_not_begun_moves(pool) -> None:
 
 def test_a_session_that_was_closed_at_that_time_is_closed(pool) -> None:
     request_id = run_on(pool, "a")
-    administer(pool, DRAINING, 0.0)
+    administering.administer(pool, DRAINING, 0.0)
     pool.end(states.CLOSED, codes.OK)
     assert pool.view(request_id).state == states.CLOSED
     assert row(pool)[0] == "disabled"
@@ -240,7 +214,7 @@ def test_a_host_that_dies_while_it_is_drained(pool) -> None:
     pool.boot_conductor()
     pool.feed(*(agent.report() for agent in pool.agents.values()))
     request_id = run_on(pool, "a")
-    administer(pool, DRAINING, 0.0)
+    administering.administer(pool, DRAINING, 0.0)
     for _ in range(80):
         pool.now += 4.0
         pool.feed(*(pool.agents[name].report() for name in "bc"))
@@ -264,7 +238,7 @@ def two_slots() -> tuple[world.Conductor, str, str]:
 @pytest.mark.parametrize("failover", [False, True])
 def test_a_report_of_slots_of_which_one_takes_another(failover) -> None:
     pool, first, second = two_slots()
-    administer(pool, DRAINING, 5.0)
+    administering.administer(pool, DRAINING, 5.0)
     pool.now += 6.0
     if failover:
         pool.boot_conductor()
@@ -284,7 +258,7 @@ def test_preparations_that_hang_at_the_deadline_of_a_drain() -> None:
     opened = [pool.open("a") for _ in range(2)]
     pool.deliver_all()
     pool.now += pool.settings.prepare_timeout_s + 1.0
-    administer(pool, DRAINING, 1.0)
+    administering.administer(pool, DRAINING, 1.0)
     pool.feed(pool.agents["a"].report())
     pool.wire.clear()
     pool.now += 1.0
@@ -300,37 +274,39 @@ def test_preparations_that_hang_at_the_deadline_of_a_drain() -> None:
 
 def test_a_host_and_its_boards(pool) -> None:
     run_on(pool, "a")
-    assert administer(pool, DRAINING, device=None, reason="kernel")
+    assert administering.administer(
+        pool, DRAINING, device=None, reason="kernel"
+    )
     assert row(pool, "hosts") == ("draining", "kernel", None)
     assert row(pool)[0] == "enabled"
     pool.end(states.CLOSED, codes.OK)
     assert row(pool, "hosts") == ("disabled", "kernel", None)
-    administer(pool, DISABLED, device=None, host="b")
+    administering.administer(pool, DISABLED, device=None, host="b")
     request_id = pool.open("a")
     assert pool.view(request_id).pending_reasons == (codes.NO_ENABLED_SLOT,)
-    administer(pool, ENABLED)
+    administering.administer(pool, ENABLED)
     assert pool.view(request_id).state == states.QUEUED, "the host is not"
-    administer(pool, ENABLED, device=None)
+    administering.administer(pool, ENABLED, device=None)
     assert pool.view(request_id).slot_host_name == "a"
 
 
 def test_boards_that_come_to_a_disabled_host_are_disabled(pool) -> None:
-    assert administer(pool, DRAINING, device=None, host="c")
+    assert administering.administer(pool, DRAINING, device=None, host="c")
     pool.agents["c"].slots = [world.Slot()]
-    administer(pool, DISABLED, device=None, host="b")
-    administer(pool, DISABLED, device=None)
+    administering.administer(pool, DISABLED, device=None, host="b")
+    administering.administer(pool, DISABLED, device=None)
     pool.feed(pool.agents["c"].report())
     request_id = pool.open("c")
     assert pool.view(request_id).state == states.QUEUED
-    administer(pool, ENABLED, device=None, host="c")
+    administering.administer(pool, ENABLED, device=None, host="c")
     assert pool.view(request_id).slot_host_name == "c"
 
 
 def test_what_is_not_there(pool) -> None:
     before = {name: dict(rows) for name, rows in pool.rows.items()}
-    assert not administer(pool, DISABLED, host="z")
-    assert not administer(pool, DISABLED, host="z", device=None)
-    assert not administer(pool, DISABLED, device="board9")
+    assert not administering.administer(pool, DISABLED, host="z")
+    assert not administering.administer(pool, DISABLED, host="z", device=None)
+    assert not administering.administer(pool, DISABLED, device="board9")
     assert pool.rows == before
 
 
@@ -344,7 +320,7 @@ def test_to_enable_repairs_what_was_taken_out() -> None:
     pool.feed(pool.agents["a"].report())
     assert pool.rows["slots"][1].faulty
     assert pool.view(request_id).state == states.QUEUED
-    administer(pool, ENABLED)
+    administering.administer(pool, ENABLED)
     slot = pool.rows["slots"][1]
     assert (slot.faulty, slot.fault_reason) == (False, "")
     assert pool.view(request_id).state == states.PREPARING
@@ -358,7 +334,7 @@ def test_to_enable_does_not_repair_what_its_agent_calls_faulty() -> None:
     pool = world.Conductor([world.FakeAgent("a", 1)])
     pool.agents["a"].slots[0].state = states.SLOT_FAULTY
     pool.feed(pool.agents["a"].report())
-    administer(pool, ENABLED)
+    administering.administer(pool, ENABLED)
     request_id = pool.open("a")
     assert pool.view(request_id).state == states.QUEUED
     pool.agents["a"].slots[0].state = states.SLOT_IDLE
@@ -367,9 +343,9 @@ def test_to_enable_does_not_repair_what_its_agent_calls_faulty() -> None:
 
 
 def test_figures_of_devices_and_slots(pool) -> None:
-    administer(pool, DISABLED)
+    administering.administer(pool, DISABLED)
     run_on(pool, "b")
-    administer(pool, DRAINING, host="b", device=None)
+    administering.administer(pool, DRAINING, host="b", device=None)
     figures = pool.ask.figures(5, 5)
     assert figures.devices == {"enabled": 0, "draining": 1, "disabled": 1}
     assert figures.slots == {"disabled": 1, "active": 1}
@@ -450,7 +426,7 @@ def test_a_snapshot_of_a_pool_at_rest(pool) -> None:
 
 def test_a_snapshot_counts_what_can_be_used(pool) -> None:
     run_on(pool, "a")
-    administer(pool, DISABLED, host="b")
+    administering.administer(pool, DISABLED, host="b")
     pool.open("b")
     pool.open("c")
     pool.open("c")
@@ -460,7 +436,7 @@ def test_a_snapshot_counts_what_can_be_used(pool) -> None:
     assert [hosts[n]["queued"] for n in "abc"] == [0, 1, 2]
     assert copies(found, "a") == {"usable": 1, "free": 0}
     assert copies(found, "b") is None
-    administer(pool, ENABLED, host="b")
+    administering.administer(pool, ENABLED, host="b")
     pool.agents["b"].slots[0].state = states.SLOT_FAULTY
     pool.feed(pool.agents["b"].report())
     assert copies(snapshot(pool), "b") is None

@@ -11,12 +11,6 @@ from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
-
 def fail(pool: world.Conductor, code: str) -> None:
     pool.deliver_all()
     pool.end(states.PREPARE_FAILED, code)

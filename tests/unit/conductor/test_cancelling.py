@@ -12,20 +12,6 @@ from tests.unit.conductor import steps
 from tests.unit.conductor import world
 
 
-@pytest.fixture
-def pool() -> world.Conductor:
-    """Host a with two slots, host b without a board."""
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
-    )
-
-
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
-
 def test_cancel_while_queued_prepared_ready_and_active(single):
     held = single.open()
     queued = single.open()

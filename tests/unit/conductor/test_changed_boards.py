@@ -13,8 +13,8 @@ from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
-from tests.unit.conductor import test_administration
-from tests.unit.conductor import test_probation
+from tests.unit.conductor import administering
+from tests.unit.conductor import probation
 from tests.unit.conductor import world
 
 
@@ -88,7 +88,7 @@ def test_its_shape_is_gone_with_it(pool) -> None:
     other = dataclasses.replace(second, shape="other")
     pool.feed(with_slots(report, first, other))
     library = [dataclasses.replace(world.PROFILE, shapes=("other",))]
-    test_probation.load(pool, *library)
+    probation.load(pool, *library)
     waits = [pool.open() for _ in range(2)]
     assert pool.view(waits[0]).state == states.PREPARING
     pool.cancel(waits[0])
@@ -101,23 +101,23 @@ def test_its_shape_is_gone_with_it(pool) -> None:
 
 def test_enabling_the_device_does_not_bring_it_back(pool) -> None:
     shrink(pool)
-    test_administration.administer(pool, model.AdminState.ENABLED)
+    administering.administer(pool, model.AdminState.ENABLED)
     assert row(pool) == OUT
 
 
 def test_it_is_not_tested(pool) -> None:
     shrink(pool)
-    refusal = test_probation.ask(pool, slot=1)
-    assert test_probation.code_of(refusal) == codes.SLOT_NOT_TESTABLE
+    refusal = probation.ask(pool, slot=1)
+    assert probation.code_of(refusal) == codes.SLOT_NOT_TESTABLE
     pool.tick(1000.0)
-    assert not test_probation.orders(pool)
+    assert not probation.orders(pool)
 
 
 def test_a_fault_that_it_had_is_known_when_it_is_back() -> None:
-    pool = test_probation.make_world(2)
+    pool = probation.make_world(2)
     pool.open()
     pool.open()
-    test_probation.fail(pool, 1)
+    probation.fail(pool, 1)
     assert row(pool) == (True, codes.PROGRAM_FAILED)
     lost = shrink(pool)
     assert row(pool) == OUT

@@ -4,28 +4,12 @@
 
 import dataclasses
 
-import pytest
-
 from fpgapool.conductor.decisions import inputs
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import steps
 from tests.unit.conductor import world
-
-
-@pytest.fixture
-def pool() -> world.Conductor:
-    """Host a with two slots, host b without a board."""
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
-    )
-
-
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
 
 
 def send(pool: world.Conductor, sent_bytes: int) -> None:

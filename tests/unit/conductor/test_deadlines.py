@@ -11,12 +11,6 @@ from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
-
 def serve(pool: world.Conductor, **wanted: object) -> str:
     """Open a session, and have its client connect."""
     request_id = pool.open(**wanted)

@@ -17,14 +17,8 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.runtime import dry_runs
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
-from tests.unit.conductor import test_rpc
+from tests.unit.conductor import pumps
 from tests.unit.conductor import world
-
-
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
 
 
 def ask(pool: world.Conductor, **wanted: object) -> objects.DryRun:
@@ -139,8 +133,8 @@ def test_a_strategy_that_cannot_be_copied_has_a_code(single):
 
 @pytest.fixture
 def endpoint(single):
-    pump = test_rpc.AnsweringPump(single.ask)
-    return conductor_rpc.ConductorManager(pump, test_rpc.FakeDatabase(), 40)
+    pump = pumps.AnsweringPump(single.ask)
+    return conductor_rpc.ConductorManager(pump, pumps.FakeDatabase(), 40)
 
 
 def test_the_call_answers(endpoint):

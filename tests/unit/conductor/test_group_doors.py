@@ -12,10 +12,14 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.vocabulary import codes
-from tests.unit.conductor import test_groups as groups
+from tests.unit.conductor import group_steps
 from tests.unit.conductor import world
 
-pool = groups.pool
+
+@pytest.fixture
+def pool() -> world.Conductor:
+    """Give a pool with three slots, and quotas for groups."""
+    return group_steps.make_pool()
 
 
 class Pump:
@@ -62,10 +66,10 @@ def test_a_project_finds_the_groups_that_it_may_use(pool, endpoint):
             objects.GroupView.from_primitive(one).group_id for one in views
         ]
 
-    mine = groups.new(name="render")
-    theirs = groups.new(name="render", project_id="q")
+    mine = group_steps.new(name="render")
+    theirs = group_steps.new(name="render", project_id="q")
     for one in (mine, theirs):
-        assert groups.change(pool, one) == ""
+        assert group_steps.change(pool, one) == ""
     assert (
         found("p", "render")
         == found("p", mine.group_id.upper())
@@ -75,28 +79,28 @@ def test_a_project_finds_the_groups_that_it_may_use(pool, endpoint):
     share = objects.UpdateGroup(
         group_id=theirs.group_id, shared=True, projects=("p",)
     )
-    assert groups.change(pool, share) == ""
+    assert group_steps.change(pool, share) == ""
     assert sorted(found("p", "render")) == sorted(
         [mine.group_id, theirs.group_id]
     )
     assert found("r", "render") == []
     pool.settle()
     delete = objects.DeleteGroup(group_id=theirs.group_id)
-    assert groups.change(pool, delete) == ""
+    assert group_steps.change(pool, delete) == ""
     assert found("p", "render") == [mine.group_id]
 
 
 def test_a_front_door_attaches_clients(pump, endpoint):
-    client = groups.client("g")
+    client = group_steps.client("g")
     assert endpoint.attach_client(None, client.to_primitive()) is None
     assert pump.changes == [client]
 
 
 def test_a_project_detaches_its_own_clients_only(pool, pump, endpoint):
-    wanted = groups.new(shared=True)
-    client = groups.client(wanted.group_id, project_id="q")
+    wanted = group_steps.new(shared=True)
+    client = group_steps.client(wanted.group_id, project_id="q")
     for one in (wanted, client):
-        assert groups.change(pool, one) == ""
+        assert group_steps.change(pool, one) == ""
     for project_id, group_id, client_id in (
         ("p", wanted.group_id, client.client_id),
         ("q", "other", client.client_id),
@@ -123,7 +127,7 @@ def test_malformed_calls_are_refused(pump, endpoint, junk):
         (endpoint.find_groups, "p", junk),
         (endpoint.find_groups, junk, "n"),
         (endpoint.attach_client, junk),
-        (endpoint.attach_client, groups.new().to_primitive()),
+        (endpoint.attach_client, group_steps.new().to_primitive()),
         (endpoint.detach_client, junk, "g", "c"),
         (endpoint.detach_client, "p", junk, "c"),
         (endpoint.detach_client, "p", "g", junk),

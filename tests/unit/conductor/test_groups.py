@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import itertools
 import random
-import uuid
 from typing import Any
 
 import pytest
@@ -25,99 +23,30 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.unit.conductor import group_steps
 from tests.unit.conductor import world
-
-QUOTA = admission.ProjectQuota(groups=3, group_slots=10, group_clients=3)
-HASH = "ab" * 32
-STATEFUL = dataclasses.replace(
-    world.PROFILE, name="stateful", stateless=False
-).to_primitive()["data"]
-FOREIGN = {**STATEFUL, "name": "other", "shapes": ["large"]}
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture
 def pool() -> world.Conductor:
-    """Host a with three slots, and two accelerators more than usual."""
-    made = world.Conductor([world.FakeAgent("a", 3)], default_quota=QUOTA)
-    library = [
-        db_api.AcceleratorRecord(name=one["name"], profile=one)
-        for one in (
-            world.PROFILE.to_primitive()["data"],
-            STATEFUL,
-            FOREIGN,
-        )
-    ]
-    made.feed(inputs.Library(tuple(library)))
-    return made
-
-
-def new(**members: Any) -> objects.CreateGroup:
-    number = next(_numbers)
-    values: dict[str, Any] = {
-        "group_id": str(uuid.UUID(int=number)),
-        "project_id": "p",
-        "accelerator": "copy",
-        "name": f"group{number}",
-        "size": 2,
-    }
-    return objects.CreateGroup(**values | members)
+    """Give a pool with three slots, and quotas for groups."""
+    return group_steps.make_pool()
 
 
 def elastic(**members: Any) -> objects.CreateGroup:
-    return new(**{"elastic": True, "min_size": 1, "max_size": 4} | members)
-
-
-def client(group_id: str, **members: Any) -> objects.AttachClient:
-    values: dict[str, Any] = {
-        "client_id": str(uuid.UUID(int=next(_numbers))),
-        "group_id": group_id,
-        "project_id": "p",
-        "user_id": "u",
-        "secret_hash": HASH,
-    }
-    return objects.AttachClient(**values | members)
-
-
-def change(pool: world.Conductor, wanted: group_objects.GroupChange) -> str:
-    """Make a change; return the code of its refusal, or nothing."""
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    before = rows(pool), book(pool)
-    pool.feed(inputs.ChangeGroup(wanted, future=future))
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    if answer.value is None:
-        # The database has what the leader knows.
-        assert rows(pool) == book(pool)
-        return ""
-    assert (rows(pool), book(pool)) == before
-    assert str(answer.value)
-    return answer.value.code
-
-
-def rows(pool: world.Conductor) -> tuple[list[Any], list[Any]]:
-    return tuple(
-        sorted(pool.rows[name].values(), key=lambda row: row.id)
-        for name in ("groups", "group_clients")
+    return group_steps.new(
+        **{"elastic": True, "min_size": 1, "max_size": 4} | members
     )
 
 
-def book(pool: world.Conductor) -> tuple[list[Any], list[Any]]:
-    known = pool.memory.groups
-    groups = sorted(known.groups.values(), key=lambda row: row.id)
-    clients = [one for id_ in known.groups for one in known.clients_of(id_)]
-    return groups, sorted(clients, key=lambda row: row.id)
-
-
 def only(pool: world.Conductor) -> db_api.GroupRecord:
-    (group,) = rows(pool)[0]
+    (group,) = group_steps.rows(pool)[0]
     return group
 
 
 def test_a_group_is_recorded_and_gets_slots(pool):
-    wanted = new(name="render")
-    assert change(pool, wanted) == ""
+    wanted = group_steps.new(name="render")
+    assert group_steps.change(pool, wanted) == ""
     group = only(pool)
     assert (group.name, group.state) == ("render", states.GROUP_CREATING)
     assert (group.size, group.min_size, group.max_size) == (2, 2, 2)
@@ -130,33 +59,37 @@ def test_a_group_is_recorded_and_gets_slots(pool):
 
 
 def test_a_repeated_request_creates_one_group(pool):
-    wanted = new()
-    assert change(pool, wanted) == change(pool, wanted) == ""
-    assert len(rows(pool)[0]) == 1
+    wanted = group_steps.new()
+    assert (
+        group_steps.change(pool, wanted)
+        == group_steps.change(pool, wanted)
+        == ""
+    )
+    assert len(group_steps.rows(pool)[0]) == 1
 
 
 def test_a_new_leader_has_the_groups_and_clients(pool):
     for _ in range(2):
         wanted = elastic(goal=objects.Goal(rate_per_s=5.0))
-        change(pool, wanted)
-        change(pool, client(wanted.group_id))
-    before = book(pool)
+        group_steps.change(pool, wanted)
+        group_steps.change(pool, group_steps.client(wanted.group_id))
+    before = group_steps.book(pool)
     pool.boot_conductor()
-    assert book(pool) == before
-    change(pool, new())
-    assert change(pool, client(wanted.group_id)) == ""
-    for found in rows(pool):
+    assert group_steps.book(pool) == before
+    group_steps.change(pool, group_steps.new())
+    assert group_steps.change(pool, group_steps.client(wanted.group_id)) == ""
+    for found in group_steps.rows(pool):
         assert [row.id for row in found] == [1, 2, 3]
 
 
 def test_a_new_leader_finishes_what_drains(pool):
-    wanted = new()
-    change(pool, wanted)
+    wanted = group_steps.new()
+    group_steps.change(pool, wanted)
     draining = dataclasses.replace(only(pool), state=states.GROUP_DRAINING)
     pool.rows["groups"][draining.id] = draining
     pool.boot_conductor()
     pool.settle()
-    assert rows(pool) == book(pool) == ([], [])
+    assert group_steps.rows(pool) == group_steps.book(pool) == ([], [])
 
 
 def test_nothing_changes_a_group_that_drains():
@@ -176,7 +109,7 @@ def test_nothing_changes_a_group_that_drains():
     for one in (
         objects.UpdateGroup(group_id="g", size=2),
         objects.DeleteGroup(group_id="g"),
-        client("g"),
+        group_steps.client("g"),
     ):
         with pytest.raises(admission.Rejected) as caught:
             known.planned(one, None)  # type: ignore[arg-type]
@@ -185,44 +118,44 @@ def test_nothing_changes_a_group_that_drains():
 
 def test_a_change_keeps_what_it_does_not_name(pool):
     wanted = elastic()
-    change(pool, wanted)
+    group_steps.change(pool, wanted)
     before = only(pool)
     pool.tick(5.0)
     update = objects.UpdateGroup(group_id=wanted.group_id, size=3)
-    assert change(pool, update) == ""
+    assert group_steps.change(pool, update) == ""
     assert only(pool) == dataclasses.replace(
         before, size=3, updated_at=pool.now
     )
     pool.tick(5.0)
     # It is as it was: nothing is written.
     changed = only(pool)
-    assert change(pool, update) == ""
+    assert group_steps.change(pool, update) == ""
     assert only(pool) == changed
 
 
 def test_names_can_be_exchanged(pool):
-    first, second = new(name="a"), new(name="b")
-    change(pool, first)
-    change(pool, second)
+    first, second = group_steps.new(name="a"), group_steps.new(name="b")
+    group_steps.change(pool, first)
+    group_steps.change(pool, second)
     for group, name in ((second, "c"), (first, "b"), (second, "a")):
         update = objects.UpdateGroup(group_id=group.group_id, name=name)
-        assert change(pool, update) == ""
-    assert [group.name for group in rows(pool)[0]] == ["b", "a"]
+        assert group_steps.change(pool, update) == ""
+    assert [group.name for group in group_steps.rows(pool)[0]] == ["b", "a"]
 
 
 def test_a_deleted_group_takes_its_clients_along(pool):
-    wanted, other = new(), new()
+    wanted, other = group_steps.new(), group_steps.new()
     for group in (wanted, other):
-        change(pool, group)
-        change(pool, client(group.group_id))
+        group_steps.change(pool, group)
+        group_steps.change(pool, group_steps.client(group.group_id))
     deletion = objects.DeleteGroup(group_id=wanted.group_id)
-    assert change(pool, deletion) == ""
-    assert change(pool, deletion) == codes.GROUP_NOT_FOUND
+    assert group_steps.change(pool, deletion) == ""
+    assert group_steps.change(pool, deletion) == codes.GROUP_NOT_FOUND
     pool.settle()
-    ((group,), (left,)) = rows(pool)
+    ((group,), (left,)) = group_steps.rows(pool)
     assert group.group_id == left.group_id == other.group_id
     # Its name, and what it used, are free again.
-    assert change(pool, new(name=wanted.name)) == ""
+    assert group_steps.change(pool, group_steps.new(name=wanted.name)) == ""
     assert pool.in_use("p")["group_clients"] == 1
 
 
@@ -257,11 +190,11 @@ def test_a_deleted_group_takes_its_clients_along(pool):
     ],
 )
 def test_a_group_that_is_refused(pool, members, code):
-    change(pool, new(name="taken"))
-    assert change(pool, new(**members)) == code
+    group_steps.change(pool, group_steps.new(name="taken"))
+    assert group_steps.change(pool, group_steps.new(**members)) == code
     # The refused group has used nothing: its number is free.
-    change(pool, new())
-    assert [group.id for group in rows(pool)[0]] == [1, 2]
+    group_steps.change(pool, group_steps.new())
+    assert [group.id for group in group_steps.rows(pool)[0]] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +220,9 @@ def test_a_group_that_is_refused(pool, members, code):
 def test_goals(pool, goal, code):
     """The clock of the pool is at 1000 s."""
     wanted = elastic(goal=objects.Goal(rate_per_s=3.0))
-    change(pool, wanted)
+    group_steps.change(pool, wanted)
     wish = objects.SetGoal(group_id=wanted.group_id, goal=objects.Goal(**goal))
-    assert change(pool, wish) == code
+    assert group_steps.change(pool, wish) == code
     found = only(pool)
     if not code:
         assert found.actions == goal.get("actions")
@@ -299,21 +232,23 @@ def test_goals(pool, goal, code):
 
 def test_another_goal_goes_on_from_the_tasks_done(pool):
     wanted = elastic(goal=objects.Goal(rate_per_s=3.0))
-    change(pool, wanted)
+    group_steps.change(pool, wanted)
     done = dataclasses.replace(only(pool), actions_done=7)
     pool.rows["groups"][done.id] = done
     pool.boot_conductor()
     update = objects.UpdateGroup(group_id=wanted.group_id, size=3)
-    change(pool, update)
+    group_steps.change(pool, update)
     assert only(pool).actions_done == 7
-    change(
+    group_steps.change(
         pool,
         objects.SetGoal(
             group_id=wanted.group_id, goal=objects.Goal(rate_per_s=4.0)
         ),
     )
     assert only(pool).actions_done == 7
-    change(pool, objects.SetGoal(group_id=wanted.group_id, goal=None))
+    group_steps.change(
+        pool, objects.SetGoal(group_id=wanted.group_id, goal=None)
+    )
     assert (only(pool).goal_kind, only(pool).rate_per_s) == ("", None)
     assert only(pool).actions_done == 0
 
@@ -323,127 +258,140 @@ def test_a_group_that_is_unknown(pool):
         objects.UpdateGroup(group_id="g", size=2),
         objects.SetGoal(group_id="g", goal=None),
         objects.DeleteGroup(group_id="g"),
-        client("g"),
+        group_steps.client("g"),
         objects.RevokeClient(group_id="g", client_id="c"),
     ):
-        assert change(pool, wanted) == codes.GROUP_NOT_FOUND
+        assert group_steps.change(pool, wanted) == codes.GROUP_NOT_FOUND
 
 
 # Clients.
 
 
 def test_clients_of_another_project(pool):
-    wanted = new()
-    change(pool, wanted)
-    foreign = client(wanted.group_id, project_id="q")
-    assert change(pool, foreign) == codes.GROUP_NOT_FOUND
+    wanted = group_steps.new()
+    group_steps.change(pool, wanted)
+    foreign = group_steps.client(wanted.group_id, project_id="q")
+    assert group_steps.change(pool, foreign) == codes.GROUP_NOT_FOUND
     share = objects.UpdateGroup(
         group_id=wanted.group_id, shared=True, projects=("q",)
     )
-    assert change(pool, share) == ""
-    assert change(pool, foreign) == ""
-    other = client(wanted.group_id, project_id="r")
-    assert change(pool, other) == codes.GROUP_NOT_FOUND
-    assert change(pool, client(wanted.group_id)) == ""
+    assert group_steps.change(pool, share) == ""
+    assert group_steps.change(pool, foreign) == ""
+    other = group_steps.client(wanted.group_id, project_id="r")
+    assert group_steps.change(pool, other) == codes.GROUP_NOT_FOUND
+    assert group_steps.change(pool, group_steps.client(wanted.group_id)) == ""
     # It belongs to the project that has attached it.
     assert pool.in_use("q")["group_clients"] == 1
     assert pool.in_use("q")["groups"] == 0
     private = objects.UpdateGroup(group_id=wanted.group_id, shared=False)
-    assert change(pool, private) == ""
+    assert group_steps.change(pool, private) == ""
     assert only(pool).projects == ()
-    assert [one.project_id for one in rows(pool)[1]] == ["p"]
+    assert [one.project_id for one in group_steps.rows(pool)[1]] == ["p"]
 
 
 def test_a_repeated_request_attaches_one_client(pool):
-    wanted = new()
-    change(pool, wanted)
-    first = client(wanted.group_id)
-    assert change(pool, first) == ""
-    assert change(pool, first) == ""
-    assert [one.client_id for one in rows(pool)[1]] == [first.client_id]
+    wanted = group_steps.new()
+    group_steps.change(pool, wanted)
+    first = group_steps.client(wanted.group_id)
+    assert group_steps.change(pool, first) == ""
+    assert group_steps.change(pool, first) == ""
+    assert [one.client_id for one in group_steps.rows(pool)[1]] == [
+        first.client_id
+    ]
     assert pool.in_use("p")["group_clients"] == 1
     # Nor is one that was revoked attached by a message that is late.
     revoke = objects.RevokeClient(
         group_id=wanted.group_id, client_id=first.client_id
     )
-    assert change(pool, revoke) == ""
-    assert change(pool, first) == ""
-    assert rows(pool)[1] == []
+    assert group_steps.change(pool, revoke) == ""
+    assert group_steps.change(pool, first) == ""
+    assert group_steps.rows(pool)[1] == []
 
 
 def test_a_late_request_does_not_create_a_deleted_group(pool):
-    wanted = new()
-    change(pool, wanted)
-    assert change(pool, objects.DeleteGroup(group_id=wanted.group_id)) == ""
-    assert change(pool, wanted) == ""
-    assert rows(pool)[0] == []
+    wanted = group_steps.new()
+    group_steps.change(pool, wanted)
+    assert (
+        group_steps.change(pool, objects.DeleteGroup(group_id=wanted.group_id))
+        == ""
+    )
+    assert group_steps.change(pool, wanted) == ""
+    assert group_steps.rows(pool)[0] == []
 
 
 def test_a_client_is_revoked_once(pool):
-    wanted, other = new(), new()
-    change(pool, wanted)
-    change(pool, other)
-    attached = client(wanted.group_id)
-    change(pool, attached)
+    wanted, other = group_steps.new(), group_steps.new()
+    group_steps.change(pool, wanted)
+    group_steps.change(pool, other)
+    attached = group_steps.client(wanted.group_id)
+    group_steps.change(pool, attached)
     wrong = objects.RevokeClient(
         group_id=other.group_id, client_id=attached.client_id
     )
-    assert change(pool, wrong) == codes.GROUP_CLIENT_NOT_FOUND
+    assert group_steps.change(pool, wrong) == codes.GROUP_CLIENT_NOT_FOUND
     right = dataclasses.replace(wrong, group_id=wanted.group_id)
-    assert change(pool, right) == ""
-    assert change(pool, right) == codes.GROUP_CLIENT_NOT_FOUND
+    assert group_steps.change(pool, right) == ""
+    assert group_steps.change(pool, right) == codes.GROUP_CLIENT_NOT_FOUND
 
 
 def test_a_secret_without_a_hash(pool):
-    wanted = new()
-    change(pool, wanted)
+    wanted = group_steps.new()
+    group_steps.change(pool, wanted)
     for hash_ in ("", "AB" * 32, "secret"):
-        bad = client(wanted.group_id, secret_hash=hash_)
-        assert change(pool, bad) == codes.INVALID_REQUEST
+        bad = group_steps.client(wanted.group_id, secret_hash=hash_)
+        assert group_steps.change(pool, bad) == codes.INVALID_REQUEST
 
 
 # Limits.
 
 
 def test_limits_of_a_project(pool):
-    first = new()
-    change(pool, first)
+    first = group_steps.new()
+    group_steps.change(pool, first)
     # The elastic one counts as much as it may grow.
-    assert change(pool, elastic()) == ""
+    assert group_steps.change(pool, elastic()) == ""
     assert pool.in_use("p") | {
         "groups": 2,
         "group_slots": 6,
         "group_clients": 0,
     } == pool.in_use("p")
     more = objects.UpdateGroup(group_id=first.group_id, size=7, max_size=7)
-    assert change(pool, more) == codes.QUOTA_EXCEEDED
-    assert change(pool, new(size=4)) == ""
-    assert change(pool, new(size=1)) == codes.QUOTA_EXCEEDED
+    assert group_steps.change(pool, more) == codes.QUOTA_EXCEEDED
+    assert group_steps.change(pool, group_steps.new(size=4)) == ""
+    assert (
+        group_steps.change(pool, group_steps.new(size=1))
+        == codes.QUOTA_EXCEEDED
+    )
     for _ in range(3):
-        assert change(pool, client(first.group_id)) == ""
-    assert change(pool, client(first.group_id)) == codes.QUOTA_EXCEEDED
-    assert change(pool, new(project_id="q")) == ""
+        assert (
+            group_steps.change(pool, group_steps.client(first.group_id)) == ""
+        )
+    assert (
+        group_steps.change(pool, group_steps.client(first.group_id))
+        == codes.QUOTA_EXCEEDED
+    )
+    assert group_steps.change(pool, group_steps.new(project_id="q")) == ""
 
 
 def test_a_lower_limit_takes_nothing_away(pool):
-    wanted = new(size=4)
-    change(pool, wanted)
+    wanted = group_steps.new(size=4)
+    group_steps.change(pool, wanted)
     pool.feed(inputs.SetQuota("p", {"group_slots": 2, "groups": 0}))
     assert only(pool).size == 4
     fewer = objects.UpdateGroup(group_id=wanted.group_id, size=3, min_size=3)
-    assert change(pool, fewer) == ""
+    assert group_steps.change(pool, fewer) == ""
 
 
 # Around it.
 
 
 def test_no_change_while_the_database_is_away(pool):
-    wanted = new()
-    change(pool, wanted)
+    wanted = group_steps.new()
+    group_steps.change(pool, wanted)
     pool.engine.set_database_state(0, failing=True)
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     found = pool.engine.process(
-        [inputs.ChangeGroup(new(), future=future)], pool.now
+        [inputs.ChangeGroup(group_steps.new(), future=future)], pool.now
     )
     (answer,) = found.at_once
     assert isinstance(answer, effects.EarlyReply)
@@ -465,7 +413,7 @@ def test_notifications_tell_the_life_of_a_group(pool):
         return [event.type for event in events]
 
     wanted = elastic()
-    attached = client(wanted.group_id)
+    attached = group_steps.client(wanted.group_id)
     group_id = wanted.group_id
     assert run(wanted) == ["group.create"]
     assert run(wanted) == []
@@ -478,7 +426,7 @@ def test_notifications_tell_the_life_of_a_group(pool):
         "group.delete",
         "group.client.revoke",
     ]
-    assert HASH not in repr(told)
+    assert group_steps.HASH not in repr(told)
     assert told[-2].payload.state == states.GROUP_DELETED
     assert told[-1].payload.state == states.CLIENT_REVOKED
     assert told[-1].payload.group_id == group_id
@@ -505,8 +453,8 @@ def test_a_group_that_was_not_recorded_before_its_end_is_not_told():
 def test_random_changes(pool, seed):
     """Refused or not, rows and memory agree, and no limit is exceeded."""
     rng = random.Random(seed)
-    groups = [new().group_id for _ in range(4)]
-    clients = [client("g").client_id for _ in range(4)]
+    groups = [group_steps.new().group_id for _ in range(4)]
+    clients = [group_steps.client("g").client_id for _ in range(4)]
 
     def one() -> group_objects.GroupChange:
         group_id, client_id = rng.choice(groups), rng.choice(clients)
@@ -523,7 +471,7 @@ def test_random_changes(pool, seed):
         match rng.randrange(6):
             case 0:
                 members = {"size": 1} | options
-                return new(
+                return group_steps.new(
                     group_id=group_id,
                     project_id=rng.choice("pq"),
                     name=rng.choice("ab"),
@@ -539,14 +487,16 @@ def test_random_changes(pool, seed):
             case 3:
                 return objects.DeleteGroup(group_id=group_id)
             case 4:
-                return client(group_id, project_id=rng.choice("pq"))
+                return group_steps.client(
+                    group_id, project_id=rng.choice("pq")
+                )
         return objects.RevokeClient(group_id=group_id, client_id=client_id)
 
     for _ in range(60):
         wanted = one()
         if isinstance(wanted, objects.AttachClient):
             clients.append(wanted.client_id)
-        change(pool, wanted)
+        group_steps.change(pool, wanted)
         if rng.random() < 0.1:
             pool.boot_conductor()
         for project_id in "pq":
@@ -595,7 +545,7 @@ def test_changes_reach_the_engine(endpoint):
         objects.UpdateGroup(group_id="g", shared=True),
         objects.SetGoal(group_id="g", goal=None),
         objects.DeleteGroup(group_id="g"),
-        client("g"),
+        group_steps.client("g"),
         objects.RevokeClient(group_id="g", client_id="c"),
     ]
     for one in wanted:
@@ -607,7 +557,7 @@ def test_a_refusal_comes_back_with_its_code(endpoint):
     made, pump = endpoint
     pump.answer = admission.Rejected(codes.GROUP_NAME_TAKEN, "taken")
     with pytest.raises(Exception) as caught:
-        made.change_group(None, new().to_primitive())
+        made.change_group(None, group_steps.new().to_primitive())
     error = caught.value.exc_info[1]
     assert isinstance(error, exception.GroupRefused)
     assert (error.code, error.message) == (codes.GROUP_NAME_TAKEN, "taken")
@@ -621,7 +571,7 @@ def test_a_refusal_comes_back_with_its_code(endpoint):
         [],
         {},
         {"fpgapool_object": "SetGoal"},
-        {**new().to_primitive(), "fpgapool_object": "Goal"},
+        {**group_steps.new().to_primitive(), "fpgapool_object": "Goal"},
         objects.SessionResult(
             session_id="s",
             generation=1,
@@ -629,10 +579,10 @@ def test_a_refusal_comes_back_with_its_code(endpoint):
             code="OK",
             finished_at=1.0,
         ).to_primitive(),
-        new(size=2**70).to_primitive(),
-        new(name="a\0b").to_primitive(),
-        new(accelerator="a" * 300).to_primitive(),
-        new(projects=("\ud800",)).to_primitive(),
+        group_steps.new(size=2**70).to_primitive(),
+        group_steps.new(name="a\0b").to_primitive(),
+        group_steps.new(accelerator="a" * 300).to_primitive(),
+        group_steps.new(projects=("\ud800",)).to_primitive(),
     ],
 )
 def test_malformed_changes_are_refused(endpoint, junk):

@@ -12,20 +12,6 @@ from tests.unit.conductor import steps
 from tests.unit.conductor import world
 
 
-@pytest.fixture
-def pool() -> world.Conductor:
-    """Host a with two slots, host b without a board."""
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
-    )
-
-
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
-
 def test_a_session_gets_a_slot_and_its_secret_goes_to_its_front_door(pool):
     request_id = steps.open_until_ready(pool, "b")
     view = pool.agents["b"].views[request_id]

@@ -2,13 +2,11 @@
 
 """What is out of use for its failures, and how tests bring it back."""
 
-import concurrent.futures
 import dataclasses
 
 import pytest
 
 from fpgapool import objects
-from fpgapool.common import exception
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.views import audit
@@ -17,7 +15,8 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
-from tests.unit.conductor import test_administration
+from tests.unit.conductor import administering
+from tests.unit.conductor import probation
 from tests.unit.conductor import world
 
 AFTER_S = 60.0
@@ -26,41 +25,13 @@ DEVICE = health.Unit(health.Level.DEVICE, 1)
 ACCELERATOR = health.Unit(health.Level.ACCELERATOR, 1, "copy", "medium")
 
 
-def make_world(slots: int = 1, **limits: int) -> world.Conductor:
-    """Return a world in which one failure takes a slot out."""
-    wanted = {"accelerator_limit": 99, "slot_limit": 1, "device_limit": 99}
-    return world.Conductor(
-        [world.FakeAgent("a", slots)],
-        health=health.HealthOptions(**wanted | limits),
-        # Nobody loses patience while time passes.
-        wait_timeout_s=1e6,
-        report_timeout_s=1e6,
-    )
-
-
 @pytest.fixture
 def pool() -> world.Conductor:
     """A slot that is out, and a session that waits for it."""
-    made = make_world()
+    made = probation.make_world()
     made.open()
-    fail(made)
+    probation.fail(made)
     return made
-
-
-def end(
-    pool: world.Conductor,
-    state: str,
-    code: str,
-    number: int = 0,
-) -> None:
-    """What a slot does has ended, and its agent says so."""
-    pool.end(state, code, number)
-
-
-def fail(pool: world.Conductor, number: int = 0) -> None:
-    """A slot cannot be prepared."""
-    pool.deliver_all()
-    end(pool, states.PREPARE_FAILED, codes.PROGRAM_FAILED, number)
 
 
 def wait(pool: world.Conductor, passed_s: float = AFTER_S) -> None:
@@ -68,36 +39,15 @@ def wait(pool: world.Conductor, passed_s: float = AFTER_S) -> None:
     pool.tick(passed_s)
 
 
-def orders(pool: world.Conductor) -> list[objects.AssignRequest]:
-    """Return the tests that are under way to agents."""
-    return [
-        one.request for one in pool.wire if isinstance(one, effects.TestSlot)
-    ]
-
-
 def begin(
     pool: world.Conductor, passed_s: float = AFTER_S
 ) -> objects.AssignRequest:
     """Let a test fall due and begin."""
     wait(pool, passed_s)
-    (order,) = orders(pool)
+    (order,) = probation.orders(pool)
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
     return order
-
-
-def load(pool: world.Conductor, *profiles: objects.AcceleratorProfile) -> None:
-    """These are all accelerators there are now."""
-    pool.feed(
-        inputs.Library(
-            [
-                db_api.AcceleratorRecord(
-                    name=one.name, profile=one.to_primitive()["data"]
-                )
-                for one in profiles
-            ]
-        )
-    )
 
 
 def named(*names: str) -> list[objects.AcceleratorProfile]:
@@ -116,12 +66,12 @@ def test_a_slot_is_taken_out_tested_and_brought_back(pool) -> None:
     row = pool.rows["slots"][1]
     assert (row.faulty, row.fault_reason) == (True, codes.PROGRAM_FAILED)
     wait(pool, AFTER_S - 1)
-    assert not orders(pool)
+    assert not probation.orders(pool)
     order = begin(pool, 1.0)
     assert (order.accelerator, order.self_test) == ("copy", True)
     # Nobody is given it meanwhile.
     assert state(pool) == states.QUEUED
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
     assert not pool.rows["slots"][1].faulty
     assert not pool.rows["faults"][1].active
@@ -134,7 +84,7 @@ def test_what_does_not_pass_is_tested_ever_later(pool) -> None:
     for number, passed_s in enumerate((AFTER_S, 2 * AFTER_S, 4 * AFTER_S)):
         begin(pool, passed_s)
         agent = pool.agents["a"]
-        end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+        probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
         row = pool.rows["faults"][1]
         assert (row.active, row.tests) == (True, number + 1)
         assert row.last_test == f"{codes.SELF_TEST_FAILED}: "
@@ -146,15 +96,15 @@ def test_what_does_not_pass_is_tested_ever_later(pool) -> None:
 
 def test_the_next_leader_knows(pool) -> None:
     begin(pool)
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     before = fault(pool)
     pool.boot_conductor()
     pool.feed(pool.agents["a"].report())
     assert fault(pool) == before
     wait(pool, AFTER_S)
-    assert not orders(pool)
+    assert not probation.orders(pool)
     begin(pool, AFTER_S)
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
 
 
@@ -171,7 +121,7 @@ def test_the_next_leader_calls_off_what_the_last_one_had_begun(pool) -> None:
     # It is due still.
     pool.feed(pool.agents["a"].report())
     begin(pool, 1.0)
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
 
 
@@ -179,12 +129,12 @@ def test_a_lost_order_is_sent_again(pool) -> None:
     wait(pool)
     pool.wire.clear()
     pool.feed(pool.agents["a"].report())
-    assert not orders(pool)
+    assert not probation.orders(pool)
     pool.now += 3.0
     pool.feed(pool.agents["a"].report())
-    assert len(orders(pool)) == 1
+    assert len(probation.orders(pool)) == 1
     pool.deliver_all()
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
 
 
@@ -197,7 +147,7 @@ def test_a_test_is_nothing_that_an_audit_would_mend(pool) -> None:
 
 def test_late_and_doubled_reports_of_a_test_change_nothing(pool) -> None:
     begin(pool)
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     pool.feed(pool.agents["a"].report(), pool.agents["a"].report())
     assert fault(pool).tests == 1
 
@@ -221,10 +171,10 @@ def test_a_test_that_hangs_is_called_off(pool) -> None:
 
 
 def test_a_slot_that_an_accelerators_test_hung_in_is_nobodys() -> None:
-    pool = make_world(accelerator_limit=1, slot_limit=99)
-    load(pool, *named("copy", "other"))
+    pool = probation.make_world(accelerator_limit=1, slot_limit=99)
+    probation.load(pool, *named("copy", "other"))
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     begin_alone(pool)
     hang(pool)
     assert fault(pool, ACCELERATOR).tests == 1
@@ -248,7 +198,7 @@ def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
     begin(pool)
     wait(pool, 10 * pool.settings.prepare_timeout_s)
     assert pool.memory.probation.tests
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
 
 
@@ -260,18 +210,18 @@ def test_no_test_begins_on_a_silent_host() -> None:
         report_timeout_s=5.0,
     )
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     # Half of all hosts are silent: the bus is suspected, and none is lost.
     wait(pool)
     assert pool.memory.registry.hosts["a"].up
-    assert not orders(pool)
+    assert not probation.orders(pool)
     pool.feed(pool.agents["a"].report())
     begin(pool, 1.0)
 
 
 def test_an_order_that_was_never_taken_fails_nothing(pool) -> None:
     wait(pool)
-    assert len(orders(pool)) == 1
+    assert len(probation.orders(pool)) == 1
     pool.wire.clear()
     hang(pool)
     assert not pool.memory.probation.tests
@@ -281,7 +231,7 @@ def test_an_order_that_was_never_taken_fails_nothing(pool) -> None:
 
 def test_a_worker_that_dies_of_a_test_fails_it(pool) -> None:
     begin(pool)
-    end(pool, states.PREPARE_FAILED, codes.WORKER_DIED)
+    probation.end(pool, states.PREPARE_FAILED, codes.WORKER_DIED)
     assert fault(pool).last_test == "WORKER_DIED: "
 
 
@@ -297,7 +247,7 @@ def test_a_worker_that_dies_of_a_test_fails_it(pool) -> None:
 )
 def test_a_test_that_did_not_take_place_says_nothing(pool, how, code) -> None:
     begin(pool)
-    end(pool, how, code)
+    probation.end(pool, how, code)
     assert (fault(pool).tests, fault(pool).next_test_at) == (
         0,
         pool.now + AFTER_S,
@@ -328,18 +278,18 @@ def test_a_host_that_is_lost_takes_its_test_along(pool) -> None:
     assert fault(pool).tests == 0
     # What is not there is not tested.
     wait(pool, 10 * AFTER_S)
-    assert not orders(pool)
+    assert not probation.orders(pool)
 
 
 def test_what_an_operator_has_taken_is_not_tested(pool) -> None:
-    test_administration.administer(pool, model.AdminState.DISABLED)
+    administering.administer(pool, model.AdminState.DISABLED)
     wait(pool, 10 * AFTER_S)
-    assert not orders(pool)
+    assert not probation.orders(pool)
 
 
 def test_an_operator_brings_back_what_is_being_tested(pool) -> None:
     begin(pool)
-    test_administration.administer(pool, model.AdminState.ENABLED)
+    administering.administer(pool, model.AdminState.ENABLED)
     assert not pool.rows["slots"][1].faulty
     assert not pool.memory.probation.tests
     # Its agent hears first that the test is over.
@@ -350,59 +300,59 @@ def test_an_operator_brings_back_what_is_being_tested(pool) -> None:
 
 
 def test_a_slot_in_use_is_never_tested() -> None:
-    pool = make_world(2, slot_limit=99, device_limit=2)
+    pool = probation.make_world(2, slot_limit=99, device_limit=2)
     pool.open()
     pool.open()
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(1))
-    fail(pool)
+    probation.fail(pool)
     # It waits for the other slot, and a third one has this one.
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     assert fault(pool, DEVICE).failures == 2
     assert all(row.faulty for row in pool.rows["slots"].values())
     order = begin(pool)
     assert order.slot == 0
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     # The next one would be for the other slot.
     order = begin(pool, 2 * AFTER_S)
     assert order.slot == 0
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not any(row.faulty for row in pool.rows["slots"].values())
     assert state(pool, "r2") == states.READY
 
 
 def test_the_slots_of_a_device_take_turns() -> None:
-    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool = probation.make_world(2, slot_limit=99, device_limit=1)
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     assert begin(pool).slot == 0
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     assert begin(pool, 2 * AFTER_S).slot == 1
-    end(pool, states.CLOSED, codes.OK, 1)
+    probation.end(pool, states.CLOSED, codes.OK, 1)
     assert state(pool) == states.PREPARING
 
 
 def test_all_slots_have_their_turn_before_the_next_accelerator() -> None:
-    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool = probation.make_world(2, slot_limit=99, device_limit=1)
     pool.open()
-    fail(pool)
-    load(pool, *named("a", "b"))
+    probation.fail(pool)
+    probation.load(pool, *named("a", "b"))
     tested = []
     for number in range(5):
         order = begin(pool, AFTER_S * 2**number)
         tested.append((order.slot, order.accelerator))
         code = codes.SELF_TEST_FAILED
-        end(pool, states.PREPARE_FAILED, code, order.slot)
+        probation.end(pool, states.PREPARE_FAILED, code, order.slot)
     assert tested == [(0, "a"), (1, "a"), (0, "b"), (1, "b"), (0, "a")]
 
 
 def test_a_device_comes_before_its_slots() -> None:
-    pool = make_world(2, slot_limit=2, device_limit=2)
+    pool = probation.make_world(2, slot_limit=2, device_limit=2)
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     # Its job goes to the other slot first.
-    fail(pool, 1)
+    probation.fail(pool, 1)
     assert list(pool.memory.probation.faults) == [DEVICE]
     agent = pool.agents["a"]
     agent.slots[1].state = states.SLOT_FAULTY
@@ -422,7 +372,7 @@ def make_two_hosts() -> world.Conductor:
     for _ in range(2):
         request_id = made.open()
         assert made.view(request_id).slot_host_name == "a"
-        fail(made)
+        probation.fail(made)
         made.cancel(request_id)
         made.deliver_all()
         made.feed(*(agent.report() for agent in made.agents.values()))
@@ -448,7 +398,7 @@ def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
     # Its slot is nobody's as long as it is tested.
     assert pool.view(pool.open()).slot_host_name == "b"
     assert state(pool, pool.open()) == states.QUEUED
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
     assert pool.view(f"r{pool.requests}").slot_host_name == "a"
 
@@ -462,7 +412,7 @@ def test_a_fault_from_before_shapes_were_told_is_of_all_shapes() -> None:
     assert pool.view(pool.open()).slot_host_name == "b"
     order = begin(pool)
     assert order.host_uuid == "a"
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
 
 
@@ -474,12 +424,12 @@ def run(pool: world.Conductor, code: str, how: str = states.FAILED) -> None:
     pool.feed(agent.prepared(0))
     agent.slots[0].state = states.SLOT_ACTIVE
     pool.feed(agent.report())
-    end(pool, how, code)
+    probation.end(pool, how, code)
 
 
 @pytest.mark.parametrize("code", [codes.CORE_FAILED, codes.WORKER_DIED])
 def test_sessions_that_a_slot_fails_are_held_against_it(code) -> None:
-    pool = make_world(slot_limit=2)
+    pool = probation.make_world(slot_limit=2)
     run(pool, code)
     run(pool, codes.OK, states.CLOSED)
     run(pool, code)
@@ -492,7 +442,7 @@ def test_sessions_that_a_slot_fails_are_held_against_it(code) -> None:
     "code", [codes.INVALID_INPUT, codes.INVALID_PARAMS, codes.PROTOCOL_ERROR]
 )
 def test_what_clients_do_wrong_is_not(code) -> None:
-    pool = make_world()
+    pool = probation.make_world()
     run(pool, code)
     assert not pool.memory.probation.faults
 
@@ -500,7 +450,7 @@ def test_what_clients_do_wrong_is_not(code) -> None:
 @pytest.fixture
 def own_pool() -> world.Conductor:
     """A pool in which copy is a tenant's own."""
-    made = make_world(accelerator_limit=1, device_limit=1)
+    made = probation.make_world(accelerator_limit=1, device_limit=1)
     library = made.memory.catalogue.library
     own = dataclasses.replace(world.PROFILE, projects=("p",))
     library.profiles["copy"] = own
@@ -514,13 +464,13 @@ def test_what_tenants_bring_fails_on_their_own_account(own_pool) -> None:
 
 def test_what_tenants_bring_may_not_get_into_slots(own_pool) -> None:
     own_pool.open()
-    fail(own_pool)
+    probation.fail(own_pool)
     assert not own_pool.memory.probation.faults
 
 
 def prepare_many(**limits: int) -> world.Conductor:
     """Two slots are being prepared."""
-    pool = make_world(2, **limits)
+    pool = probation.make_world(2, **limits)
     for _ in range(2):
         pool.open()
     pool.deliver_all()
@@ -554,7 +504,7 @@ def test_workers_that_die_at_once_are_one_failure_of_their_device() -> None:
 
 
 def test_a_slot_that_its_agent_calls_faulty_is_tested() -> None:
-    pool = make_world()
+    pool = probation.make_world()
     agent = pool.agents["a"]
     agent.slots[0].state = states.SLOT_FAULTY
     pool.feed(agent.report())
@@ -568,12 +518,12 @@ def test_a_slot_that_its_agent_calls_faulty_is_tested() -> None:
     pool.feed(agent.report())
     assert "cannot be cleaned" in fault(pool).last_test
     begin(pool, 2 * AFTER_S)
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
 
 
 def test_a_slot_whose_agent_takes_its_word_back_is_in_use_again() -> None:
-    pool = make_world()
+    pool = probation.make_world()
     agent = pool.agents["a"]
     agent.slots[0].state = states.SLOT_FAULTY
     pool.feed(agent.report())
@@ -593,23 +543,23 @@ def test_a_slot_whose_agent_takes_its_word_back_is_in_use_again() -> None:
 def test_without_an_accelerator_nothing_is_tested(pool) -> None:
     pool.feed(inputs.Library([]))
     wait(pool, 10 * AFTER_S)
-    assert not orders(pool)
-    load(pool, world.PROFILE)
+    assert not probation.orders(pool)
+    probation.load(pool, world.PROFILE)
     begin(pool, 1.0)
 
 
 def test_two_tests_do_not_want_the_same_slot() -> None:
-    pool = make_world(accelerator_limit=1, slot_limit=99)
-    load(pool, *named("copy", "other"))
+    pool = probation.make_world(accelerator_limit=1, slot_limit=99)
+    probation.load(pool, *named("copy", "other"))
     for name in ("copy", "other"):
         request_id = pool.open(accelerator=name)
-        fail(pool)
+        probation.fail(pool)
         pool.cancel(request_id)
         pool.deliver_all()
         pool.feed(pool.agents["a"].report())
     assert len(pool.memory.probation.faults) == 2
     assert begin(pool).accelerator == "copy"
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     # The other one has waited for the slot.
     assert begin(pool, 1.0).accelerator == "other"
 
@@ -622,20 +572,20 @@ def test_two_tests_do_not_want_the_same_slot() -> None:
     ],
 )
 def test_what_cannot_be_tested_in_one_slot_is_in_the_next(how, code) -> None:
-    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool = probation.make_world(2, slot_limit=99, device_limit=1)
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     tested = []
     for _ in range(3):
         tested.append(begin(pool).slot)
-        end(pool, how, code, tested[-1])
+        probation.end(pool, how, code, tested[-1])
     assert tested == [0, 1, 0]
 
 
 def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
-    pool = make_world(slot_limit=99, device_limit=1)
+    pool = probation.make_world(slot_limit=99, device_limit=1)
     pool.open()
-    fail(pool)
+    probation.fail(pool)
     pool.agents["a"].slots.append(world.Slot())
     pool.feed(pool.agents["a"].report())
     assert [row.faulty for row in pool.rows["slots"].values()] == [True] * 2
@@ -648,11 +598,11 @@ def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
 
 
 def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
-    pool = make_world(accelerator_limit=1, slot_limit=99)
-    load(pool, *named("copy", "other"))
+    pool = probation.make_world(accelerator_limit=1, slot_limit=99)
+    probation.load(pool, *named("copy", "other"))
     request_id = pool.open()
     pool.open(accelerator="other")
-    fail(pool)
+    probation.fail(pool)
     pool.cancel(request_id)
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
@@ -665,7 +615,7 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
     wait(pool, 2 * AFTER_S)
     assert ACCELERATOR in pool.memory.probation.faults
     wait(pool, 1.0)
-    assert not orders(pool)
+    assert not probation.orders(pool)
     assert not pool.memory.probation.faults
     assert not pool.rows["faults"][1].active
 
@@ -675,20 +625,20 @@ def test_accelerators_that_are_deleted_are_forgotten(is_tested) -> None:
     pool = make_two_hosts()
     wait(pool, AFTER_S if is_tested else 1.0)
     assert bool(pool.memory.probation.tests) == is_tested
-    load(pool, *named("other"))
+    probation.load(pool, *named("other"))
     wait(pool, 1.0)
     assert not pool.memory.probation.faults
     assert not pool.memory.probation.tests
     assert not pool.rows["faults"][1].active
     # If there is one of that name again, it begins anew.
-    load(pool, world.PROFILE)
+    probation.load(pool, world.PROFILE)
     assert pool.view(pool.open()).slot_host_name == "a"
 
 
 def test_accelerators_are_forgotten_with_their_hosts() -> None:
     pool = make_two_hosts()
     del pool.memory.registry.hosts_by_id[1]
-    load(pool, *named("other"))
+    probation.load(pool, *named("other"))
     wait(pool, 1.0)
     assert not pool.memory.probation.faults
 
@@ -734,43 +684,20 @@ def test_faults_go_with_their_host() -> None:
     assert not any(row.active for row in pool.rows["faults"].values())
 
 
-def ask(
-    pool: world.Conductor, accelerator: str = "", **place: object
-) -> exception.FpgapoolException | None:
-    """Ask for a test as an operator does; return why there is none."""
-    future: concurrent.futures.Future[exception.FpgapoolException | None]
-    future = concurrent.futures.Future()
-    wanted = {"host_uuid": "a", "device": "board0", "slot": 0} | place
-    pool.feed(inputs.TestNow(accelerator=accelerator, future=future, **wanted))
-    (answer,) = [
-        one
-        for one in pool.wire
-        if isinstance(one, effects.Reply | effects.EarlyReply)
-        and one.future is future
-    ]
-    assert not answer.failed, answer.value
-    pool.wire.remove(answer)
-    return answer.value
-
-
 def take(pool: world.Conductor) -> objects.AssignRequest:
     """Let the only test that is ordered begin."""
-    (order,) = orders(pool)
+    (order,) = probation.orders(pool)
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
     return order
 
 
-def code_of(refusal: exception.FpgapoolException | None) -> str | None:
-    return refusal.code if refusal else None
-
-
 def test_an_operator_need_not_wait_for_a_test(pool) -> None:
     begin(pool)
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
-    assert ask(pool) is None
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    assert probation.ask(pool) is None
     assert take(pool).self_test
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
     assert not pool.rows["faults"][1].active
     assert state(pool) == states.PREPARING
@@ -779,33 +706,33 @@ def test_an_operator_need_not_wait_for_a_test(pool) -> None:
 def test_one_that_was_asked_for_and_fails_counts_as_any(pool) -> None:
     pool.tick(1.0)
     for tests in (1, 2):
-        assert ask(pool) is None
+        assert probation.ask(pool) is None
         take(pool)
-        end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+        probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
         row = pool.rows["faults"][1]
         assert (row.active, row.tests) == (True, tests)
         assert row.next_test_at == pool.now + AFTER_S * 2**tests
     wait(pool, 4 * AFTER_S - 1)
-    assert not orders(pool)
+    assert not probation.orders(pool)
     begin(pool, 1.0)
 
 
 def test_a_test_under_way_is_enough(pool) -> None:
     begin(pool)
-    assert code_of(ask(pool)) == codes.SLOT_IN_USE
-    assert not orders(pool)
-    end(pool, states.CLOSED, codes.OK)
+    assert probation.code_of(probation.ask(pool)) == codes.SLOT_IN_USE
+    assert not probation.orders(pool)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
 
 
 def test_a_slot_in_use_that_does_not_pass_is_out() -> None:
-    pool = make_world()
-    assert ask(pool) is None
+    pool = probation.make_world()
+    assert probation.ask(pool) is None
     take(pool)
     # Nobody is given it meanwhile.
     pool.open()
     assert state(pool) == states.QUEUED
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     assert state(pool) == states.QUEUED
     row = pool.rows["faults"][1]
     assert (row.reason, row.active) == (codes.SELF_TEST_FAILED, True)
@@ -813,7 +740,7 @@ def test_a_slot_in_use_that_does_not_pass_is_out() -> None:
     assert row.last_test_at == pool.now
     assert pool.rows["slots"][1].faulty
     begin(pool)
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
 
 
@@ -826,24 +753,24 @@ def test_a_slot_in_use_that_does_not_pass_is_out() -> None:
     ],
 )
 def test_a_slot_in_use_stays_so_otherwise(how, code) -> None:
-    pool = make_world()
-    assert ask(pool) is None
+    pool = probation.make_world()
+    assert probation.ask(pool) is None
     take(pool)
     pool.open()
-    end(pool, how, code)
+    probation.end(pool, how, code)
     assert not pool.memory.probation.faults
     assert not pool.rows["faults"]
     assert state(pool) == states.PREPARING
 
 
 def test_what_is_being_tested_is_drained_before_it_is_disabled() -> None:
-    pool = make_world()
-    assert ask(pool) is None
+    pool = probation.make_world()
+    assert probation.ask(pool) is None
     take(pool)
-    test_administration.administer(pool, model.AdminState.DRAINING)
+    administering.administer(pool, model.AdminState.DRAINING)
     wait(pool, 1.0)
     assert pool.rows["devices"][1].admin_state == "draining"
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     wait(pool, 1.0)
     assert pool.rows["devices"][1].admin_state == "disabled"
 
@@ -853,64 +780,64 @@ def test_a_check_with_what_is_taken_off_its_host_says_nothing(
     accelerator,
 ) -> None:
     """It is that accelerator which fails, and not one slot more."""
-    pool = make_world(2, accelerator_limit=1, slot_limit=99)
-    load(pool, *named("copy", "other"))
-    assert ask(pool, accelerator) is None
+    pool = probation.make_world(2, accelerator_limit=1, slot_limit=99)
+    probation.load(pool, *named("copy", "other"))
+    assert probation.ask(pool, accelerator) is None
     assert take(pool).slot == 0
     pool.open()
-    fail(pool, 1)
+    probation.fail(pool, 1)
     assert fault(pool, ACCELERATOR)
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     assert (SLOT in pool.memory.probation.faults) == (accelerator == "other")
 
 
 def test_a_test_that_was_asked_for_and_hangs_takes_the_slot_out() -> None:
-    pool = make_world()
-    assert ask(pool) is None
+    pool = probation.make_world()
+    assert probation.ask(pool) is None
     take(pool)
     hang(pool)
     assert fault(pool).last_test == "PREPARE_TIMEOUT: not done within 60 s"
 
 
 def test_no_session_is_disturbed_by_a_test() -> None:
-    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool = probation.make_world(2, slot_limit=99, device_limit=1)
     pool.open()
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(0))
-    assert code_of(ask(pool)) == codes.SLOT_IN_USE
+    assert probation.code_of(probation.ask(pool)) == codes.SLOT_IN_USE
     pool.open()
-    fail(pool, 1)
+    probation.fail(pool, 1)
     assert fault(pool, DEVICE)
-    assert code_of(ask(pool)) == codes.SLOT_IN_USE
-    assert not orders(pool)
+    assert probation.code_of(probation.ask(pool)) == codes.SLOT_IN_USE
+    assert not probation.orders(pool)
     # In its other slot the device can be tested.
-    assert ask(pool, slot=1) is None
+    assert probation.ask(pool, slot=1) is None
     assert take(pool).slot == 1
-    assert code_of(ask(pool, slot=1)) == codes.SLOT_IN_USE
-    end(pool, states.CLOSED, codes.OK, 1)
+    assert probation.code_of(probation.ask(pool, slot=1)) == codes.SLOT_IN_USE
+    probation.end(pool, states.CLOSED, codes.OK, 1)
     assert not pool.memory.probation.faults
     assert state(pool) == states.READY
 
 
 def test_a_device_is_tested_in_one_slot_at_a_time() -> None:
-    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool = probation.make_world(2, slot_limit=99, device_limit=1)
     pool.open()
-    fail(pool)
-    assert ask(pool) is None
-    assert code_of(ask(pool, slot=1)) == codes.SLOT_IN_USE
+    probation.fail(pool)
+    assert probation.ask(pool) is None
+    assert probation.code_of(probation.ask(pool, slot=1)) == codes.SLOT_IN_USE
     assert take(pool).slot == 0
 
 
 def test_a_reserved_slot_is_not_tested_unless_it_is_out(pool) -> None:
     slot = pool.memory.registry.slots[1]
     slot.reserved_for = "an instance"
-    assert ask(pool) is None
+    assert probation.ask(pool) is None
     take(pool)
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     pool.cancel("r1")
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
-    assert code_of(ask(pool)) == codes.SLOT_IN_USE
+    assert probation.code_of(probation.ask(pool)) == codes.SLOT_IN_USE
 
 
 def silence(pool: world.Conductor) -> None:
@@ -945,93 +872,105 @@ def empty_library(pool: world.Conductor) -> None:
     ],
 )
 def test_where_a_test_makes_no_sense(happens, code) -> None:
-    pool = make_world()
+    pool = probation.make_world()
     happens(pool)
-    assert code_of(ask(pool)) == code
-    assert not orders(pool)
+    assert probation.code_of(probation.ask(pool)) == code
+    assert not probation.orders(pool)
     assert not pool.memory.probation.tests
 
 
 @pytest.mark.parametrize("passes", [True, False])
 def test_a_slot_is_tested_before_its_device_is_enabled(passes) -> None:
-    pool = make_world()
-    test_administration.administer(pool, model.AdminState.DISABLED)
-    assert ask(pool) is None
+    pool = probation.make_world()
+    administering.administer(pool, model.AdminState.DISABLED)
+    assert probation.ask(pool) is None
     take(pool)
     pool.open()
     if passes:
-        end(pool, states.CLOSED, codes.OK)
+        probation.end(pool, states.CLOSED, codes.OK)
     else:
-        end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+        probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     row = pool.rows["slots"][1]
     assert row.fault_reason == ("" if passes else codes.SELF_TEST_FAILED)
     assert pool.rows["devices"][1].admin_state == "disabled"
     assert state(pool) == states.QUEUED
     # A slot that has failed waits for the operator.
     wait(pool, 10 * AFTER_S)
-    assert not orders(pool)
+    assert not probation.orders(pool)
 
 
 def test_a_slot_is_not_tested_while_its_device_is_drained() -> None:
-    pool = make_world(2)
+    pool = probation.make_world(2)
     pool.open()
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(0))
-    test_administration.administer(pool, model.AdminState.DRAINING)
-    assert code_of(ask(pool, slot=1)) == codes.SLOT_NOT_TESTABLE
-    assert not orders(pool)
+    administering.administer(pool, model.AdminState.DRAINING)
+    assert (
+        probation.code_of(probation.ask(pool, slot=1))
+        == codes.SLOT_NOT_TESTABLE
+    )
+    assert not probation.orders(pool)
 
 
 def test_there_must_be_such_a_slot_and_accelerator(own_pool) -> None:
     for place in ({"host_uuid": "z"}, {"device": "z"}, {"slot": 9}):
-        assert code_of(ask(own_pool, **place)) == codes.SLOT_NOT_FOUND
+        assert (
+            probation.code_of(probation.ask(own_pool, **place))
+            == codes.SLOT_NOT_FOUND
+        )
     # What a tenant has brought is not for everybody.
     for name in ("z", "copy"):
-        assert code_of(ask(own_pool, name)) == codes.UNKNOWN_ACCELERATOR
+        assert (
+            probation.code_of(probation.ask(own_pool, name))
+            == codes.UNKNOWN_ACCELERATOR
+        )
     odd = dataclasses.replace(world.PROFILE, name="odd", shapes=("odd",))
-    load(own_pool, odd)
-    assert code_of(ask(own_pool, "odd")) == codes.NO_COMPATIBLE_SLOT
-    assert not orders(own_pool)
+    probation.load(own_pool, odd)
+    assert (
+        probation.code_of(probation.ask(own_pool, "odd"))
+        == codes.NO_COMPATIBLE_SLOT
+    )
+    assert not probation.orders(own_pool)
 
 
 def test_an_operator_has_an_accelerator_tested() -> None:
     pool = make_two_hosts()
-    load(pool, *named("copy", "other"))
+    probation.load(pool, *named("copy", "other"))
     # What fails here says nothing of a slot that is well.
     for _ in range(3):
-        assert ask(pool) is None
+        assert probation.ask(pool) is None
         assert take(pool).accelerator == "other"
-        end(pool, states.CLOSED, codes.OK)
+        probation.end(pool, states.CLOSED, codes.OK)
         assert list(pool.memory.probation.faults) == [ACCELERATOR]
-    assert ask(pool, "copy") is None
+    assert probation.ask(pool, "copy") is None
     assert take(pool).accelerator == "copy"
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     # It is not the slot's fault.
     assert list(pool.memory.probation.faults) == [ACCELERATOR]
     assert fault(pool, ACCELERATOR).tests == 1
-    assert ask(pool, "copy") is None
+    assert probation.ask(pool, "copy") is None
     take(pool)
-    end(pool, states.CLOSED, codes.OK)
+    probation.end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
     assert pool.view(pool.open()).slot_host_name == "a"
 
 
 def test_accelerators_take_turns_in_what_is_asked_for() -> None:
-    pool = make_world()
-    load(pool, *named("a", "b"))
+    pool = probation.make_world()
+    probation.load(pool, *named("a", "b"))
     tested = []
     for _ in range(3):
-        assert ask(pool) is None
+        assert probation.ask(pool) is None
         tested.append(take(pool).accelerator)
-        end(pool, states.CLOSED, codes.OK)
+        probation.end(pool, states.CLOSED, codes.OK)
     assert tested == ["a", "b", "a"]
 
 
 def test_the_next_leader_knows_what_was_asked_for_and_failed() -> None:
-    pool = make_world()
-    assert ask(pool) is None
+    pool = probation.make_world()
+    assert probation.ask(pool) is None
     take(pool)
-    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     before = fault(pool)
     pool.boot_conductor()
     pool.feed(pool.agents["a"].report())

@@ -15,14 +15,6 @@ from tests.unit.conductor import steps
 from tests.unit.conductor import world
 
 
-@pytest.fixture
-def pool() -> world.Conductor:
-    """Host a with two slots, host b without a board."""
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
-    )
-
-
 def reopen(pool: world.Conductor, request_id: str, host: str = "a") -> None:
     view = pool.view(request_id)
     pool.feed(world.reopening(view, host))

@@ -10,22 +10,6 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.conductor import steps
-from tests.unit.conductor import world
-
-
-@pytest.fixture
-def pool() -> world.Conductor:
-    """Host a with two slots, host b without a board."""
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
-    )
-
-
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
 
 #: A value of each option that is not what the pool takes without it.
 _OTHERS = {

@@ -38,7 +38,6 @@ class Database:
 
 @pytest.fixture
 def database() -> Database:
-    """Give a database."""
     return Database()
 
 

@@ -23,12 +23,6 @@ from tests.unit.conductor import world
 ROOT = pathlib.Path(fpgapool.__file__).parent
 
 
-@pytest.fixture
-def single() -> world.Conductor:
-    """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
-
-
 def test_each_input_and_instruction_is_handled_by_one_room(single):
     kinds = [kind for room in single.engine.rooms for kind in room.handlers]
     assert len(kinds) == len(set(kinds))

@@ -27,52 +27,16 @@ from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from tests.unit.bitstreams import samples
+from tests.unit.conductor import pumps
 from tests.unit.conductor import world
-
-NOW = 5000.0
-
-
-class FakePump:
-    """Collects inputs; has no answers but one.
-
-    :ivar full: whether it has no room.
-    :ivar view: how sessions stand that are asked for.
-    """
-
-    database_failing = False
-
-    def __init__(self) -> None:
-        self.inputs: list[inputs.Input] = []
-        self.full = False
-        self.view: objects.SessionView | object | None = self
-
-    def now(self) -> float:
-        return NOW
-
-    def put(self, item: inputs.Input) -> None:
-        self.inputs.append(item)
-
-    def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
-        if not self.full:
-            self.inputs.append(item)
-            if self.view is not self:
-                item.future.set_result(self.view)
-        return not self.full
-
-    def ask(self, question, timeout_s, *, durable=True):
-        raise TimeoutError
-
-
-class FakeDatabase:
-    """Knows no session."""
 
 
 @pytest.fixture
 def endpoint(monkeypatch):
     # What is not answered at once is not.
     monkeypatch.setattr(base, "ANSWER_S", 0.0)
-    pump = FakePump()
-    made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40)
+    pump = pumps.FakePump()
+    made = conductor_rpc.ConductorManager(pump, pumps.FakeDatabase(), 40)
     return made, pump.inputs, made._database
 
 
@@ -168,7 +132,7 @@ def test_what_no_column_can_hold_is_refused(endpoint):
 def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
     made, taken, _ = endpoint
     request = dataclasses.replace(REQUEST, claimed_bytes=2**70)
-    made._pump.view = VIEW
+    made._pump.view = pumps.VIEW
     submit(made, request)
     assert taken[0].request == request
 
@@ -216,16 +180,6 @@ def test_revisions_are_whole_numbers_of_not_too_many(endpoint, revisions):
     assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
 
 
-VIEW = objects.SessionView(
-    session_id="s",
-    request_id="r",
-    project_id="p",
-    state="QUEUED",
-    accelerator="copy",
-    claimed_bytes=1,
-)
-
-
 def submit(
     made: conductor_rpc.ConductorManager, *requests: objects.OpenRequest
 ) -> list[objects.SessionView]:
@@ -237,11 +191,11 @@ def submit(
 
 def test_submitted_requests_are_answered_by_what_became_of_each(endpoint):
     made, taken, _ = endpoint
-    made._pump.view = VIEW
+    made._pump.view = pumps.VIEW
     others = [dataclasses.replace(REQUEST, request_id=name) for name in "xy"]
-    assert submit(made, REQUEST, *others) == [VIEW] * 3
+    assert submit(made, REQUEST, *others) == [pumps.VIEW] * 3
     assert [one.request for one in taken] == [REQUEST, *others]
-    until = NOW + base.ANSWER_S
+    until = pumps.NOW + base.ANSWER_S
     assert {one.awaited_until for one in taken} == {until}
     assert submit(made) == []
 
@@ -255,7 +209,7 @@ def test_nothing_is_awaited_any_more_when_a_call_has_failed(endpoint):
 
 def test_a_reopening_is_answered_by_how_the_session_stands(endpoint):
     made, taken, _ = endpoint
-    for view in (VIEW, None):
+    for view in (pumps.VIEW, None):
         made._pump.view = view
         answer = made.reopen_session(None, "p", "s", 5, "a")
         assert answer == (view and view.to_primitive())
@@ -297,7 +251,7 @@ def test_sessions_that_are_forgotten_are_looked_up(endpoint):
     assert answer["unknown"] == ["never"]
 
 
-class LibraryPump(FakePump):
+class LibraryPump(pumps.FakePump):
     """Takes changes of the library."""
 
     def offer(self, item, project_id=None) -> bool:
@@ -325,7 +279,7 @@ def _library(
     directory, signature: str, *, required: bool = True, **members: str
 ):
     """Return a conductor's endpoint that knows one bitstream, and its pump."""
-    pump, database = LibraryPump(), FakeDatabase()
+    pump, database = LibraryPump(), pumps.FakeDatabase()
     record = samples.record(
         bitstream_id="b",
         checksum_sha256=CHECKSUM,
@@ -396,33 +350,16 @@ def test_where_no_signature_is_required_none_is_noted(tmp_path):
     assert [one.signed_by for one in taken] == [""] * 4
 
 
-class AnsweringPump(FakePump):
-    """Has an engine, which it asks at once."""
-
-    def __init__(self, engine) -> None:
-        super().__init__()
-        self._engine = engine
-        self.endpoint: conductor_rpc.ConductorManager | None = None
-        self.report: objects.AgentReport | None = None
-
-    def ask(self, question, timeout_s, *, durable=True):
-        answer = question(self._engine)
-        if self.endpoint is not None and self.report is not None:
-            # As an agent does that is asked for it.
-            self.endpoint.report(None, self.report.to_primitive())
-        return answer
-
-
 class AuditedDatabase:
     """Holds one live session of which the engine knows nothing."""
 
     lost = dataclasses.replace(OLD_RECORD, state="QUEUED")
 
     def now(self) -> float:
-        return NOW
+        return pumps.NOW
 
     def holdings(self, deleted_before: float) -> db_api.Holdings:
-        assert deleted_before == NOW - audit.GONE_S
+        assert deleted_before == pumps.NOW - audit.GONE_S
         return db_api.Holdings(
             lease=db_api.Lease(holder="c", epoch=40, renewals=0),
             sessions=[
@@ -443,7 +380,7 @@ class AuditedDatabase:
 
 def test_an_audit_and_its_repair():
     pool = world.Conductor([world.FakeAgent("a", 1)])
-    pump = AnsweringPump(pool.ask)
+    pump = pumps.AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     pump.endpoint = made
     pump.report = pool.agents["a"].report()
@@ -467,7 +404,7 @@ def test_an_audit_and_its_repair():
 )
 def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
     pool = world.Conductor([world.FakeAgent("a", 1)])
-    pump = AnsweringPump(pool.ask)
+    pump = pumps.AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     found = objects.Finding(
         kind=kind, subject="s", detail="d", session_id=session_id
@@ -483,7 +420,7 @@ def test_a_repair_has_only_the_host_of_the_finding_report(kind):
     pool = world.Conductor([world.FakeAgent(name, 1) for name in "abc"])
     pool.wire.clear()
     made = conductor_rpc.ConductorManager(
-        AnsweringPump(pool.ask), AuditedDatabase(), 40
+        pumps.AnsweringPump(pool.ask), AuditedDatabase(), 40
     )
     found = objects.Finding(kind=kind, subject="s", detail="d", host_uuid="b")
     assert made.repair(None, found.to_primitive())
@@ -493,7 +430,9 @@ def test_a_repair_has_only_the_host_of_the_finding_report(kind):
 
 @pytest.mark.parametrize("junk", [None, 7, {}, {"kind": "x"}])
 def test_a_malformed_finding_is_refused(junk):
-    made = conductor_rpc.ConductorManager(FakePump(), AuditedDatabase(), 40)
+    made = conductor_rpc.ConductorManager(
+        pumps.FakePump(), AuditedDatabase(), 40
+    )
     with pytest.raises(messaging.ExpectedException) as caught:
         made.repair(None, junk)
     assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)
@@ -508,7 +447,7 @@ def test_a_submission_for_which_there_is_no_room_is_told(endpoint):
     assert taken == []
 
 
-class WaitingPump(FakePump):
+class WaitingPump(pumps.FakePump):
     """Does not answer before it may."""
 
     def __init__(self) -> None:
@@ -531,7 +470,9 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
     pump = WaitingPump()
     count = base.places(8)
     assert count == 6
-    made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40, count)
+    made = conductor_rpc.ConductorManager(
+        pump, pumps.FakeDatabase(), 40, count
+    )
     with futures.ThreadPoolExecutor(count) as pool:
         waiting = [
             pool.submit(made.list_accelerators, None) for _ in range(count)

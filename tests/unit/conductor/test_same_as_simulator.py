@@ -47,7 +47,6 @@ def make_trace(
 ) -> scenarios.Scenario:
     """Return jobs that overload four slots, most with deadlines.
 
-    :param accelerators: they use so many.
     :param applications: every other one belongs to one of so many.
     """
     chooser = random.Random(seed)
@@ -102,7 +101,6 @@ class Running:
 
     :ivar due_s: its next border, or its end.
     :ivar due_bytes: what its slot has computed then.
-    :ivar left_bytes: what is left then.
     """
 
     job: scenarios.JobSpec
@@ -114,8 +112,6 @@ class Running:
 class Replay:
     """Plays a trace through the engine.
 
-    :param trace: the jobs.
-    :param name: of the strategy.
     :param fair: whether projects share the slots evenly.
     :param woken: whether the engine is called whenever it asks for it.
     :ivar grants: by job, the host and slot of each grant, and when.
@@ -211,10 +207,7 @@ class Replay:
         return [self._pool.agents[host].report() for host in sorted(hosts)]
 
     def _go_on(self, now: float) -> set[str]:
-        """End the sessions that are done, and bring others to their borders.
-
-        :returns: the hosts of both.
-        """
+        """End sessions that are done, and bring others to their borders."""
         hosts = set()
         for (host, number), running in list(self._running.items()):
             if running.due_s > now:
@@ -238,10 +231,7 @@ class Replay:
         running.left_bytes -= piece_bytes
 
     def _leave(self, now: float) -> set[str]:
-        """Take over which sessions have left their slots by order.
-
-        :returns: their hosts.
-        """
+        """Take over which sessions have left their slots by order."""
         left = [
             key
             for key in self._running

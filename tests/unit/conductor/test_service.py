@@ -21,7 +21,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
 from tests.harness import waiting
-from tests.unit.conductor import test_threads
+from tests.unit.conductor import fake_leases
 from tests.unit.conductor import world
 
 HOST = str(uuid.UUID(int=1))
@@ -33,7 +33,7 @@ endpoint_override = http://127.0.0.1:9
 """
 
 
-class Database(test_threads.FakeDatabase, test_threads.FakeLeases):
+class Database(fake_leases.FakeDatabase, fake_leases.FakeLeases):
     """Has what the engine of a pool has written."""
 
     engine = None
@@ -41,8 +41,8 @@ class Database(test_threads.FakeDatabase, test_threads.FakeLeases):
     def __init__(
         self, pool: world.Conductor, lease: db_api.Lease | None = None
     ) -> None:
-        test_threads.FakeDatabase.__init__(self)
-        test_threads.FakeLeases.__init__(self, lease)
+        fake_leases.FakeDatabase.__init__(self)
+        fake_leases.FakeLeases.__init__(self, lease)
         self.begun_s: tuple[float, float] | None = None
         self.agents = list(pool.agents.values())
         self._snapshot = pool._snapshot()

@@ -9,12 +9,10 @@ import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Collection
 
 import oslo_messaging as messaging
 import pytest
 
-from fpgapool import objects
 from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.conductor import counts
@@ -29,38 +27,8 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from tests.functional.db import factory
 from tests.harness import waiting
+from tests.unit.conductor import fake_leases
 from tests.unit.conductor import world
-
-
-class FakeDatabase:
-    """Commits into a list, or raises what it is told to."""
-
-    failing = False
-
-    def __init__(self) -> None:
-        self.committed: list[db_api.Changes] = []
-        self.withdrawn: list[set[int]] = []
-        self.holders: list[db_api.SessionRecord] = []
-        self.errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
-        self.entered = threading.Event()
-        self.proceed = threading.Event()
-        self.proceed.set()
-
-    def commit(
-        self,
-        epoch: int,
-        changes: db_api.Changes,
-        *,
-        admitted: Collection[int],
-        withdrawn: Collection[int],
-    ) -> list[db_api.SessionRecord]:
-        self.entered.set()
-        assert self.proceed.wait(waiting.LIMIT_S)
-        if not self.errors.empty():
-            raise self.errors.get()
-        self.committed.append(changes)
-        self.withdrawn.append(set(withdrawn))
-        return self.holders if admitted else []
 
 
 class Collector:
@@ -90,7 +58,7 @@ def batch(*rows: db_api.Record, ask: str | None = None) -> effects.Effects:
 @pytest.fixture
 def parts():
     database, delivered, unrecorded, deposed, failed = (
-        FakeDatabase(),
+        fake_leases.FakeDatabase(),
         Collector(),
         Collector(),
         threading.Event(),
@@ -165,7 +133,7 @@ def test_a_deposed_leader_writes_and_tells_nothing_more(parts):
 def test_steps_are_written_with_what_somebody_waits_for(parts, monkeypatch):
     committer, database, delivered, _, _ = parts
     monkeypatch.setattr(batching, "GATHER_S", 10 * waiting.LIMIT_S)
-    steps = [news(1, "PREPARING"), news(2, "READY")]
+    steps = [fake_leases.news(1, "PREPARING"), fake_leases.news(2, "READY")]
     for number, step in enumerate(steps):
         changes = db_api.Changes.of([host(number)])
         committer.put(effects.Effects(changes, after_commit=[step]))
@@ -178,26 +146,9 @@ def test_steps_are_written_with_what_somebody_waits_for(parts, monkeypatch):
 def test_steps_are_written_although_nothing_follows(parts):
     committer, database, delivered, _, _ = parts
     changes = db_api.Changes.of([host(1)])
-    committer.put(effects.Effects(changes, after_commit=[news(1)]))
-    assert delivered.next() == [news(1)]
+    committer.put(effects.Effects(changes, after_commit=[fake_leases.news(1)]))
+    assert delivered.next() == [fake_leases.news(1)]
     assert len(database.committed) == 1
-
-
-#: Of somebody who waits for an answer.
-FUTURE: concurrent.futures.Future[objects.SessionView] = (
-    concurrent.futures.Future()
-)
-
-
-def admitted(number: int) -> effects.Effects:
-    """A session comes, and its front door shall hear of it."""
-    view = dataclasses.replace(news(1).view, session_id=f"s{number}")
-    request = world.request(request_id=f"r{number}")
-    return effects.Effects(
-        db_api.Changes.of([factory.session(number, project_id="p")]),
-        after_commit=[effects.PublishSession("a", view)],
-        admissions=[effects.NewSession(number, f"s{number}", request, FUTURE)],
-    )
 
 
 def test_a_session_whose_name_is_anothers_is_given_back(parts):
@@ -206,10 +157,12 @@ def test_a_session_whose_name_is_anothers_is_given_back(parts):
     database.holders = [holder]
     database.proceed.clear()
     for number in (2, 3):
-        committer.put(admitted(number))
+        committer.put(fake_leases.admitted(number))
     database.proceed.set()
     told = database.unrecorded.next()
-    assert told == inputs.Unrecorded(admitted(2).admissions[0], holder)
+    assert told == inputs.Unrecorded(
+        fake_leases.admitted(2).admissions[0], holder
+    )
     (news_of_3,) = delivered.next()
     assert news_of_3.view.session_id == "s3"
     # What the engine said of it before it knew is not written.
@@ -233,19 +186,19 @@ def test_a_session_whose_name_is_anothers_is_given_back(parts):
 def test_sessions_that_were_given_up_are_not_recorded(parts, hangs):
     """Whether the database said that it is away, or nothing."""
     committer, database, delivered, _, _ = parts
-    committer.put(admitted(1))
+    committer.put(fake_leases.admitted(1))
     delivered.next()
     assert committer.recorded_id == 1
     if not hangs:
         database.errors.put(exception.DatabaseUnavailable(reason="gone"))
     database.proceed.clear()
     database.entered.clear()
-    committer.put(admitted(2))
+    committer.put(fake_leases.admitted(2))
     assert database.entered.wait(waiting.LIMIT_S)
-    committer.put(admitted(3))
+    committer.put(fake_leases.admitted(3))
     assert committer.give_up(3) == 1
     committer.put(effects.Effects(db_api.Changes(), withdrawn=[2, 3]))
-    committer.put(admitted(4))
+    committer.put(fake_leases.admitted(4))
     database.proceed.set()
     (told,) = delivered.next()
     assert told.view.session_id == "s4"
@@ -317,24 +270,9 @@ def test_a_host_that_cannot_be_told_does_not_hold_up_the_others(outbox):
     assert casts.next() == ("report_now", "c", 7)
 
 
-def news(revision: int, state: str = "QUEUED") -> effects.PublishSession:
-    return effects.PublishSession(
-        "a",
-        objects.SessionView(
-            session_id="s",
-            request_id="r",
-            project_id="p",
-            state=state,
-            accelerator="copy",
-            claimed_bytes=1,
-            revision=revision,
-        ),
-    )
-
-
 def test_only_the_newest_view_of_a_session_is_sent(outbox):
     made, casts = outbox
-    made.deliver([news(revision) for revision in range(100)])
+    made.deliver([fake_leases.news(revision) for revision in range(100)])
     last = -1
     while last < 99:
         method, _, _, views = casts.next()
@@ -346,9 +284,9 @@ def test_only_the_newest_view_of_a_session_is_sent(outbox):
 def test_steps_are_gathered_and_what_is_waited_for_is_not(outbox, monkeypatch):
     made, casts = outbox
     monkeypatch.setattr(batching, "GATHER_S", 10 * waiting.LIMIT_S)
-    made.deliver([news(1, "QUEUED")])
-    made.deliver([news(2, "PREPARING")])
-    made.deliver([news(3, "READY")])
+    made.deliver([fake_leases.news(1, "QUEUED")])
+    made.deliver([fake_leases.news(2, "PREPARING")])
+    made.deliver([fake_leases.news(3, "READY")])
     _, _, _, (view,) = casts.next()
     assert (view.state, view.revision) == ("READY", 3)
     assert casts.items.empty()
@@ -356,7 +294,7 @@ def test_steps_are_gathered_and_what_is_waited_for_is_not(outbox, monkeypatch):
 
 def test_steps_are_told_although_nothing_follows(outbox):
     made, casts = outbox
-    made.deliver([news(1, "ACTIVE")])
+    made.deliver([fake_leases.news(1, "ACTIVE")])
     _, _, _, (view,) = casts.next()
     assert view.state == "ACTIVE"
 
@@ -459,44 +397,6 @@ def test_a_failed_pump_is_noticed(pumping):
     assert failed.next() == "pump"
 
 
-class FakeLeases:
-    """A lease row that a test changes as another conductor would."""
-
-    def __init__(self, lease: db_api.Lease | None) -> None:
-        self.lease = lease
-        self.read = threading.Event()
-        self.failing = False
-        self.time_s = 1e9
-        #: What leaders have said of pool time.
-        self.told_s: list[float] = []
-
-    def now(self) -> float:
-        return self.time_s
-
-    def read_lease(self) -> db_api.Lease | None:
-        self.read.set()
-        if self.failing:
-            raise exception.DatabaseUnavailable(reason="gone")
-        return self.lease
-
-    def take_lease(self, holder, expected):
-        if expected != self.lease:
-            raise exception.NotLeader(reason="somebody was quicker")
-        epoch = expected.epoch + 1 if expected else 1
-        self.lease = db_api.Lease(holder=holder, epoch=epoch, renewals=0)
-        return self.lease
-
-    def renew_lease(self, holder, epoch, pool_time_s=None):
-        if (self.lease.holder, self.lease.epoch) != (holder, epoch):
-            raise exception.NotLeader(reason="deposed")
-        if pool_time_s is not None:
-            self.told_s.append(pool_time_s)
-
-    def release_lease(self, holder, epoch, pool_time_s=None):
-        self.renew_lease(holder, epoch, pool_time_s)
-        self.lease = db_api.Lease(holder="", epoch=epoch, renewals=0)
-
-
 @pytest.mark.parametrize(
     ("lease", "epoch"),
     [
@@ -506,13 +406,15 @@ class FakeLeases:
     ],
 )
 def test_a_free_office_is_taken_at_once(lease, epoch):
-    leases = FakeLeases(lease)
+    leases = fake_leases.FakeLeases(lease)
     won = election.Election(leases, "me", 3600).win(threading.Event())
     assert won == epoch
 
 
 def test_a_silent_leader_is_succeeded():
-    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="it", epoch=4, renewals=9)
+    )
     won = election.Election(leases, "me", 0.3).win(threading.Event())
     assert won == 5
 
@@ -529,7 +431,9 @@ def test_nobody_is_succeeded_for_what_was_not_seen():
 
 
 def test_after_an_outage_the_leader_has_the_whole_lease_again():
-    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="it", epoch=4, renewals=9)
+    )
     reads = collections.deque([False] * 4 + [True] + [False] * 4)
     outcomes: list[int] = []
     read_lease = leases.read_lease
@@ -551,13 +455,17 @@ def test_an_election_looks_at_no_wall_clock(monkeypatch):
         raise AssertionError("the wall clock can be set")
 
     monkeypatch.setattr(time, "time", forbidden)
-    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="it", epoch=4, renewals=9)
+    )
     won = election.Election(leases, "me", 0.3).win(threading.Event())
     assert won == 5
 
 
 def test_the_next_leader_does_not_go_by_a_clock_that_was_set():
-    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="it", epoch=4, renewals=9)
+    )
     read_lease = leases.read_lease
 
     def read():
@@ -573,7 +481,7 @@ def test_the_next_leader_does_not_go_by_a_clock_that_was_set():
 
 def test_pool_time_goes_on_from_what_the_leader_told_last():
     lease = db_api.Lease(holder="it", epoch=4, renewals=9, pool_time_s=500.0)
-    leases = FakeLeases(lease)
+    leases = fake_leases.FakeLeases(lease)
     # Set before this stand-by was started.
     leases.time_s = 1e9 + 7200
     candidate = election.Election(leases, "me", 0.3)
@@ -584,7 +492,7 @@ def test_pool_time_goes_on_from_what_the_leader_told_last():
 def test_pool_time_is_measured_from_what_the_leader_told_last():
     """Not from its first word, and not anew when another one has led."""
     told = {"holder": "it", "epoch": 4}
-    candidate = election.Election(FakeLeases(None), "me", 0.3)
+    candidate = election.Election(fake_leases.FakeLeases(None), "me", 0.3)
     assert candidate.pool_time_s() is None
     candidate._update_pool_time(None)
     assert candidate.pool_time_s() is None
@@ -611,7 +519,9 @@ def test_pool_time_is_measured_from_what_the_leader_told_last():
 
 
 def test_a_living_leader_is_not_succeeded():
-    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="it", epoch=4, renewals=9)
+    )
     stopping, results = threading.Event(), Collector()
     candidate = election.Election(leases, "me", 3600)
     thread = threading.Thread(target=lambda: results(candidate.win(stopping)))
@@ -624,7 +534,7 @@ def test_a_living_leader_is_not_succeeded():
 
 
 def test_an_election_waits_for_the_database():
-    leases = FakeLeases(None)
+    leases = fake_leases.FakeLeases(None)
     leases.failing = True
     results = Collector()
     candidate = election.Election(leases, "me", 0.1)
@@ -639,13 +549,17 @@ def test_an_election_waits_for_the_database():
 
 
 def test_a_deposed_leader_notices():
-    leases = FakeLeases(db_api.Lease(holder="it", epoch=9, renewals=0))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="it", epoch=9, renewals=0)
+    )
     candidate = election.Election(leases, "me", 0.1)
     assert not candidate.hold(4, threading.Event(), lambda: None, lambda: None)
 
 
 def test_a_leader_stays_in_office_while_the_database_is_away():
-    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="me", epoch=4, renewals=0)
+    )
     stopping, renewals = threading.Event(), Collector()
     leases.errors = [exception.DatabaseUnavailable(reason="gone")] * 3
 
@@ -662,7 +576,9 @@ def test_a_leader_stays_in_office_while_the_database_is_away():
 
 
 def test_the_lease_is_kept_while_a_long_queue_is_taken_over():
-    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="me", epoch=4, renewals=0)
+    )
     renewals, deposed = Collector(), threading.Event()
     renew = leases.renew_lease
 
@@ -681,7 +597,9 @@ def test_the_lease_is_kept_while_a_long_queue_is_taken_over():
 
 
 def test_the_lease_is_kept_no_longer_than_needed():
-    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="me", epoch=4, renewals=0)
+    )
     with (
         pytest.raises(RuntimeError, match="no such table"),
         election.Election(leases, "me", 3600).kept(4, threading.Event()),
@@ -691,7 +609,9 @@ def test_the_lease_is_kept_no_longer_than_needed():
 
 
 def test_a_resigned_office_is_free():
-    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    leases = fake_leases.FakeLeases(
+        db_api.Lease(holder="me", epoch=4, renewals=0)
+    )
     election.Election(leases, "me", 1).resign(4, None)
     assert leases.lease.holder == ""
     election.Election(leases, "me", 1).resign(4, None)

@@ -14,7 +14,7 @@ from fpgapool.core import state
 from fpgapool.core import what_if
 from fpgapool.vocabulary import codes
 from tests.harness import pool_invariants
-from tests.property import test_what_if
+from tests.property import small_pools
 from tests.unit.core import pools
 
 SLOTS_W = (("large", 30.0), ("small", 10.0))
@@ -149,36 +149,32 @@ def test_wrong_powers_are_refused(wrong: dict[str, object]) -> None:
         model.PowerCaps(**wrong)
 
 
-@pytest.mark.parametrize("name", test_what_if.INNER)
+@pytest.mark.parametrize("name", small_pools.INNER)
 def test_no_cap_is_ever_exceeded_and_no_slot_is_forgotten(name: str) -> None:
     for seed in range(4):
         random = numpy.random.default_rng(seed)
-        pool = test_what_if.make_pool(name, random)
-        other = test_what_if.make_pool(name, numpy.random.default_rng(seed))
+        pool = small_pools.make_pool(name, random)
+        other = small_pools.make_pool(name, numpy.random.default_rng(seed))
         pool_w = float(random.choice([10.0, 40.0, 75.0]))
         pool.step([caps(pool_w, h1=20.0)], 0.0)
         # Caps that are never reached change nothing.
-        other_2 = test_what_if.make_pool(name, numpy.random.default_rng(seed))
+        other_2 = small_pools.make_pool(name, numpy.random.default_rng(seed))
         other_2.step([caps(1e9)], 0.0)
         now = 0.0
         for job_id in range(25):
             now += float(random.choice([0.0, 0.1, 2.0, 30.0]))
             before = random.bit_generator.state
             batch = [
-                *test_what_if.go_on(pool, now, random),
-                events.JobSubmitted(
-                    test_what_if.make_job(job_id, now, random)
-                ),
+                *small_pools.go_on(pool, now, random),
+                events.JobSubmitted(small_pools.make_job(job_id, now, random)),
             ]
             given = _given(pool.step(batch, now))
             pool_invariants.check(pool)
             _check(pool, pool_w, name, given)
             random.bit_generator.state = before
             same = [
-                *test_what_if.go_on(other, now, random),
-                events.JobSubmitted(
-                    test_what_if.make_job(job_id, now, random)
-                ),
+                *small_pools.go_on(other, now, random),
+                events.JobSubmitted(small_pools.make_job(job_id, now, random)),
             ]
             assert _given(other.step(same, now)) == _given(
                 other_2.step(same, now)

@@ -76,7 +76,6 @@ class Desk:
     """A client's port and a member's, without the loop.
 
     :param record: that the client has sent.
-    :param members: how many.
     """
 
     def __init__(self, record, members=1):

@@ -45,10 +45,7 @@ class App:
         self.options = argparse.Namespace(debug=False)
 
     def know_projects(self, projects: dict[str, str]) -> None:
-        """Have Keystone know projects.
-
-        :param projects: ids by names.
-        """
+        """Have Keystone know projects."""
 
         def find_project(name: str, **_: Any) -> Any:
             found = name if name in projects.values() else projects.get(name)
@@ -57,12 +54,7 @@ class App:
         self.identity.find_project.side_effect = find_project
 
     def run(self, class_: type[command.Command], *arguments: str) -> int:
-        """Run a command.
-
-        :param class_: the command's.
-        :param arguments: of its line.
-        :returns: its status.
-        """
+        """Run a command."""
         made = class_(self, None)
         return made.run(made.get_parser("fpga test").parse_args(arguments))
 

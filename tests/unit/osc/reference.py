@@ -30,10 +30,7 @@ def commands() -> list[metadata.EntryPoint]:
 
 
 def parser_of(entry_point: metadata.EntryPoint) -> argparse.ArgumentParser:
-    """Return what understands a command's line.
-
-    :param entry_point: the command's.
-    """
+    """Return what understands a command's line."""
     name = f"openstack {entry_point.name.replace('_', ' ')}"
     parser: argparse.ArgumentParser = entry_point.load()(
         None, None

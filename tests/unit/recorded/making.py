@@ -75,10 +75,7 @@ def type_name(type_: Any) -> str:
 
 
 class Wire:
-    """Takes the place of oslo.messaging's client.
-
-    :param answers: of calls, by method.
-    """
+    """Takes the place of oslo.messaging's client."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -102,10 +99,7 @@ class Wire:
 
 
 def api_on(topic: str, wire: Wire, keys: signing.Keys | None = None) -> Any:
-    """Return what sends to a topic, with a wire that is not the broker's.
-
-    :param keys: that it signs with.
-    """
+    """Return what sends to a topic, with a wire that is not the broker's."""
     with (
         mock.patch.object(rpc, "_require_transport"),
         mock.patch.object(rpc.messaging, "get_rpc_client", return_value=wire),

@@ -63,7 +63,6 @@ def value(owner: str, name: str, type_: Any) -> Any:
     """Return a value of a type.
 
     :param owner: whose member or argument it is.
-    :param name: of that.
     """
     found = fixed(owner, name)
     if found is not None:

@@ -25,6 +25,7 @@ from reproduction.figures import table6
 from reproduction.figures import thresholds
 from tests.unit.reproduction import commands
 from tests.unit.reproduction import figure_runs
+from tests.unit.sim import measures
 
 
 def test_every_paper_has_its_figures() -> None:
@@ -127,7 +128,7 @@ def test_a_run_is_done_once_for_all_figures(
 
     def measure(run: clusters.ClusterRun) -> metrics.Metrics:
         done.append(run)
-        return _measured()
+        return measures.measured()
 
     monkeypatch.setattr(clusters.ClusterRun, "measure", measure)
     monkeypatch.setattr(charts, "draw", lambda _picture, _path: None)
@@ -155,24 +156,6 @@ def test_a_run_is_done_once_for_all_figures(
 
 
 # -- figures of simulations ------------------------------------------------
-
-
-def _measured(
-    act_s: float = 1.0,
-    tct95_s: float = 1.0,
-    sar: float = 0.5,
-    dlr: float = 0.01,
-) -> metrics.Metrics:
-    return metrics.Metrics(
-        jobs=100,
-        act_s=act_s,
-        tct95_s=tct95_s,
-        p50_s=act_s,
-        p99_s=tct95_s,
-        sar=sar,
-        dlr=dlr,
-        makespan_s=100.0,
-    )
 
 
 def _invented(
@@ -312,9 +295,9 @@ def _judged(name: str, measure: figure.Measure) -> list[bool]:
 def _of_pair(apart_s: float, pooled_s: float) -> figure.Measure:
     return _invented(
         lambda run: (
-            _measured(apart_s, apart_s)
+            measures.measured(apart_s, apart_s)
             if run.strategy == pairs.APART
-            else _measured(pooled_s, pooled_s)
+            else measures.measured(pooled_s, pooled_s)
         )
     )
 
@@ -348,7 +331,7 @@ def _as(factors: Mapping[str, Sequence[float]]) -> figure.Measure:
         # Small jobs gain more.
         if run.strategy == "wra" and run.sizes.endswith("=100e6"):
             act *= 1.2
-        return _measured(100 / act, 100 / tct95, sar / 5, dlr / 100)
+        return measures.measured(100 / act, 100 / tct95, sar / 5, dlr / 100)
 
     return _invented(of_run)
 
@@ -376,7 +359,7 @@ def _with_boards(
         wa, ra = 2.0, 4.0 if run.boards >= crossing else 1.0
         factor = {"fifo": 1.0, "wa": wa, "ra": ra, "wra": wra_of(wa, ra)}
         act_s = 100 / factor[run.strategy]
-        return _measured(act_s, act_s)
+        return measures.measured(act_s, act_s)
 
     return _invented(of_run)
 
@@ -400,9 +383,9 @@ def _with_times(
     """Only FIFO's times depend on the run."""
     return _invented(
         lambda run: (
-            _measured(fifo_s_of(run), fifo_s_of(run))
+            measures.measured(fifo_s_of(run), fifo_s_of(run))
             if run.strategy == "fifo"
-            else _measured(2.0, 2.0)
+            else measures.measured(2.0, 2.0)
         )
     )
 
@@ -446,7 +429,7 @@ def _as_reference(wrong: str, by: float) -> figure.Measure:
 
     def of_run(run: clusters.ClusterRun) -> metrics.Metrics:
         if run.strategy == "fifo":
-            return _measured(100.0, 100.0)
+            return measures.measured(100.0, 100.0)
         setting = next(
             each
             for each in table6.SETTINGS
@@ -455,7 +438,7 @@ def _as_reference(wrong: str, by: float) -> figure.Measure:
         act, tct95 = setting.reference[run.strategy]
         if setting.load == 1.3 and run.strategy == wrong:
             act *= by
-        return _measured(100 / act, 100 / tct95)
+        return measures.measured(100 / act, 100 / tct95)
 
     return _invented(of_run)
 

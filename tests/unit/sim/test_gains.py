@@ -7,30 +7,18 @@ import math
 import pytest
 
 from fpgapool.sim.outcomes import gains
-from fpgapool.sim.outcomes import metrics
-
-
-def _measured(
-    act_s: float = 1.0,
-    tct95_s: float = 1.0,
-    sar: float = 0.5,
-    dlr: float = 0.01,
-) -> metrics.Metrics:
-    return metrics.Metrics(
-        jobs=100,
-        act_s=act_s,
-        tct95_s=tct95_s,
-        p50_s=act_s,
-        p99_s=tct95_s,
-        sar=sar,
-        dlr=dlr,
-        makespan_s=100.0,
-    )
+from tests.unit.sim import measures
 
 
 def test_gain_over_seeds() -> None:
-    before = [_measured(8.0, 9.0, 0.2, 0.1), _measured(8.0, 9.0, 0.2, 0.1)]
-    after = [_measured(4.0, 3.0, 0.4, 0.4), _measured(1.0, 9.0, 0.8, 0.1)]
+    before = [
+        measures.measured(8.0, 9.0, 0.2, 0.1),
+        measures.measured(8.0, 9.0, 0.2, 0.1),
+    ]
+    after = [
+        measures.measured(4.0, 3.0, 0.4, 0.4),
+        measures.measured(1.0, 9.0, 0.8, 0.1),
+    ]
     gain = gains.compare(before, after)
     assert gain.seeds == 2
     assert gain.act[:3] == pytest.approx((4.0, 2.0, 8.0))
@@ -45,7 +33,7 @@ def test_gain_over_seeds() -> None:
     assert gain.means == pytest.approx(
         {"act_s": 2.5, "tct95_s": 6.0, "sar": 0.6, "dlr": 0.25}
     )
-    nothing_local = gains.compare([_measured(dlr=0.0)], after[:1])
+    nothing_local = gains.compare([measures.measured(dlr=0.0)], after[:1])
     assert nothing_local.dlr.mean == math.inf
     # A single seed has no interval.
     assert nothing_local.act.bar() == (0.0, 0.0)

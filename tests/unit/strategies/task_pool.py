@@ -22,8 +22,6 @@ from fpgapool.core.sizing import groups as core_groups
 class TaskPool:
     """Runs groups from the time 0 until all have ended.
 
-    :param policy: sizes the groups.
-    :param slots: number of slots.
     :param slot_per_s: actions/s of a slot on its own, at a time.
     :param link_per_s: actions/s of all slots together, at most.
     :ivar ends: by group, when its last action ended.

@@ -25,8 +25,7 @@ from fpgapool.agent.worker.data import processing
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
-from tests.unit.worker import test_parts
-from tests.unit.worker import test_state
+from tests.unit.worker import machine_steps
 
 
 def no_memory() -> OSError:
@@ -54,7 +53,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
     events: list[state.Event] = []
     made = desk.SessionServer(
         dataclasses.replace(
-            settings.parse(json.dumps(test_parts.SETTINGS)),
+            settings.parse(json.dumps(machine_steps.SETTINGS)),
             chunk_bytes=4096,
             window_chunks=2,
         ),
@@ -62,7 +61,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
         events.append,
         blocks.BlockCache(0),
     )
-    order = test_state.order()
+    order = machine_steps.order()
     made.arm(order, base.load_profile("copy"))
     came = hello.parse(
         {
@@ -94,7 +93,7 @@ def test_a_test_of_the_slot_needs_the_memory_too(monkeypatch):
         raise no_memory()
 
     made = desk.SessionServer(
-        settings.parse(json.dumps(test_parts.SETTINGS)),
+        settings.parse(json.dumps(machine_steps.SETTINGS)),
         None,
         lambda _event: None,
         blocks.BlockCache(0),

@@ -22,6 +22,7 @@ from fpgapool.agent.worker.data import memory
 from fpgapool.common.channels import buffers
 from fpgapool.protocol import frames
 from tests.harness import mapping
+from tests.unit.worker import machine_steps
 
 BLOCK_BYTES = 40
 OUT_BYTES = 100
@@ -395,19 +396,10 @@ def test_hello_hides_what_is_secret():
     assert "hush" not in shown
 
 
-SETTINGS = {
-    "worker_id": "w",
-    "device": "board0",
-    "slot": 0,
-    "state_dir": "/s",
-    "control_socket": "/s/c",
-    "data_socket": "/s/d",
-    "driver": "m:C",
-}
-
-
 def test_settings_have_defaults():
-    found = settings.parse(json.dumps({**SETTINGS, "from_the_future": 1}))
+    found = settings.parse(
+        json.dumps({**machine_steps.SETTINGS, "from_the_future": 1})
+    )
     assert found.chunk_bytes == 4 * 1024 * 1024
     assert found.window_bytes == 32 * 1024 * 1024
     assert found.data_address is None
@@ -424,7 +416,7 @@ def test_settings_have_defaults():
     ],
 )
 def test_ports(ports, expected):
-    text = json.dumps({**SETTINGS, "data_ports": ports})
+    text = json.dumps({**machine_steps.SETTINGS, "data_ports": ports})
     assert settings.parse(text).data_ports == expected
 
 
@@ -453,7 +445,7 @@ def test_ports(ports, expected):
 )
 def test_settings_that_are_wrong(member, value):
     with pytest.raises(child_settings.InvalidSettings) as caught:
-        settings.parse(json.dumps({**SETTINGS, member: value}))
+        settings.parse(json.dumps({**machine_steps.SETTINGS, member: value}))
     assert str(caught.value).startswith(f"{member}: ")
 
 
@@ -463,9 +455,13 @@ def test_settings_that_are_no_object(text):
         settings.parse(text)
 
 
-@pytest.mark.parametrize("member", SETTINGS)
+@pytest.mark.parametrize("member", machine_steps.SETTINGS)
 def test_settings_that_are_missing(member):
-    document = {name: SETTINGS[name] for name in SETTINGS if name != member}
+    document = {
+        name: machine_steps.SETTINGS[name]
+        for name in machine_steps.SETTINGS
+        if name != member
+    }
     with pytest.raises(child_settings.InvalidSettings) as caught:
         settings.parse(json.dumps(document))
     assert str(caught.value).startswith(f"{member}: ")

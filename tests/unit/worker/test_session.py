@@ -24,8 +24,7 @@ from fpgapool.agent.worker.data import session
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
-from tests.unit.worker import test_parts
-from tests.unit.worker import test_state
+from tests.unit.worker import machine_steps
 
 CHUNK_BYTES = 4096
 LONG_BYTES = 2 * sending.LONG_BYTES
@@ -61,12 +60,12 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
         memory.InPlaceMemory(CHUNK_BYTES, 2 * CHUNK_BYTES),
         False,
         dataclasses.replace(
-            settings.parse(json.dumps(test_parts.SETTINGS)),
+            settings.parse(json.dumps(machine_steps.SETTINGS)),
             chunk_bytes=CHUNK_BYTES,
             window_chunks=2,
             send_timeout_s=TIMEOUT_S,
         ),
-        hello.Keyring(test_state.order()),
+        hello.Keyring(machine_steps.order()),
         lambda event: None,
         blocks.BlockCache(0).open("project", "session"),
     )
@@ -114,12 +113,12 @@ def _long_session(core, ends: list) -> session.DataSession:
         memory.InPlaceMemory(LONG_BYTES, 4 * LONG_BYTES),
         False,
         dataclasses.replace(
-            settings.parse(json.dumps(test_parts.SETTINGS)),
+            settings.parse(json.dumps(machine_steps.SETTINGS)),
             chunk_bytes=LONG_BYTES,
             window_chunks=4,
             send_timeout_s=TIMEOUT_S,
         ),
-        hello.Keyring(test_state.order()),
+        hello.Keyring(machine_steps.order()),
         ends.append,
         blocks.BlockCache(0).open("project", "session"),
     )
@@ -277,11 +276,7 @@ def test_who_closes_while_it_leaves_has_closed():
 
 
 class RatioCore(copy.CopyCore):
-    """Needs room for an output that it makes longer or shorter.
-
-    :param ratio: of room to input.
-    :param output_bytes: of each piece.
-    """
+    """Needs room for an output that it makes longer or shorter."""
 
     in_place = False
 
@@ -308,12 +303,12 @@ def _ratio_session(core: RatioCore, ends: list) -> session.DataSession:
         ),
         False,
         dataclasses.replace(
-            settings.parse(json.dumps(test_parts.SETTINGS)),
+            settings.parse(json.dumps(machine_steps.SETTINGS)),
             chunk_bytes=CHUNK_BYTES,
             window_chunks=4,
             send_timeout_s=TIMEOUT_S,
         ),
-        hello.Keyring(test_state.order()),
+        hello.Keyring(machine_steps.order()),
         ends.append,
         blocks.BlockCache(0).open("project", "session"),
     )

@@ -12,60 +12,29 @@ from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
 from fpgapool.vocabulary import states
 from tests.harness import machines
+from tests.unit.worker import machine_steps
 
 ORPHAN_S = 600.0
 
 
-def order(generation=1, project_id="p"):
-    return state.Order(
-        f"s{generation}",
-        generation,
-        project_id,
-        "copy",
-        "builtin:copy",
-        connect_timeout_s=30.0,
-        resume_grace_s=10.0,
-    )
-
-
-def kinds(effects):
-    return [type(effect).__name__ for effect in effects]
-
-
-@pytest.fixture
-def machine():
-    made = state.Machine(0.0, orphan_s=ORPHAN_S)
-    made.handle(state.AgentConnected(), 0.0)
-    yield made
-    machines.check(made)
-
-
-def ready(machine, generation=1):
-    machine.handle(state.Assign(order(generation)), 1.0)
-    return machine.handle(state.Programmed(generation, "copy"), 2.0)
-
-
-def finish(machine, generation=1, fault=None):
-    event = state.Scrubbed(generation, 10, 20, 99.0, fault)
-    return machine.handle(event, 50.0)
-
-
 def test_the_agent_is_told_of_borders(machine):
-    ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Attached(1, 77.0), 3.0)
     for quanta in (1, 2):
-        assert kinds(machine.handle(state.QuantumDone(1), 4.0)) == ["Changed"]
+        assert machine_steps.kinds(
+            machine.handle(state.QuantumDone(1), 4.0)
+        ) == ["Changed"]
         assert machine.quanta == quanta
     assert machine.handle(state.QuantumDone(2), 4.0) == []
     machine.handle(state.Ended(1, "CLOSED", "OK", ""), 5.0)
     assert machine.handle(state.QuantumDone(1), 5.0) == []
-    finish(machine)
+    machine_steps.finish(machine)
     assert machine.quanta == 0
 
 
 def test_states_that_soon_pass_need_not_be_told_at_once(machine):
     later, at_once = state.Changed(soon=True), state.Changed()
-    assert machine.handle(state.Assign(order()), 1.0)[0] == later
+    assert machine.handle(state.Assign(machine_steps.order()), 1.0)[0] == later
     assert machine.handle(state.Programmed(1, "copy"), 2.0)[0] == at_once
     for detached_s in (3.0, 4.0):
         assert machine.handle(state.Attached(1, 77.0), 2.0) == [later]
@@ -76,22 +45,22 @@ def test_states_that_soon_pass_need_not_be_told_at_once(machine):
 
 
 def test_a_client_that_closes_while_it_is_to_leave_has_closed(machine):
-    ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Attached(1, 77.0), 3.0)
     machine.handle(state.Release(1, "PREEMPTED"), 4.0)
     machine.handle(state.Ended(1, "FAILED", "CORE_FAILED", ""), 5.0)
     machine.handle(state.Ended(1, "CLOSED", "OK", ""), 5.0)
-    finish(machine)
+    machine_steps.finish(machine)
     result = machine.last_result
     assert (result.state, result.code) == ("CLOSED", "OK")
 
 
 def test_life_of_a_session(machine):
-    effects = machine.handle(state.Assign(order()), 1.0)
-    assert kinds(effects) == ["Changed", "Program"]
+    effects = machine.handle(state.Assign(machine_steps.order()), 1.0)
+    assert machine_steps.kinds(effects) == ["Changed", "Program"]
     assert machine.state == "preparing"
     effects = machine.handle(state.Programmed(1, "copy"), 2.0)
-    assert kinds(effects) == ["Changed", "Announce"]
+    assert machine_steps.kinds(effects) == ["Changed", "Announce"]
     assert machine.deadline_s == 32.0
     machine.handle(state.Attached(1, 77.0), 3.0)
     assert (machine.state, machine.deadline_s) == ("active", 3.25)
@@ -99,9 +68,9 @@ def test_life_of_a_session(machine):
     assert (machine.state, machine.deadline_s) == ("detached", 14.0)
     machine.handle(state.Attached(1, 78.0), 5.0)
     ended = state.Ended(1, "CLOSED", "OK", "")
-    assert kinds(machine.handle(ended, 6.0)) == ["Clear"]
+    assert machine_steps.kinds(machine.handle(ended, 6.0)) == ["Clear"]
     assert machine.state == "active"
-    assert kinds(finish(machine)) == ["Changed"]
+    assert machine_steps.kinds(machine_steps.finish(machine)) == ["Changed"]
     assert machine.state == "idle"
     assert machine.last_result == state.Result(
         "s1", 1, "CLOSED", "OK", "", 10, 20, 77.0, 99.0
@@ -120,20 +89,20 @@ def test_life_of_a_session(machine):
     ],
 )
 def test_timeouts(machine, prepare, now, code):
-    ready(machine)
+    machine_steps.ready(machine)
     for event in prepare:
         machine.handle(event, 10.0)
     assert machine.deadline_s == now
     assert machine.handle(state.Tick(), now - 0.001) == []
     (effect,) = machine.handle(state.Tick(), now)
     assert (type(effect), effect.code) == (state.Clear, code)
-    finish(machine)
+    machine_steps.finish(machine)
     assert machine.last_result.state == "EXPIRED"
 
 
 def test_a_worker_that_was_frozen_hears_its_client_first(machine):
     limits = watch.Limits(idle_timeout_s=5.0)
-    idle = dataclasses.replace(order(), limits=limits)
+    idle = dataclasses.replace(machine_steps.order(), limits=limits)
     machine.handle(state.Assign(idle), 1.0)
     machine.handle(state.Programmed(1, "copy"), 2.0)
     machine.handle(state.Attached(1, 77.0), 3.0)
@@ -149,76 +118,84 @@ def test_a_worker_that_was_frozen_hears_its_client_first(machine):
         effects = machine.handle(state.Tick(watch.Progress(100)), now)
     (effect,) = effects
     assert (type(effect), effect.code) == (state.Clear, "IDLE_TIMEOUT")
-    finish(machine)
+    machine_steps.finish(machine)
 
 
 def test_release_while_preparing_waits_for_the_slot(machine):
-    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Assign(machine_steps.order()), 1.0)
     assert machine.handle(state.Release(1, "X"), 2.0) == []
     effects = machine.handle(state.Programmed(1, "copy"), 3.0)
-    assert kinds(effects) == ["Clear"]
-    finish(machine)
+    assert machine_steps.kinds(effects) == ["Clear"]
+    machine_steps.finish(machine)
     assert machine.last_result.state == "CANCELLED"
     assert machine.programmed == "copy"
 
 
 def test_release_that_is_repeated(machine):
-    ready(machine)
-    assert kinds(machine.handle(state.Release(1, "X"), 3.0)) == ["Clear"]
-    assert kinds(machine.handle(state.Release(1, "Y"), 4.0)) == ["Changed"]
-    finish(machine)
-    assert kinds(machine.handle(state.Release(1, "Z"), 5.0)) == ["Changed"]
+    machine_steps.ready(machine)
+    assert machine_steps.kinds(machine.handle(state.Release(1, "X"), 3.0)) == [
+        "Clear"
+    ]
+    assert machine_steps.kinds(machine.handle(state.Release(1, "Y"), 4.0)) == [
+        "Changed"
+    ]
+    machine_steps.finish(machine)
+    assert machine_steps.kinds(machine.handle(state.Release(1, "Z"), 5.0)) == [
+        "Changed"
+    ]
     assert machine.last_result.code == "X"
 
 
 def test_first_end_counts(machine):
-    ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Release(1, "X"), 3.0)
     late = state.Ended(1, "FAILED", "LATE", "")
     assert machine.handle(late, 3.0) == []
     assert machine.handle(state.Attached(1, 0.0), 3.0) == []
-    finish(machine)
+    machine_steps.finish(machine)
     assert machine.last_result.code == "X"
 
 
 def test_failed_programming(machine):
-    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Assign(machine_steps.order()), 1.0)
     effects = machine.handle(state.ProgramFailed(1, "no power"), 2.0)
-    assert kinds(effects) == ["Clear"]
-    finish(machine)
+    assert machine_steps.kinds(effects) == ["Clear"]
+    machine_steps.finish(machine)
     result = machine.last_result
     assert (result.state, result.code) == ("PREPARE_FAILED", "PROGRAM_FAILED")
     assert machine.programmed is None
 
 
 def test_slot_that_cannot_be_scrubbed(machine):
-    ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Release(1, "X"), 3.0)
-    finish(machine, fault="acid")
+    machine_steps.finish(machine, fault="acid")
     assert (machine.state, machine.fault) == ("faulty", "acid")
-    (effect,) = machine.handle(state.Assign(order(2)), 4.0)
+    (effect,) = machine.handle(state.Assign(machine_steps.order(2)), 4.0)
     assert effect.code == "SLOT_FAULTY"
 
 
 def test_another_project(machine):
-    ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Release(1, "X"), 3.0)
-    finish(machine)
-    effects = machine.handle(state.Assign(order(2, "q")), 4.0)
-    assert kinds(effects) == ["Refuse", "Changed", "Quit"]
+    machine_steps.finish(machine)
+    effects = machine.handle(state.Assign(machine_steps.order(2, "q")), 4.0)
+    assert machine_steps.kinds(effects) == ["Refuse", "Changed", "Quit"]
     assert effects[0].code == "RECYCLE"
     assert machine.recycle_for == "q"
     # It is about to end.
-    effects = machine.handle(state.Assign(order(3, "q")), 5.0)
-    assert kinds(effects) == ["Refuse"]
+    effects = machine.handle(state.Assign(machine_steps.order(3, "q")), 5.0)
+    assert machine_steps.kinds(effects) == ["Refuse"]
 
 
 def test_secret_waits_for_an_agent(machine):
     machine.handle(state.AgentLost(), 0.5)
-    assert kinds(ready(machine)) == ["Changed"]
+    assert machine_steps.kinds(machine_steps.ready(machine)) == ["Changed"]
     effects = machine.handle(state.AgentConnected(), 3.0)
-    assert kinds(effects) == ["Changed", "Announce"]
-    assert kinds(machine.handle(state.AgentConnected(), 4.0)) == ["Changed"]
+    assert machine_steps.kinds(effects) == ["Changed", "Announce"]
+    assert machine_steps.kinds(
+        machine.handle(state.AgentConnected(), 4.0)
+    ) == ["Changed"]
 
 
 def test_orphan_waits_for_its_session():
@@ -226,23 +203,25 @@ def test_orphan_waits_for_its_session():
     assert machine.deadline_s == ORPHAN_S
     machine.handle(state.AgentConnected(), 1.0)
     assert machine.deadline_s is None
-    ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Attached(1, 0.0), 3.0)
     machine.handle(state.AgentLost(), 3.1)
     # The next look at the session; the process lives on with it.
     assert machine.deadline_s == 3.25
     machine.handle(state.Release(1, "X"), 5.0)
-    finish(machine)
+    machine_steps.finish(machine)
     assert machine.deadline_s == 50.0 + ORPHAN_S
     effects = machine.handle(state.Tick(), 50.0 + ORPHAN_S)
-    assert kinds(effects) == ["Changed", "Quit"]
+    assert machine_steps.kinds(effects) == ["Changed", "Quit"]
 
 
 def test_exit_with_the_agent():
     machine = state.Machine(0.0, orphan_s=ORPHAN_S, exit_with_agent=True)
     assert machine.deadline_s == state.FIRST_AGENT_S
     machine.handle(state.AgentConnected(), 1.0)
-    assert "Quit" in kinds(machine.handle(state.AgentLost(), 2.0))
+    assert "Quit" in machine_steps.kinds(
+        machine.handle(state.AgentLost(), 2.0)
+    )
 
 
 GENERATIONS = st.integers(1, 4)
@@ -252,7 +231,11 @@ EVENTS = st.one_of(
     st.just(state.Tick()),
     st.builds(
         state.Assign,
-        st.builds(order, GENERATIONS, st.sampled_from(["p", "p", "p", "q"])),
+        st.builds(
+            machine_steps.order,
+            GENERATIONS,
+            st.sampled_from(["p", "p", "p", "q"]),
+        ),
     ),
     st.builds(state.Release, GENERATIONS, st.just("X")),
     st.builds(state.ReissueSecret, GENERATIONS),
@@ -307,7 +290,7 @@ def test_any_events_in_any_order(steps):
 
 
 def test_only_the_end_of_the_process_cleans_the_slot(machine):
-    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Assign(machine_steps.order()), 1.0)
     machine.handle(state.Programmed(1, "copy"), 2.0)
     machine.handle(state.Attached(1, 77.0), 3.0)
     ended = state.Ended(1, "FAILED", "KERNEL_HUNG", "it hangs")
@@ -319,5 +302,7 @@ def test_only_the_end_of_the_process_cleans_the_slot(machine):
     assert (machine.state, machine.fault) == ("idle", None)
     assert machine.last_result.code == "KERNEL_HUNG"
     # No other session may come before the next process.
-    (refused,) = machine.handle(state.Assign(order(generation=2)), 51.0)
+    (refused,) = machine.handle(
+        state.Assign(machine_steps.order(generation=2)), 51.0
+    )
     assert refused.code == "RECYCLE"

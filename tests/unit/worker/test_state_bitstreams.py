@@ -10,7 +10,6 @@ from fpgapool.agent.worker import orders
 from fpgapool.agent.worker import state
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
-from tests.harness import machines
 
 FILE = drivers.BitstreamFile("mine@p", "/cache/ab", "ab" * 32, 100)
 ORDER = state.Order(
@@ -47,14 +46,6 @@ MESSAGE = {
 
 def kinds(effects):
     return [type(effect).__name__ for effect in effects]
-
-
-@pytest.fixture
-def machine():
-    made = state.Machine(0.0, orphan_s=600.0)
-    made.handle(state.AgentConnected(), 0.0)
-    yield made
-    machines.check(made)
 
 
 def fail(machine, code):

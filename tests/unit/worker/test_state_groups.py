@@ -8,7 +8,6 @@ import pytest
 
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from tests.harness import machines
 
 
 def order(**members):
@@ -27,14 +26,6 @@ def order(**members):
 
 def kinds(effects):
     return [type(effect).__name__ for effect in effects]
-
-
-@pytest.fixture
-def machine():
-    made = state.Machine(0.0, orphan_s=600.0)
-    made.handle(state.AgentConnected(), 0.0)
-    yield made
-    machines.check(made)
 
 
 def join(machine, **members):

@@ -8,15 +8,16 @@ import pytest
 
 from fpgapool.agent.worker import state
 from fpgapool.vocabulary import codes
-from tests.unit.worker import test_state
+from tests.unit.worker import machine_steps
 
-machine = test_state.machine
-kinds = test_state.kinds
-finish = test_state.finish
+kinds = machine_steps.kinds
+finish = machine_steps.finish
 
 
 def start(machine, generation=1):
-    order = dataclasses.replace(test_state.order(generation), self_test=True)
+    order = dataclasses.replace(
+        machine_steps.order(generation), self_test=True
+    )
     return machine.handle(state.Assign(order), 1.0)
 
 
@@ -51,11 +52,11 @@ def test_a_slot_that_fails_says_why(machine):
 def test_a_slot_that_could_not_be_scrubbed_is_scrubbed_again(
     machine, fault, after
 ):
-    test_state.ready(machine)
+    machine_steps.ready(machine)
     machine.handle(state.Release(1, "CLIENT_GONE"), 3.0)
     finish(machine, fault="acid")
     assert machine.state == "faulty"
-    (refusal,) = machine.handle(state.Assign(test_state.order(2)), 4.0)
+    (refusal,) = machine.handle(state.Assign(machine_steps.order(2)), 4.0)
     assert refusal.code == codes.SLOT_FAULTY
     assert kinds(start(machine, 2)) == ["Changed", "Program"]
     machine.handle(state.Programmed(2, "copy"), 5.0)
@@ -73,6 +74,6 @@ def test_a_test_can_be_called_off(machine):
 
 def test_a_test_of_another_time_changes_nothing(machine):
     assert machine.handle(state.Programmed(1, "copy"), 1.0) == []
-    test_state.ready(machine)
+    machine_steps.ready(machine)
     assert machine.handle(state.Programmed(2, "copy"), 3.0) == []
     assert machine.state == "ready"

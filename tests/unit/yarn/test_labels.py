@@ -10,28 +10,8 @@ from typing import Any
 
 import pytest
 
-from fpgapool.vocabulary import states
 from fpgapool.yarn import labels
-
-
-def host(
-    *programmed: str | None,
-    name: str = "node1",
-    up: bool = True,
-    healthy: bool = True,
-    faulty: tuple[int, ...] = (),
-) -> dict[str, Any]:
-    """Return a host with one board, as the pool's summary has it."""
-    slots = [
-        {
-            "slot": number,
-            "state": states.FAULTY if number in faulty else states.SLOT_IDLE,
-            "programmed": one,
-        }
-        for number, one in enumerate(programmed)
-    ]
-    device = {"name": "board1", "healthy": healthy, "slots": slots}
-    return {"name": name, "up": up, "devices": [device]}
+from tests.unit.yarn import inventory
 
 
 class Cluster:
@@ -59,7 +39,7 @@ class Cluster:
 def cluster() -> Cluster:
     """Give a cluster in which node1 has had the label acc-aes for 30 s."""
     made = Cluster()
-    made.watch(0, 61, host("aes", "aes", "fft"))
+    made.watch(0, 61, inventory.host("aes", "aes", "fft"))
     assert made.changes == [(30.0, "node1", "acc-aes")]
     made.changes.clear()
     return made
@@ -67,17 +47,17 @@ def cluster() -> Cluster:
 
 def test_most_slots_win_then_the_present_label_then_the_name() -> None:
     made = Cluster()
-    made.watch(0, 40, host("sha", "fft", "aes", "fft", "sha"))
-    made.watch(40, 80, host("sha", "fft", "aes", "aes", "sha"))
-    made.watch(80, 120, host("aes", "fft", "aes", "aes", "sha"))
+    made.watch(0, 40, inventory.host("sha", "fft", "aes", "fft", "sha"))
+    made.watch(40, 80, inventory.host("sha", "fft", "aes", "aes", "sha"))
+    made.watch(80, 120, inventory.host("aes", "fft", "aes", "aes", "sha"))
     assert made.changes == [
         (30.0, "node1", "acc-fft"),
         # It has one slot only; of the others the first name.
         (70.0, "node1", "acc-aes"),
     ]
     tie = Cluster()
-    tie.watch(0, 40, host("sha", "sha", "fft"))
-    tie.watch(40, 120, host("sha", "fft", None))
+    tie.watch(0, 40, inventory.host("sha", "sha", "fft"))
+    tie.watch(40, 120, inventory.host("sha", "fft", None))
     assert tie.changes == [(30.0, "node1", "acc-sha")]
 
 
@@ -87,7 +67,7 @@ def test_most_slots_win_then_the_present_label_then_the_name() -> None:
 )
 def test_a_host_whose_name_could_be_read_as_more_is_ignored(name: str) -> None:
     made = Cluster()
-    made.watch(0, 61, host("aes", name=name), host("fft"))
+    made.watch(0, 61, inventory.host("aes", name=name), inventory.host("fft"))
     assert made.changes == [(30.0, "node1", "acc-fft")]
 
 
@@ -97,11 +77,11 @@ def test_a_label_is_as_long_as_yarn_takes() -> None:
 
 
 def test_a_change_waits_until_it_is_stable(cluster: Cluster) -> None:
-    cluster.watch(61, 90, host("fft", "fft", "fft"))
-    cluster.look(90.0, host("aes", "fft", "aes"))
-    cluster.watch(91, 121, host("fft", "fft", "fft"))
+    cluster.watch(61, 90, inventory.host("fft", "fft", "fft"))
+    cluster.look(90.0, inventory.host("aes", "fft", "aes"))
+    cluster.watch(91, 121, inventory.host("fft", "fft", "fft"))
     assert cluster.changes == []
-    cluster.look(121.0, host("fft", "fft", "fft"))
+    cluster.look(121.0, inventory.host("fft", "fft", "fft"))
     assert cluster.changes == [(121.0, "node1", "acc-fft")]
 
 
@@ -111,30 +91,32 @@ def test_a_hundred_reprogrammings_change_nothing(cluster: Cluster) -> None:
         programmed = [
             chance.choice(("aes", "fft", "sha", None)) for _ in range(3)
         ]
-        cluster.look(61.0 + number / 10, host(*programmed))
-    cluster.watch(71, 140, host("aes", "aes", "fft"))
+        cluster.look(61.0 + number / 10, inventory.host(*programmed))
+    cluster.watch(71, 140, inventory.host("aes", "aes", "fft"))
     assert cluster.changes == []
 
 
 def test_reprogramming_beside_a_faulty_slot_changes_nothing(
     cluster: Cluster,
 ) -> None:
-    cluster.look(61.0, host("aes", "aes", "fft", faulty=(0,)))
+    cluster.look(61.0, inventory.host("aes", "aes", "fft", faulty=(0,)))
     for now_s in range(62, 90):
         one = ("aes", "sha")[now_s % 2]
-        cluster.look(float(now_s), host(None, one, "fft", faulty=(0,)))
+        cluster.look(
+            float(now_s), inventory.host(None, one, "fft", faulty=(0,))
+        )
     assert cluster.changes == []
 
 
 @pytest.mark.parametrize(
     "faulty",
     [
-        host("aes", "aes", "fft", faulty=(0, 1)),
-        host(None, None, "fft", faulty=(0, 1)),
-        host("fft", "aes", "fft", faulty=(1,)),
-        host("aes", "aes", "fft", healthy=False),
-        host("aes", "aes", "fft", up=False),
-        host(),
+        inventory.host("aes", "aes", "fft", faulty=(0, 1)),
+        inventory.host(None, None, "fft", faulty=(0, 1)),
+        inventory.host("fft", "aes", "fft", faulty=(1,)),
+        inventory.host("aes", "aes", "fft", healthy=False),
+        inventory.host("aes", "aes", "fft", up=False),
+        inventory.host(),
     ],
 )
 def test_a_fault_removes_the_label_at_once(
@@ -145,8 +127,8 @@ def test_a_fault_removes_the_label_at_once(
 
 
 def test_the_next_label_comes_after_the_fault(cluster: Cluster) -> None:
-    cluster.watch(61, 100, host("aes", "aes", "fft", faulty=(0, 1)))
-    cluster.watch(100, 140, host("aes", "aes", "fft"))
+    cluster.watch(61, 100, inventory.host("aes", "aes", "fft", faulty=(0, 1)))
+    cluster.watch(100, 140, inventory.host("aes", "aes", "fft"))
     assert cluster.changes == [
         (61.0, "node1", None),
         (91.0, "node1", "acc-fft"),
@@ -155,7 +137,7 @@ def test_the_next_label_comes_after_the_fault(cluster: Cluster) -> None:
 
 
 def test_one_of_two_slots_fails(cluster: Cluster) -> None:
-    cluster.watch(61, 100, host("aes", "aes", "fft", faulty=(0,)))
+    cluster.watch(61, 100, inventory.host("aes", "aes", "fft", faulty=(0,)))
     assert cluster.changes == []
 
 
@@ -167,25 +149,25 @@ def test_a_removed_host_loses_its_label(cluster: Cluster) -> None:
 def test_hosts_without_boards_are_left_alone() -> None:
     made = Cluster()
     bare = {"name": "node2", "up": True, "devices": []}
-    made.watch(0, 40, bare, host("aes"))
+    made.watch(0, 40, bare, inventory.host("aes"))
     assert made.changes == [(30.0, "node1", "acc-aes")]
 
 
 def test_a_label_of_former_times_goes() -> None:
     made = Cluster()
-    made.watch(0, 40, host(None, None))
+    made.watch(0, 40, inventory.host(None, None))
     assert made.changes == [(30.0, "node1", None)]
 
 
 def test_changes_come_again_until_they_are_applied() -> None:
     made = labels.Labels()
     for now_s in (0.0, 30.0, 31.0):
-        changes = made.decide([host("aes")], now_s)
+        changes = made.decide([inventory.host("aes")], now_s)
         assert changes == ({} if now_s < 30 else {"node1": "acc-aes"})
     made.applied("node1", "acc-aes")
-    assert made.decide([host("aes")], 32.0) == {}
-    fallen = host("fft", "aes", faulty=(1,))
-    made.decide([host("fft", "aes")], 33.0)
+    assert made.decide([inventory.host("aes")], 32.0) == {}
+    fallen = inventory.host("fft", "aes", faulty=(1,))
+    made.decide([inventory.host("fft", "aes")], 33.0)
     for now_s in (34.0, 35.0, 36.0):
         assert made.decide([fallen], now_s) == {"node1": None}
     made.applied("node1", None)
@@ -193,10 +175,10 @@ def test_changes_come_again_until_they_are_applied() -> None:
 
 
 def test_nothing_is_stable_that_was_not_seen(cluster: Cluster) -> None:
-    cluster.look(61.0, host("fft", "fft", "fft"))
-    cluster.look(100.0, host("fft", "fft", "fft"))
+    cluster.look(61.0, inventory.host("fft", "fft", "fft"))
+    cluster.look(100.0, inventory.host("fft", "fft", "fft"))
     assert cluster.changes == []
-    cluster.watch(101, 131, host("fft", "fft", "fft"))
+    cluster.watch(101, 131, inventory.host("fft", "fft", "fft"))
     assert cluster.changes == [(130.0, "node1", "acc-fft")]
 
 

@@ -17,111 +17,81 @@ from fpgapool.agent.slots import table
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from tests.unit.agent import factories
-
-KEY = ("board0", 0)
-EPOCH = 5
-
-
-def up(tab: table.SlotTable, key: orders.Key = KEY) -> None:
-    tab.worker_connected(key)
-    tab.worker_status(key, factories.status(), 0.0)
-
-
-def to_worker(effects: list[orders.Effect]) -> list[tuple[str, int]]:
-    return [
-        (effect.operation, effect.generation)
-        for effect in effects
-        if isinstance(effect, orders.ToWorker)
-    ]
-
-
-def report(tab: table.SlotTable, slot: int = 0):
-    return tab.device_reports()[0].slots[slot]
-
-
-def assigned(generation: int = 7) -> table.SlotTable:
-    tab = factories.make_table()
-    up(tab)
-    tab.assign(EPOCH, factories.assign_request(generation), 0.0)
-    tab.worker_status(KEY, factories.status("preparing", generation), 0.0)
-    return tab
-
-
-def ready(generation: int = 7) -> table.SlotTable:
-    tab = assigned(generation)
-    tab.worker_prepared(KEY, generation, "ab" * 32, "cd" * 32)
-    tab.worker_status(KEY, factories.status("ready", generation), 0.0)
-    return tab
+from tests.unit.agent.slots import steps
 
 
 def test_a_slots_line_is_the_same_object_until_it_changes():
-    tab = ready()
-    drawn_j = {KEY: 1.0, ("board0", 1): None}
+    tab = steps.ready()
+    drawn_j = {steps.KEY: 1.0, ("board0", 1): None}
 
     def line(now: float) -> objects.SlotReport:
         return tab.device_reports(drawn_j.__getitem__, now)[0].slots[0]
 
     first = line(0.0)
     assert first.to_primitive() is first.to_primitive()
-    drawn_j[KEY] = 2.0
+    drawn_j[steps.KEY] = 2.0
     assert line(0.5) is first
     # A holder's energy alone can wait.
     assert line(slots.ENERGY_S).energy_j == 2.0
-    drawn_j[KEY] = 3.0
-    tab.worker_status(KEY, factories.status("active", 7), 0.0)
+    drawn_j[steps.KEY] = 3.0
+    tab.worker_status(steps.KEY, factories.status("active", 7), 0.0)
     changed = line(slots.ENERGY_S)
     assert (changed.state, changed.energy_j) == ("active", 3.0)
-    assert report(tab) == dataclasses.replace(changed, energy_j=None)
+    assert steps.report(tab) == dataclasses.replace(changed, energy_j=None)
 
 
 def test_a_slot_without_a_worker_is_starting():
     tab = factories.make_table()
-    assert report(tab).state == "starting"
-    up(tab)
-    assert report(tab).state == "idle"
+    assert steps.report(tab).state == "starting"
+    steps.up(tab)
+    assert steps.report(tab).state == "idle"
 
 
 def test_assign_goes_to_the_worker_and_shows_at_once():
     tab = factories.make_table()
-    up(tab)
-    effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
-    assert to_worker(effects) == [("assign", 7)]
+    steps.up(tab)
+    effects = tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
+    assert steps.to_worker(effects) == [("assign", 7)]
     assert orders.Changed() in effects
-    slot = report(tab)
+    slot = steps.report(tab)
     assert (slot.state, slot.session_id, slot.generation) == (
         "preparing",
         "session-7",
         7,
     )
     assert slot.seen_generation == 7
-    assert tab.leader_epoch == EPOCH
+    assert tab.leader_epoch == steps.EPOCH
 
 
 def test_assign_before_the_worker_is_up_waits_for_it():
     tab = factories.make_table()
-    assert to_worker(tab.assign(1, factories.assign_request(7), 0.0)) == []
-    tab.worker_connected(KEY)
-    effects = tab.worker_status(KEY, factories.status(), 0.0)
-    assert to_worker(effects) == [("assign", 7)]
+    assert (
+        steps.to_worker(tab.assign(1, factories.assign_request(7), 0.0)) == []
+    )
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(steps.KEY, factories.status(), 0.0)
+    assert steps.to_worker(effects) == [("assign", 7)]
 
 
 def test_assign_is_sent_again_over_a_new_connection_only_if_unknown():
     tab = factories.make_table()
-    up(tab)
+    steps.up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
-    tab.worker_disconnected(KEY)
-    tab.worker_connected(KEY)
-    effects = tab.worker_status(KEY, factories.status(), 0.0)
-    assert to_worker(effects) == [("assign", 7)]
-    tab.worker_disconnected(KEY)
-    tab.worker_connected(KEY)
-    effects = tab.worker_status(KEY, factories.status("preparing", 7), 0.0)
-    assert to_worker(effects) == []
+    tab.worker_disconnected(steps.KEY)
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(steps.KEY, factories.status(), 0.0)
+    assert steps.to_worker(effects) == [("assign", 7)]
+    tab.worker_disconnected(steps.KEY)
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(
+        steps.KEY, factories.status("preparing", 7), 0.0
+    )
+    assert steps.to_worker(effects) == []
 
 
 def test_prepared_carries_local_and_data_endpoints():
-    tab = assigned()
-    (prepared,) = tab.worker_prepared(KEY, 7, "ab" * 32, "cd" * 32)
+    tab = steps.assigned()
+    (prepared,) = tab.worker_prepared(steps.KEY, 7, "ab" * 32, "cd" * 32)
     assert [
         (one.network, one.address, one.port) for one in prepared.endpoints
     ] == [("local", "", 0), ("data", "192.0.2.7", 4711)]
@@ -134,9 +104,9 @@ def test_prepared_carries_local_and_data_endpoints():
 
 def test_prepared_without_a_data_address_is_local_only():
     tab = factories.make_table(data_address=None)
-    up(tab)
+    steps.up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
-    (effect,) = tab.worker_prepared(KEY, 7, "ab" * 32, None)
+    (effect,) = tab.worker_prepared(steps.KEY, 7, "ab" * 32, None)
     assert [one.network for one in effect.endpoints] == ["local"]
 
 
@@ -154,47 +124,51 @@ IN_USE = {
 def test_an_idle_slot_says_where_a_client_can_come():
     tab = factories.make_table()
     assert told_line(tab).offer is None
-    tab.worker_connected(KEY)
-    tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
+    tab.worker_connected(steps.KEY)
+    tab.worker_status(steps.KEY, factories.status(**IN_USE), 0.0)
     offer = told_line(tab).offer
     assert [one.network for one in offer.endpoints] == ["local", "data"]
     assert offer.endpoints[1].port == 4711
     assert offer.project_id == factories.PROJECT
     assert offer.certificate_sha256 == "cd" * 32
-    tab.worker_status(KEY, factories.status(is_stale=True, **IN_USE), 0.0)
+    tab.worker_status(
+        steps.KEY, factories.status(is_stale=True, **IN_USE), 0.0
+    )
     assert told_line(tab).offer is None
-    tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
+    tab.worker_status(steps.KEY, factories.status(**IN_USE), 0.0)
     assert told_line(tab).offer == offer
-    tab.worker_disconnected(KEY)
+    tab.worker_disconnected(steps.KEY)
     assert told_line(tab).offer is None
 
 
 @pytest.mark.parametrize("state", ["preparing", "ready", "active"])
 def test_a_slot_in_use_offers_nothing(state):
     tab = factories.make_table()
-    up(tab)
-    tab.assign(EPOCH, factories.assign_request(7), 0.0)
+    steps.up(tab)
+    tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
     assert told_line(tab).offer is None
-    tab.worker_status(KEY, factories.status(state, 7), 0.0)
+    tab.worker_status(steps.KEY, factories.status(state, 7), 0.0)
     assert told_line(tab).offer is None
 
 
 def offered(**changes: object) -> table.SlotTable:
     """A slot whose client was told to come while the order was under way."""
     tab = factories.make_table()
-    tab.worker_connected(KEY)
-    tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
+    tab.worker_connected(steps.KEY)
+    tab.worker_status(steps.KEY, factories.status(**IN_USE), 0.0)
     offer = told_line(tab).offer
     assert offer is not None
     wish = {"offer": offer, "secret_sha256": "ef" * 32} | changes
-    tab.assign(EPOCH, factories.assign_request(7, **wish), 0.0)
+    tab.assign(steps.EPOCH, factories.assign_request(7, **wish), 0.0)
     told_line(tab)
-    tab.worker_status(KEY, factories.status("preparing", 7, **IN_USE), 0.0)
+    tab.worker_status(
+        steps.KEY, factories.status("preparing", 7, **IN_USE), 0.0
+    )
     return tab
 
 
 def test_the_conductor_is_not_told_what_its_client_knows():
-    assert offered().worker_prepared(KEY, 7, "", "cd" * 32) == []
+    assert offered().worker_prepared(steps.KEY, 7, "", "cd" * 32) == []
 
 
 @pytest.mark.parametrize(
@@ -215,7 +189,7 @@ def test_the_conductor_is_told_what_its_client_does_not_know(
     changes, secret, certificate_sha256
 ):
     (told,) = offered(**changes).worker_prepared(
-        KEY, 7, secret, certificate_sha256
+        steps.KEY, 7, secret, certificate_sha256
     )
     assert (told.secret, told.certificate_sha256) == (
         secret,
@@ -224,26 +198,30 @@ def test_the_conductor_is_told_what_its_client_does_not_know(
 
 
 def test_prepared_of_another_generation_is_dropped():
-    assert assigned().worker_prepared(KEY, 6, "ab" * 32, None) == []
+    assert (
+        steps.assigned().worker_prepared(steps.KEY, 6, "ab" * 32, None) == []
+    )
 
 
 def test_lower_epochs_are_refused():
-    tab = ready()
+    tab = steps.ready()
     before = tab.device_reports()
     assert tab.assign(4, factories.assign_request(9, slot=1), 0.0) == []
-    assert tab.release(4, KEY, "session-7", 7, "HOST_LOST", 0.0) == []
-    assert tab.reissue_secret(4, KEY, 7) == []
+    assert tab.release(4, steps.KEY, "session-7", 7, "HOST_LOST", 0.0) == []
+    assert tab.reissue_secret(4, steps.KEY, 7) == []
     assert tab.device_reports() == before
     assert tab.refusals["epoch"] == 3
-    assert tab.leader_epoch == EPOCH
+    assert tab.leader_epoch == steps.EPOCH
 
 
 def test_lower_generations_are_refused():
-    tab = ready()
+    tab = steps.ready()
     before = tab.device_reports()
-    effects = tab.assign(EPOCH, factories.assign_request(6), 0.0)
-    effects += tab.release(EPOCH, KEY, "session-6", 6, "HOST_LOST", 0.0)
-    effects += tab.reissue_secret(EPOCH, KEY, 6)
+    effects = tab.assign(steps.EPOCH, factories.assign_request(6), 0.0)
+    effects += tab.release(
+        steps.EPOCH, steps.KEY, "session-6", 6, "HOST_LOST", 0.0
+    )
+    effects += tab.reissue_secret(steps.EPOCH, steps.KEY, 6)
     assert effects == [orders.Changed()] * 3
     assert tab.device_reports() == before
     assert tab.refusals["generation"] == 3
@@ -251,13 +229,15 @@ def test_lower_generations_are_refused():
 
 def test_what_a_leader_that_never_was_assigned_is_taken_back():
     """The agent has been started again, and so forgot that leader."""
-    stray = (EPOCH + 1 << agent_api.GENERATION_BITS) + 7
+    stray = (steps.EPOCH + 1 << agent_api.GENERATION_BITS) + 7
     tab = factories.make_table()
-    tab.worker_connected(KEY)
-    tab.worker_status(KEY, factories.status("ready", stray), 0.0)
-    effects = tab.reissue_secret(EPOCH, KEY, stray)
-    effects += tab.release(EPOCH, KEY, "x", stray, "HOST_LOST", 0.0)
-    assert to_worker(effects) == [
+    tab.worker_connected(steps.KEY)
+    tab.worker_status(steps.KEY, factories.status("ready", stray), 0.0)
+    effects = tab.reissue_secret(steps.EPOCH, steps.KEY, stray)
+    effects += tab.release(
+        steps.EPOCH, steps.KEY, "x", stray, "HOST_LOST", 0.0
+    )
+    assert steps.to_worker(effects) == [
         ("reissue_secret", stray),
         ("release", stray),
     ]
@@ -266,13 +246,13 @@ def test_what_a_leader_that_never_was_assigned_is_taken_back():
 
 def test_releases_raise_generations_to_those_of_leaders_only():
     tab = factories.make_table()
-    up(tab)
-    stray = EPOCH + 1 << agent_api.GENERATION_BITS
-    tab.release(EPOCH, KEY, "x", stray, "HOST_LOST", 0.0)
+    steps.up(tab)
+    stray = steps.EPOCH + 1 << agent_api.GENERATION_BITS
+    tab.release(steps.EPOCH, steps.KEY, "x", stray, "HOST_LOST", 0.0)
     assert tab.refusals == {"generation": 1}
-    assert report(tab).seen_generation == 0
-    tab.release(EPOCH, KEY, "x", stray - 1, "HOST_LOST", 0.0)
-    assert report(tab).seen_generation == stray - 1
+    assert steps.report(tab).seen_generation == 0
+    tab.release(steps.EPOCH, steps.KEY, "x", stray - 1, "HOST_LOST", 0.0)
+    assert steps.report(tab).seen_generation == stray - 1
 
 
 @pytest.mark.parametrize(
@@ -286,53 +266,55 @@ def test_unknown_slots_are_refused(changes):
 
 
 def test_a_held_slot_is_not_given_away():
-    tab = ready()
-    assert tab.assign(EPOCH, factories.assign_request(8), 0.0) == [
+    tab = steps.ready()
+    assert tab.assign(steps.EPOCH, factories.assign_request(8), 0.0) == [
         orders.Changed()
     ]
     assert tab.refusals["busy"] == 1
     # Nothing was noted, so that the repeat works once the slot is free.
-    assert report(tab).seen_generation == 7
+    assert steps.report(tab).seen_generation == 7
 
 
 def test_a_repeated_assign_sends_prepared_again_until_the_client_comes():
-    tab = ready()
-    effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
+    tab = steps.ready()
+    effects = tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
     assert [type(one) for one in effects] == [
         objects.Prepared,
         orders.Changed,
     ]
-    tab.worker_status(KEY, factories.status("active", 7), 0.0)
-    effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
+    tab.worker_status(steps.KEY, factories.status("active", 7), 0.0)
+    effects = tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
     assert effects == [orders.Changed()]
 
 
 def test_a_secret_that_an_earlier_agent_got_is_minted_anew():
     tab = factories.make_table()
-    tab.worker_connected(KEY)
-    tab.worker_status(KEY, factories.status("ready", 7), 0.0)
-    effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
-    assert to_worker(effects) == [("reissue_secret", 7)]
+    tab.worker_connected(steps.KEY)
+    tab.worker_status(steps.KEY, factories.status("ready", 7), 0.0)
+    effects = tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
+    assert steps.to_worker(effects) == [("reissue_secret", 7)]
 
 
 def test_reissue_only_for_a_ready_session():
-    tab = ready()
-    assert to_worker(tab.reissue_secret(EPOCH, KEY, 7)) == [
+    tab = steps.ready()
+    assert steps.to_worker(tab.reissue_secret(steps.EPOCH, steps.KEY, 7)) == [
         ("reissue_secret", 7)
     ]
-    tab.worker_status(KEY, factories.status("active", 7), 0.0)
-    assert to_worker(tab.reissue_secret(EPOCH, KEY, 7)) == []
+    tab.worker_status(steps.KEY, factories.status("active", 7), 0.0)
+    assert steps.to_worker(tab.reissue_secret(steps.EPOCH, steps.KEY, 7)) == []
 
 
 def test_release_goes_to_the_worker_and_its_result_is_reported():
-    tab = ready()
-    effects = tab.release(EPOCH, KEY, "session-7", 7, "HOST_LOST", 0.0)
-    assert to_worker(effects) == [("release", 7)]
+    tab = steps.ready()
+    effects = tab.release(
+        steps.EPOCH, steps.KEY, "session-7", 7, "HOST_LOST", 0.0
+    )
+    assert steps.to_worker(effects) == [("release", 7)]
     done = factories.result(7, "CANCELLED", "HOST_LOST")
     tab.worker_status(
-        KEY, factories.status(seen_generation=7, last_result=done), 0.0
+        steps.KEY, factories.status(seen_generation=7, last_result=done), 0.0
     )
-    slot = report(tab)
+    slot = steps.report(tab)
     assert (slot.state, slot.session_id) == ("idle", None)
     assert slot.last_result == done
 
@@ -340,65 +322,70 @@ def test_release_goes_to_the_worker_and_its_result_is_reported():
 def test_release_before_the_worker_is_up_ends_at_once():
     tab = factories.make_table()
     tab.assign(1, factories.assign_request(7), 0.0)
-    tab.release(1, KEY, "session-7", 7, "CLIENT_GONE", 3.0)
-    slot = report(tab)
+    tab.release(1, steps.KEY, "session-7", 7, "CLIENT_GONE", 3.0)
+    slot = steps.report(tab)
     assert slot.session_id is None
     assert (slot.last_result.state, slot.last_result.code) == (
         "CANCELLED",
         "CLIENT_GONE",
     )
-    tab.worker_connected(KEY)
-    assert to_worker(tab.worker_status(KEY, factories.status(), 0.0)) == []
+    tab.worker_connected(steps.KEY)
+    assert (
+        steps.to_worker(tab.worker_status(steps.KEY, factories.status(), 0.0))
+        == []
+    )
 
 
 def test_release_that_overtakes_its_assign_makes_it_void():
     tab = factories.make_table()
-    up(tab)
-    tab.release(1, KEY, "session-7", 7, "CLIENT_GONE", 3.0)
-    assert report(tab).last_result.state == "CANCELLED"
+    steps.up(tab)
+    tab.release(1, steps.KEY, "session-7", 7, "CLIENT_GONE", 3.0)
+    assert steps.report(tab).last_result.state == "CANCELLED"
     effects = tab.assign(1, factories.assign_request(7), 4.0)
     assert effects == [orders.Changed()]
-    assert report(tab).state == "idle"
+    assert steps.report(tab).state == "idle"
 
 
 def test_release_of_the_next_holder_leaves_the_present_one_alone():
-    tab = ready()
-    tab.release(EPOCH, KEY, "session-8", 8, "CLIENT_GONE", 0.0)
-    assert report(tab).session_id == "session-7"
-    effects = tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 0.0)
-    assert to_worker(effects) == [("release", 7)]
+    tab = steps.ready()
+    tab.release(steps.EPOCH, steps.KEY, "session-8", 8, "CLIENT_GONE", 0.0)
+    assert steps.report(tab).session_id == "session-7"
+    effects = tab.release(
+        steps.EPOCH, steps.KEY, "session-7", 7, "CLIENT_GONE", 0.0
+    )
+    assert steps.to_worker(effects) == [("release", 7)]
 
 
 def test_a_worker_that_does_not_release_is_ended():
-    tab = ready()
-    tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 100.0)
+    tab = steps.ready()
+    tab.release(steps.EPOCH, steps.KEY, "session-7", 7, "CLIENT_GONE", 100.0)
     assert tab.tick(109.9) == []
     (effect,) = tab.tick(110.0)
     assert isinstance(effect, orders.EndWorker)
-    assert effect.key == KEY
-    tab.worker_died(KEY, 111.0)
-    last = report(tab).last_result
+    assert effect.key == steps.KEY
+    tab.worker_died(steps.KEY, 111.0)
+    last = steps.report(tab).last_result
     assert (last.state, last.code) == ("CANCELLED", "CLIENT_GONE")
     assert tab.tick(200.0) == []
 
 
 def test_repeating_a_release_does_not_put_off_its_deadline():
-    tab = ready()
-    tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 100.0)
-    tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 109.0)
+    tab = steps.ready()
+    tab.release(steps.EPOCH, steps.KEY, "session-7", 7, "CLIENT_GONE", 100.0)
+    tab.release(steps.EPOCH, steps.KEY, "session-7", 7, "CLIENT_GONE", 109.0)
     assert len(tab.tick(110.0)) == 1
 
 
 @pytest.mark.parametrize("state", ["active", "detached"])
 def test_the_death_of_a_worker_ends_its_session(state):
-    tab = ready()
+    tab = steps.ready()
     tab.worker_status(
-        KEY,
+        steps.KEY,
         factories.status(state, 7, input_bytes=30, output_bytes=20),
         0.0,
     )
-    assert tab.worker_died(KEY, 9.0) == [orders.Changed()]
-    slot = report(tab)
+    assert tab.worker_died(steps.KEY, 9.0) == [orders.Changed()]
+    slot = steps.report(tab)
     last = slot.last_result
     assert (slot.state, slot.session_id) == ("starting", None)
     assert (last.state, last.code, last.generation) == (
@@ -409,57 +396,60 @@ def test_the_death_of_a_worker_ends_its_session(state):
     assert (last.input_bytes, last.output_bytes) == (30, 20)
     assert slot.seen_generation == 7
     # Its successor knows nothing of the session, and that changes nothing.
-    up(tab)
-    assert report(tab).last_result == last
+    steps.up(tab)
+    assert steps.report(tab).last_result == last
 
 
-@pytest.mark.parametrize("make", [assigned, ready])
+@pytest.mark.parametrize("make", [steps.assigned, steps.ready])
 def test_a_worker_that_dies_before_the_client_comes_lets_the_job_go_elsewhere(
     make,
 ):
     tab = make()
-    tab.worker_died(KEY, 9.0)
-    last = report(tab).last_result
+    tab.worker_died(steps.KEY, 9.0)
+    last = steps.report(tab).last_result
     assert (last.state, last.code) == ("PREPARE_FAILED", "WORKER_DIED")
 
 
 def test_the_death_of_an_idle_worker_keeps_the_last_result():
-    tab = ready()
+    tab = steps.ready()
     done = factories.result(7)
     tab.worker_status(
-        KEY, factories.status(seen_generation=7, last_result=done), 0.0
+        steps.KEY, factories.status(seen_generation=7, last_result=done), 0.0
     )
-    tab.worker_died(KEY, 9.0)
-    assert report(tab).last_result == done
+    tab.worker_died(steps.KEY, 9.0)
+    assert steps.report(tab).last_result == done
 
 
 def test_a_lost_control_connection_changes_nothing():
-    tab = ready()
+    tab = steps.ready()
     before = tab.device_reports()
-    tab.worker_disconnected(KEY)
+    tab.worker_disconnected(steps.KEY)
     assert tab.device_reports() == before
 
 
 def test_a_recycled_worker_hands_the_assignment_to_its_successor():
     tab = factories.make_table()
-    up(tab)
+    steps.up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
-    tab.worker_refused(KEY, 7, codes.RECYCLE, "", 0.0)
-    assert to_worker(tab.worker_status(KEY, factories.status(), 0.0)) == []
-    assert report(tab).state == "preparing"
-    tab.worker_disconnected(KEY)
-    tab.worker_died(KEY, 0.0)
-    tab.worker_connected(KEY)
-    effects = tab.worker_status(KEY, factories.status(), 0.0)
-    assert to_worker(effects) == [("assign", 7)]
+    tab.worker_refused(steps.KEY, 7, codes.RECYCLE, "", 0.0)
+    assert (
+        steps.to_worker(tab.worker_status(steps.KEY, factories.status(), 0.0))
+        == []
+    )
+    assert steps.report(tab).state == "preparing"
+    tab.worker_disconnected(steps.KEY)
+    tab.worker_died(steps.KEY, 0.0)
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(steps.KEY, factories.status(), 0.0)
+    assert steps.to_worker(effects) == [("assign", 7)]
 
 
 def test_a_refused_assign_is_a_failed_preparation():
     tab = factories.make_table()
-    up(tab)
+    steps.up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
-    tab.worker_refused(KEY, 7, "SLOT_FAULTY", "it is broken", 1.0)
-    slot = report(tab)
+    tab.worker_refused(steps.KEY, 7, "SLOT_FAULTY", "it is broken", 1.0)
+    slot = steps.report(tab)
     assert slot.session_id is None
     assert (slot.last_result.state, slot.last_result.code) == (
         "PREPARE_FAILED",
@@ -470,23 +460,23 @@ def test_a_refused_assign_is_a_failed_preparation():
 def test_an_unstartable_worker_makes_the_slot_faulty_until_one_starts():
     tab = factories.make_table()
     tab.assign(1, factories.assign_request(7), 0.0)
-    tab.worker_unstartable(KEY, "no memory", 1.0)
-    assert report(tab).state == "faulty"
-    assert report(tab).last_result.state == "PREPARE_FAILED"
-    assert tab.worker_unstartable(KEY, "no memory", 2.0) == []
-    up(tab)
-    assert report(tab).state == "idle"
+    tab.worker_unstartable(steps.KEY, "no memory", 1.0)
+    assert steps.report(tab).state == "faulty"
+    assert steps.report(tab).last_result.state == "PREPARE_FAILED"
+    assert tab.worker_unstartable(steps.KEY, "no memory", 2.0) == []
+    steps.up(tab)
+    assert steps.report(tab).state == "idle"
 
 
 def test_a_sick_device_takes_nobody():
     tab = factories.make_table()
-    up(tab)
+    steps.up(tab)
     assert tab.device_health("board0", "too hot") == [orders.Changed()]
     assert tab.device_health("board0", "too hot") == []
     device = tab.device_reports()[0]
     assert (device.healthy, device.message) == (False, "too hot")
     tab.assign(1, factories.assign_request(7), 1.0)
-    last = report(tab).last_result
+    last = steps.report(tab).last_result
     assert (last.state, last.code) == ("PREPARE_FAILED", "DEVICE_FAILED")
     assert tab.device_health("board0", None) == [orders.Changed()]
     assert tab.device_reports()[0].healthy
@@ -495,19 +485,19 @@ def test_a_sick_device_takes_nobody():
 def test_a_slot_that_only_seemed_free_keeps_its_holder():
     tab = factories.make_table()
     tab.assign(1, factories.assign_request(9), 0.0)
-    tab.worker_connected(KEY)
-    effects = tab.worker_status(KEY, factories.status("active", 7), 1.0)
-    assert to_worker(effects) == []
-    slot = report(tab)
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(steps.KEY, factories.status("active", 7), 1.0)
+    assert steps.to_worker(effects) == []
+    slot = steps.report(tab)
     assert (slot.session_id, slot.state) == ("session-7", "active")
     assert slot.last_result.generation == 9
     assert slot.last_result.state == "PREPARE_FAILED"
 
 
 def test_holders_are_found():
-    tab = ready()
+    tab = steps.ready()
     ((key, holder),) = tab.holders().items()
-    assert (key, holder.session_id) == (KEY, "session-7")
+    assert (key, holder.session_id) == (steps.KEY, "session-7")
     assert (holder.project_id, holder.generation) == (factories.PROJECT, 7)
 
 
@@ -523,14 +513,14 @@ class Table:
         self.holder: int | None = None
         self.seen = 0
         self.last = None
-        self.table.worker_connected(KEY)
+        self.table.worker_connected(steps.KEY)
         self.tell()
 
     def tell(self) -> None:
         state = "idle" if self.holder is None else "active"
         self.execute(
             self.table.worker_status(
-                KEY,
+                steps.KEY,
                 factories.status(
                     state, self.holder, self.seen, last_result=self.last
                 ),
@@ -539,7 +529,7 @@ class Table:
         )
 
     def execute(self, effects: list[orders.Effect]) -> None:
-        for operation, generation in to_worker(effects):
+        for operation, generation in steps.to_worker(effects):
             if operation == "assign" and generation > self.seen:
                 assert self.holder is None
                 self.holder = self.seen = generation
@@ -559,7 +549,7 @@ class Table:
             self.execute(
                 self.table.release(
                     epoch,
-                    KEY,
+                    steps.KEY,
                     f"session-{generation}",
                     generation,
                     "CLIENT_GONE",
@@ -567,7 +557,7 @@ class Table:
                 )
             )
         elif kind == "die":
-            self.execute(self.table.worker_died(KEY, 0.0))
+            self.execute(self.table.worker_died(steps.KEY, 0.0))
             self.spawn()
 
 
@@ -588,7 +578,7 @@ def test_no_generation_runs_twice_and_none_goes_back(commands):
     for kind, epoch, generation in commands:
         before = world.table.device_reports()
         world.command(kind, epoch, generation)
-        slot = report(world.table)
+        slot = steps.report(world.table)
         if kind != "die" and epoch < highest_epoch:
             assert world.table.device_reports() == before
         elif kind != "die":
@@ -612,12 +602,12 @@ def test_repeating_commands_changes_nothing(commands, data):
         sent.append(command)
         once.command(*command)
         doubled.command(*command)
-        assert report(once.table) == report(doubled.table)
-        if report(doubled.table).state == "idle":
+        assert steps.report(once.table) == steps.report(doubled.table)
+        if steps.report(doubled.table).state == "idle":
             repeat = data.draw(st.sampled_from(sent))
-            if repeat[2] <= report(doubled.table).seen_generation:
+            if repeat[2] <= steps.report(doubled.table).seen_generation:
                 doubled.command(*repeat)
         else:
             doubled.command(*command)
-        assert report(once.table) == report(doubled.table)
+        assert steps.report(once.table) == steps.report(doubled.table)
     assert once.started == doubled.started

@@ -5,12 +5,12 @@
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.agent import factories
-from tests.unit.agent.slots.test_table import EPOCH
-from tests.unit.agent.slots.test_table import KEY
-from tests.unit.agent.slots.test_table import ready
-from tests.unit.agent.slots.test_table import report
-from tests.unit.agent.slots.test_table import to_worker
-from tests.unit.agent.slots.test_table import up
+from tests.unit.agent.slots.steps import EPOCH
+from tests.unit.agent.slots.steps import KEY
+from tests.unit.agent.slots.steps import ready
+from tests.unit.agent.slots.steps import report
+from tests.unit.agent.slots.steps import to_worker
+from tests.unit.agent.slots.steps import up
 
 
 def selftest_request(generation=8):

@@ -49,11 +49,7 @@ boards:
 def green(
     payload: bytes = b"partial bitstream", interface: object = None
 ) -> bytes:
-    """Make a green bitstream.
-
-    :param payload: behind the header.
-    :param interface: that it is for.
-    """
+    """Make a green bitstream."""
     image = {"interface-uuid": str(interface or INTERFACE), "power": 0}
     metadata = json.dumps({"version": 1, "afu-image": image}).encode()
     magic = b"XeonFPGA\xb7GBSv001"
@@ -63,7 +59,6 @@ def green(
 class Tree:
     """The tree, and what the kernel does in it.
 
-    :param root: of the tree.
     :ivar programmed: contents of the files, with the flags or the port.
     :ivar resets: the number of resets of ports.
     :ivar refuses: whether the FPGA does not take the next file.
@@ -123,10 +118,7 @@ class Tree:
         self.write("sys/class/fpga_manager/fpga0/state", text)
 
     def settings(self, text: str) -> dict[str, str]:
-        """Return the options of a driver.
-
-        :param text: of the boards file.
-        """
+        """Return the options of a driver."""
         path = self.root / "boards.yaml"
         path.write_text(text.replace("@/", f"{self.root}/"))
         return {
@@ -136,10 +128,7 @@ class Tree:
         }
 
     def driver(self, text: str) -> driver.FpgaRegionDriver:
-        """Make a driver.
-
-        :param text: of the boards file.
-        """
+        """Make a driver."""
         state_dir = str(self.root / "state")
         return driver.FpgaRegionDriver(
             {"state_dir": state_dir, **self.settings(text)}

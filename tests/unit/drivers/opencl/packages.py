@@ -23,11 +23,7 @@ BINARY = b"\x7fELF\0"
 
 
 def manifest(kernel: str = "add", **members: Any) -> bytes:
-    """Make a manifest.
-
-    :param kernel: that it calls.
-    :param members: others than usual.
-    """
+    """Make a manifest."""
     step = {
         "kernel": kernel,
         "global": ["bytes"],

@@ -22,8 +22,6 @@ IV = "ff" * 15 + "f0"
 class Session:
     """A session of a kernel.
 
-    :ivar name: of the accelerator.
-    :ivar params: of the session.
     :ivar unit_bytes: a block of the kernel.
     :ivar stateless: whether pieces may come from anywhere in the input.
     :ivar rest: whether the input may end within a block.

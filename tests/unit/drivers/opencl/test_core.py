@@ -11,41 +11,9 @@ import pytest
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import core as cores
-from fpgapool.drivers.opencl import waiting
 from tests.harness import waiting as tests_waiting
 from tests.unit.accelerators import runs
-from tests.unit.drivers.opencl import sessions
-
-PIECE_BYTES = 1 << 14
-LIMIT_S = 60.0
-
-
-@pytest.fixture
-def runner(device):
-    from fpgapool.drivers.opencl import runner
-
-    return runner
-
-
-@pytest.fixture
-def start(runner, program):
-    """Open a session of a built-in kernel."""
-
-    def make(name, params, piece_bytes=PIECE_BYTES):
-        waiter = waiting.Waiter(LIMIT_S)
-        made = runner.Runner(
-            program(name), params, piece_bytes, wait=waiter.wait
-        )
-        profile = accelerators.load_profile(name)
-        return cores.OpenCLCore(made, profile, waiter, LIMIT_S, 1)
-
-    return make
-
-
-@pytest.fixture
-def own_memory(runner, monkeypatch):
-    """Treat the device as one with memory of its own."""
-    monkeypatch.setattr(runner.programs, "is_unified", lambda device: False)
+from tests.unit.drivers.opencl import gating
 
 
 def memory(data):
@@ -53,10 +21,6 @@ def memory(data):
     there = memoryview(mmap.mmap(-1, max(1, len(data))))[: len(data)]
     there[:] = data
     return there
-
-
-def session_of(name):
-    return next(each for each in sessions.LARGE if each.name == name)
 
 
 @pytest.mark.parametrize("is_own", [False, True])
@@ -74,13 +38,15 @@ def test_output_that_has_to_be_mapped(start, runner, monkeypatch):
 
 
 def _check_many(start, name):
-    session = session_of(name)
-    data = session.input(7, 20 * max(PIECE_BYTES, session.unit_bytes) + 1000)
+    session = gating.session_of(name)
+    data = session.input(
+        7, 20 * max(gating.PIECE_BYTES, session.unit_bytes) + 1000
+    )
     core = start(name, session.params)
     calls = random.Random(name)
     found, offset = bytearray(), 0
     while offset < len(data):
-        count = calls.randrange(1, 9) * PIECE_BYTES
+        count = calls.randrange(1, 9) * gating.PIECE_BYTES
         count += -count % core.chunk_multiple_bytes
         piece = memory(data[offset : offset + count])
         room = memory(bytes(core.max_output_bytes(len(piece))))
@@ -95,9 +61,9 @@ def _check_many(start, name):
 
 
 def test_memory_in_no_place_that_suits_the_device(start):
-    session = session_of("aes")
+    session = gating.session_of("aes")
     core = start("aes", session.params)
-    data = session.input(1, 5 * PIECE_BYTES)
+    data = session.input(1, 5 * gating.PIECE_BYTES)
     there, room = memory(b"?" + data), memory(bytes(len(data) + 3))
     core.process(there[1:], room[3:], 0)
     assert room[3:] == runs.run(runs.load("aes", **session.params), data)
@@ -110,65 +76,20 @@ def test_pieces_are_not_copied_if_the_device_has_the_hosts_memory(
         runner.cl, "enqueue_copy", lambda *_, **__: pytest.fail("a copy")
     )
     core = start("copy", {})
-    data = random.Random(1).randbytes(3 * PIECE_BYTES)
+    data = random.Random(1).randbytes(3 * gating.PIECE_BYTES)
     room = memory(bytes(len(data)))
     core.process(memory(data), room, 0)
     assert room == data
 
 
-class Gates:
-    """Holds launches back, and remembers the events of all pieces."""
-
-    def __init__(self, runner, monkeypatch):
-        self._cl = runner.cl
-        self.uploaded, self.launched, self.downloaded = [], [], []
-        self.gates = []
-        launch, upload = runner.Runner.launch, runner.Runner.upload
-        download = runner.Runner.download
-
-        def held(runner, lane, offset_bytes, wait_for=()):
-            gate = self._cl.UserEvent(runner._context)
-            self.gates.append(gate)
-            self.launched.append(
-                launch(runner, lane, offset_bytes, [*wait_for, gate])
-            )
-            return self.launched[-1]
-
-        def noted(runner, *arguments):
-            self.uploaded.append(upload(runner, *arguments))
-            return self.uploaded[-1]
-
-        def told(runner, *arguments):
-            event, count = download(runner, *arguments)
-            self.downloaded.append(event)
-            return event, count
-
-        monkeypatch.setattr(runner.Runner, "launch", held)
-        monkeypatch.setattr(runner.Runner, "upload", noted)
-        monkeypatch.setattr(runner.Runner, "download", told)
-
-    def open(self, number):
-        self.gates[number].set_status(
-            self._cl.command_execution_status.COMPLETE
-        )
-
-    def are(self, uploaded, launched, downloaded):
-        """Whether so many commands of each kind have ended."""
-        complete = self._cl.command_execution_status.COMPLETE
-        return [
-            sum(event.command_execution_status == complete for event in events)
-            for events in (self.uploaded, self.launched, self.downloaded)
-        ] == [uploaded, launched, downloaded]
-
-
 def test_transfers_overlap_with_kernels(
     start, runner, own_memory, monkeypatch
 ):
-    session = session_of("aes")
+    session = gating.session_of("aes")
     core = start("aes", session.params)
-    data = session.input(1, 5 * PIECE_BYTES)
+    data = session.input(1, 5 * gating.PIECE_BYTES)
     room = memory(bytes(len(data)))
-    gates = Gates(runner, monkeypatch)
+    gates = gating.Gates(runner, monkeypatch)
     thread = threading.Thread(target=core.process, args=(data, room, 0))
 
     def wait_for(uploaded, launched, downloaded):
@@ -193,12 +114,12 @@ def test_transfers_overlap_with_kernels(
 
 
 def test_chunks_overlap(start, runner, own_memory, monkeypatch):
-    session = session_of("aes")
+    session = gating.session_of("aes")
     core = start("aes", session.params)
-    data = session.input(1, 2 * PIECE_BYTES)
+    data = session.input(1, 2 * gating.PIECE_BYTES)
     room = memory(bytes(len(data)))
-    gates = Gates(runner, monkeypatch)
-    halves = slice(None, PIECE_BYTES), slice(PIECE_BYTES, None)
+    gates = gating.Gates(runner, monkeypatch)
+    halves = slice(None, gating.PIECE_BYTES), slice(gating.PIECE_BYTES, None)
     first, second = (
         core.start(memory(data)[half], room[half], half.start or 0)
         for half in halves
@@ -209,17 +130,17 @@ def test_chunks_overlap(start, runner, own_memory, monkeypatch):
         lambda: gates.are(2, 0, 0) and len(gates.launched) == 2, "two uploads"
     )
     gates.open(0)
-    assert first() == PIECE_BYTES
+    assert first() == gating.PIECE_BYTES
     assert gates.are(2, 1, 1)
     expected = runs.run(runs.load("aes", **session.params), data)
-    assert room[:PIECE_BYTES] == expected[:PIECE_BYTES]
+    assert room[: gating.PIECE_BYTES] == expected[: gating.PIECE_BYTES]
     gates.open(1)
-    assert second() == PIECE_BYTES
+    assert second() == gating.PIECE_BYTES
     assert room == expected
 
 
 def test_a_chunk_that_fails_leaves_the_one_before(start):
-    session = session_of("dtw")
+    session = gating.session_of("dtw")
     core = start("dtw", session.params)
     data = memory(session.input(1, session.unit_bytes))
     room = memory(bytes(core.max_output_bytes(len(data))))
@@ -233,7 +154,7 @@ def test_a_chunk_that_fails_leaves_the_one_before(start):
 
 
 def test_lengths_of_output_that_a_kernel_reports_are_awaited(start):
-    session = session_of("aes-cbc")
+    session = gating.session_of("aes-cbc")
     assert start("aes-cbc", session.params).max_started == 1
 
 
@@ -252,7 +173,7 @@ def test_only_numbers_that_change_are_set(runner):
 
 
 def test_a_piece_within_a_block(start):
-    session = session_of("dtw")
+    session = gating.session_of("dtw")
     core = start("dtw", session.params)
     room = memory(bytes(1000))
     with pytest.raises(base.InvalidInput, match="within a block"):
@@ -263,8 +184,8 @@ def test_cancelled_while_pieces_are_on_their_way(
     start, runner, own_memory, monkeypatch
 ):
     core = start("copy", {})
-    gates = Gates(runner, monkeypatch)
-    data, ended = bytes(9 * PIECE_BYTES), []
+    gates = gating.Gates(runner, monkeypatch)
+    data, ended = bytes(9 * gating.PIECE_BYTES), []
 
     def run():
         with pytest.raises(cores.Cancelled):
@@ -289,11 +210,15 @@ def test_cancelled_while_pieces_are_on_their_way(
 
 def test_a_command_that_never_ends(start, runner, own_memory, monkeypatch):
     core = start("copy", {})
-    gates = Gates(runner, monkeypatch)
+    gates = gating.Gates(runner, monkeypatch)
     core.runner._wait.__self__.set_limit(0.2)
     for _ in range(2):
         with pytest.raises(base.DriverError) as caught:
-            core.process(bytes(PIECE_BYTES), memory(bytes(PIECE_BYTES)), 0)
+            core.process(
+                bytes(gating.PIECE_BYTES),
+                memory(bytes(gating.PIECE_BYTES)),
+                0,
+            )
         assert caught.value.code == "KERNEL_HUNG"
     with pytest.raises(base.DriverError) as caught:
         core.runner.clear()

@@ -24,14 +24,8 @@ from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.accelerators import runs
-from tests.unit.drivers.opencl import test_core
-from tests.unit.drivers.opencl.test_core import own_memory
-from tests.unit.drivers.opencl.test_core import runner
-from tests.unit.drivers.opencl.test_core import start
-from tests.unit.worker import test_parts
-from tests.unit.worker import test_state
-
-__all__ = ["own_memory", "runner", "start"]
+from tests.unit.drivers.opencl import gating
+from tests.unit.worker import machine_steps
 
 #: So long that the connection's own thread does not process it.
 SIZE = 2 * outgoing.INLINE_BYTES
@@ -39,10 +33,7 @@ PIECES = 4
 
 
 class Client:
-    """A client on the session's host.
-
-    :param made: the session.
-    """
+    """A client on the session's host."""
 
     def __init__(self, made):
         self.made = made
@@ -107,11 +98,11 @@ def open_session(core, post):
         memory.SharedMemory(SIZE, PIECES),
         True,
         dataclasses.replace(
-            settings.parse(json.dumps(test_parts.SETTINGS)),
+            settings.parse(json.dumps(machine_steps.SETTINGS)),
             chunk_bytes=SIZE,
             window_chunks=PIECES,
         ),
-        hello.Keyring(test_state.order()),
+        hello.Keyring(machine_steps.order()),
         post,
         blocks.BlockCache(0).open("project", "session"),
     )
@@ -121,11 +112,11 @@ def open_session(core, post):
 def test_both_end_before_the_next_connection_goes_on(
     start, runner, monkeypatch
 ):
-    session = test_core.session_of("aes")
+    session = gating.session_of("aes")
     expected_core = runs.load("aes", **session.params)
     data = session.input(1, PIECES * SIZE)
     core, posted, order = start("aes", session.params, SIZE), [], []
-    gates = test_core.Gates(runner, monkeypatch)
+    gates = gating.Gates(runner, monkeypatch)
     collects = threading.Event()
     collect = processing.Processor.collect
 

@@ -78,13 +78,6 @@ FAULTY = documents(
 )
 
 
-@pytest.fixture
-def runner(device):
-    from fpgapool.drivers.opencl import runner
-
-    return runner
-
-
 def numbers(count):
     return numpy.arange(count, dtype="<f4").tobytes()
 

@@ -75,8 +75,6 @@ def write(
     :param sections: kind, name and contents of each.
     :param platform: for which it is made.
     :param interface: of the shell for which it is made.
-    :param own: UUID of the file.
-    :param signature: at its end.
     """
     start = _aligned(456 + 40 * len(sections))
     body = table = b""
