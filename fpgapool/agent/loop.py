@@ -77,7 +77,6 @@ class Loop:
         return time.monotonic()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:

@@ -163,7 +163,6 @@ class AgentManager(rpc.Endpoint):
         generation: int,
         reason: str,
     ) -> None:
-        """Take a slot back."""
         key = str(device), int(slot)
         taken = str(session_id), _generation(generation), str(reason)
         self._command(
@@ -219,7 +218,6 @@ class AgentManager(rpc.Endpoint):
 
     @_checked
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
-        """Report at once."""
         self._command(
             "request for a report",
             _epoch(leader_epoch),

@@ -152,7 +152,6 @@ class _Slot:
     """The known state of a slot, for detecting changes.
 
     :ivar result_of: generation of the last result that was counted.
-    :ivar generation: the generation of these bytes.
     """
 
     known: bool = False
@@ -192,11 +191,7 @@ class Counts:
     def count_status(
         self, key: orders.Key, status: slots.WorkerStatus
     ) -> None:
-        """A worker has reported its status.
-
-        :param key: its slot.
-        :param status: the status.
-        """
+        """A worker has reported its status."""
         slot = self._slots[key]
         slot.programmed = (status.programmed, status.bitstream_id)
         result = status.last_result
@@ -273,9 +268,6 @@ class Counts:
     ) -> None:
         """A worker is told to make its slot ready.
 
-        :param key: its slot.
-        :param generation: of the assignment.
-        :param accelerator: the accelerator to prepare.
         :param now: monotonic clock in seconds.
         :param bitstream_id: of its file; None if it has none.
         """
@@ -302,7 +294,6 @@ class Counts:
     ) -> None:
         """Count the result of a slot's last holder, once.
 
-        :param key: the slot.
         :param result: None if there is no result.
         """
         slot = self._slots[key]
@@ -321,28 +312,22 @@ def endpoint(
 ) -> metrics.Endpoint:
     """Return the server for the metrics of one or more agents.
 
-    :param conf: the configuration.
     :param fills: the agents' methods that fill a page.
     """
     return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
 
 
 class Writer:
-    """Writes the metrics of one agent to a page.
-
-    :param host: its host's name.
-    """
+    """Writes the metrics of one agent to a page."""
 
     def __init__(self, host: str, page: metrics.Page) -> None:
         self._host = host
         self._page = page
 
     def put_counts(self, counts: Counts) -> None:
-        """Put the counts of events."""
         self._page.fill(_EVENTS, counts, self._host)
 
     def put_state_known(self, known: bool) -> None:
-        """Put whether the agent answers."""
         self._page.fill(_ALWAYS, None, self._host, known=known)
 
     def put_agent(
@@ -354,7 +339,6 @@ class Writer:
     ) -> None:
         """Put what an agent that serves counts.
 
-        :param agent: with ``workers`` and ``table``.
         :param dropped: messages to the conductor.
         """
         self._page.fill(_AGENT, agent, self._host, dropped=dropped)

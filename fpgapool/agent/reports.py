@@ -56,12 +56,10 @@ class Reporter:
         self._timer: agent_loop.Timer | None = None
 
     def start(self) -> None:
-        """Begin with a report."""
         self._serving = True
         self._report()
 
     def stop(self) -> None:
-        """Stop reporting."""
         self._serving = False
 
     def soon(self) -> None:

@@ -70,7 +70,6 @@ class Sender:
         )
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
@@ -184,7 +183,6 @@ class Caller:
         ]
 
     def start(self) -> None:
-        """Start the threads."""
         for thread in self._threads:
             thread.start()
 

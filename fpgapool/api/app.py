@@ -182,7 +182,6 @@ def build(
     backends: calls.Backends,
     table: Iterable[routes.Route] = routes.ROUTES,
 ) -> middleware.Application:
-    """Return the application."""
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)

@@ -83,7 +83,6 @@ class Origin:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that name the source."""
         return {SOURCE_HEADER: _DATABASE} if self.recorded else {}
 
 
@@ -320,10 +319,7 @@ class Call:
         document: Mapping[str, Any] | None = None,
         data: bytes | None = None,
     ) -> Answer:
-        """Return an answer with its tag, or that the client has it already.
-
-        :param document: see :class:`Answer`, as ``data``.
-        """
+        """Return an answer with its tag, or that the client has it already."""
         headers = {"ETag": f'"{tag}"'}
         if tag in self.etags or "*" in self.etags:
             return Answer(document=None, status=304, headers=headers)

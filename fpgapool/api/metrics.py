@@ -124,11 +124,9 @@ class Metrics:
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """The outcomes of vendordata."""
         return {} if self._desk is None else self._desk.outcomes
 
     def fill(self, page: metrics.Page) -> None:
-        """Write the metrics."""
         page.fill(DEFINITIONS, self)
 
 

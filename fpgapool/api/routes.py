@@ -101,10 +101,7 @@ def description() -> dict[str, Any]:
 
 
 def _route(operation: str, handler: Handler, **more: Any) -> Route:
-    """Return a route.
-
-    :param operation: its method and its path.
-    """
+    """Return a route."""
     method, path = operation.split()
     return Route(method=method, path=path, handler=handler, **more)
 

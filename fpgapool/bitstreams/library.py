@@ -53,7 +53,6 @@ def key_of(record: db_api.BitstreamRecord) -> str:
 
 
 def visibility_of(record: db_api.BitstreamRecord) -> str:
-    """Return one of :data:`VISIBILITIES`."""
     if record.public:
         return PUBLIC
     return SHARED if record.projects else PRIVATE
@@ -311,7 +310,6 @@ class Library:
         return None
 
     def may_use(self, accelerator_key: str, project_id: str) -> bool:
-        """Whether there is an accelerator that a project may use."""
         profile = self.profiles.get(accelerator_key)
         return profile is not None and profile.is_for(project_id)
 

@@ -58,7 +58,6 @@ def run_array(
     The array may be empty, and need not be contiguous; it must not change
     meanwhile. :func:`run_buffer` returns a report, too.
 
-    :param accelerator: its name.
     :param array: the input, or what ``numpy.asarray`` makes an array of.
     :param convert: convert numbers of another type, if no number leaves the
         range of the new one; floating point numbers are rounded. False:
@@ -241,7 +240,6 @@ class Call:
         return self._send(data, self._params, deadline_s, cancel)
 
     def run_array(self, data: Any, timeout_s: float | None) -> Array:
-        """Run an array, not bytes."""
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )

@@ -37,11 +37,9 @@ def submit(
     or the task that awaits it, ends the session at once. The thread that runs
     the input does not keep the interpreter from ending.
 
-    :param accelerator: its name.
     :param data: ``bytes`` and similar memory, as of :func:`run_buffer`;
         anything else is an array, as of :func:`run_array`.
     :param convert: see :func:`run_array`.
-    :param timeout_s: time limit.
     :param named: see :func:`run_array`.
     :returns: the future of the output: a ``bytearray``, or an array. Errors
         are those of :func:`run_buffer` and :func:`run_array`.
@@ -69,7 +67,6 @@ def map(
     faster: :meth:`Group.map`. Closing the iterator, and an error, end the
     sessions that run.
 
-    :param accelerator: its name.
     :param inputs: see ``data`` of :func:`submit`; they are read as sessions
         end, and at most ``sessions`` inputs and outputs are in memory.
     :param sessions: how many are open, or wait for a slot, at the same time.

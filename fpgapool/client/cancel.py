@@ -64,7 +64,6 @@ class CancelToken:
     def wait(self, timeout_s: float) -> None:
         """Sleep.
 
-        :param timeout_s: how long.
         :raises errors.Cancelled: as soon as cancelled.
         """
         if self._event.wait(timeout_s):
@@ -82,10 +81,7 @@ class CancelToken:
             self._channels[attached] = os.getpid()
 
     def detach(self, attached: Stoppable) -> None:
-        """Forget a channel.
-
-        :param attached: a channel, attached or not.
-        """
+        """Forget a channel."""
         with self._lock:
             self._channels.pop(attached, None)
 

@@ -78,8 +78,6 @@ class Nova:
 
     The first call connects. Every method raises NovaUnavailable if there is
     no valid answer.
-
-    :param adapter: a ``keystoneauth1.adapter.Adapter``.
     """
 
     def __init__(
@@ -136,7 +134,6 @@ class Nova:
         yield from self._pages("/servers/detail", "servers", query, _server)
 
     def computes(self) -> Computes:
-        """Return the compute nodes."""
         found = self._pages("/os-hypervisors", "hypervisors", {}, _compute)
         uuids = collections.defaultdict(list)
         for name, uuid in found:

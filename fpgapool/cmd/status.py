@@ -74,7 +74,6 @@ def main(
 def register_commands(
     conf: cfg.ConfigOpts, wait_s: Callable[[float], None] = time.sleep
 ) -> "Checks":
-    """Register the sub-commands."""
     checks = Checks(conf, wait_s)
     upgradecheck.register_cli_options(conf, checks)
     return checks
@@ -188,7 +187,6 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _check_library(self) -> upgradecheck.Result:
-        """Whether the library has accelerators."""
         query = sa.select(sa.func.count()).select_from(models.accelerators)
         try:
             with self._database.engine.connect() as connection:

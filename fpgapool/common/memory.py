@@ -83,7 +83,6 @@ class _Listener(base.Listener):  # type: ignore[misc]
 
     @property
     def started(self) -> bool:
-        """Whether it is called back."""
         return self.on_incoming_callback is not None
 
     def start(self, on_incoming_callback: _Callback) -> None:

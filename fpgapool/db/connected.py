@@ -46,7 +46,6 @@ class Connected:
     It connects at the first call, so it can be created while the server is
     away.
 
-    :param url: a SQLAlchemy URL.
     :param options: see :func:`fpgapool.db.engine.create`.
     :raises: ConfigurationError for an unusable URL.
     """
@@ -82,7 +81,6 @@ class Connected:
 
     @property
     def engine(self) -> sa.Engine:
-        """The engine, for migrations."""
         return self._engine
 
     @property

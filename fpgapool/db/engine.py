@@ -59,7 +59,6 @@ def create(
 ) -> sa.Engine:
     """Create an engine; it does not connect yet.
 
-    :param url: a SQLAlchemy URL.
     :param read_timeout_s: the time without an answer after which the server
         counts as gone; None waits for ever, for changes of large tables.
     :param lock_wait_s: the time that a statement may wait for locks of other

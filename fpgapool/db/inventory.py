@@ -92,10 +92,7 @@ class Slot:
 
 
 class Inventory:
-    """All of the pool's hardware at one time.
-
-    :param found: the database's inventory.
-    """
+    """All of the pool's hardware at one time."""
 
     def __init__(self, found: db_api.Inventory) -> None:
         self.hosts = found.hosts
@@ -155,7 +152,6 @@ class Inventory:
 
     @classmethod
     def load(cls, database: db_api.Database) -> Inventory:
-        """Return the current inventory of a database."""
         return cls(database.inventory())
 
     def pending_reservations(self, device: Device) -> int:
@@ -165,7 +161,6 @@ class Inventory:
 
     @property
     def devices(self) -> list[Device]:
-        """All devices."""
         return list(self._devices.values())
 
     def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
@@ -173,11 +168,9 @@ class Inventory:
         return self._kept_off.get(host.id, [])
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
-        """Yield the devices of a host."""
         return (one for one in self.devices if one.host is host)
 
     def slots_of(self, device: Device) -> Iterator[Slot]:
-        """Yield the slots of a device."""
         return (one for one in self.slots if one.device is device)
 
     def summary(

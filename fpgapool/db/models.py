@@ -88,7 +88,6 @@ def _table(
 ) -> sa.Table:
     """Return the table of a record.
 
-    :param key: its primary key.
     :param described: the members besides the key, if a description has them.
     """
     if described is None:

@@ -46,7 +46,6 @@ class HostRecord:
 
     :param admin_state: set by the operator; a value of an
         :class:`fpgapool.core.model.AdminState`.
-    :param admin_reason: the operator's reason.
     :param drain_deadline_at: when the pool revokes the slots still in use.
     :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
@@ -68,7 +67,6 @@ class HostRecord:
 class DeviceRecord:
     """A board.
 
-    :param healthy: the driver's verdict.
     :param admin_state: and the two after it: as those of a host.
     :param reservable_slots: how many of its slots instances can reserve.
     """
@@ -121,7 +119,6 @@ class FaultRecord:
 
     Times are wall clock.
 
-    :param level: a value of :class:`fpgapool.core.health.Level`.
     :param target_id: id of the device or slot; of the host, for an
         accelerator.
     :param accelerator: empty for devices and slots.
@@ -131,7 +128,6 @@ class FaultRecord:
     :param failures: consecutive failures that took it out of use.
     :param tests: self-tests that it has not passed.
     :param tries: the same, including those before it was last in use.
-    :param last_test: result of the last test.
     :param next_test_at: in the past while a test runs.
     """
 
@@ -170,9 +166,7 @@ DELETED = "deleted"
 class BitstreamRecord:
     """A file of the library. Times are wall clock.
 
-    :param project_id: of the owner.
     :param accelerator: plain name of the accelerator that it implements.
-    :param public: all projects may use it.
     :param projects: other projects that may use it.
     :param shapes: of the slots that it fits.
     :param profile: the members of the accelerator's profile that it defines.
@@ -240,7 +234,6 @@ class GroupClientRecord:
 class GroupDeskRecord:
     """How much of what a group's desk has counted is in the usage.
 
-    :param group_id: public id of the group.
     :param boot_id: of the desk's process; :data:`DELETED`: the row goes.
     :param counts: by client, what the process had counted for it.
     :param charged_at: up to when the members on the host were charged.
@@ -280,7 +273,6 @@ class AssignmentRecord:
 
     @property
     def of_session(self) -> bool:
-        """Whether the holder is a session."""
         return self.holder_kind == states.HELD_BY_SESSION
 
 
@@ -362,7 +354,6 @@ class QuotaRecord:
 class InstanceRecord:
     """An instance that has, or had, its own token.
 
-    :param instance_id: its id in Nova.
     :param name: derived from its host name, for people.
     :param host_uuid: of its compute node, if known.
     :param max_sessions: limit of concurrent sessions; None: no limit.

@@ -110,7 +110,6 @@ def fetch(
     """Return the result of a query.
 
     :param record_class: called for each row, with its columns as keywords.
-    :param values: of the query's parameters.
     """
     # In parts, so that a long result is not in memory twice.
     result = connection.execute(

@@ -47,7 +47,6 @@ class AcceleratorProfile(base.Payload):
         return self.stateless or self.checkpoint
 
     def is_for(self, project_id: str | None) -> bool:
-        """Whether a project may use the accelerator."""
         return not self.projects or project_id in self.projects
 
     def changed(self, **members: Any) -> Self:

@@ -57,7 +57,6 @@ class Payload:
     def from_primitive(cls, primitive: object) -> Self:
         """Build a payload from its form, checking every member's type.
 
-        :param primitive: the result of :meth:`to_primitive`.
         :raises: ValueError that names the payload and the member, if one is
             missing or has the wrong type.
         """
@@ -147,7 +146,6 @@ def reader_of(
 
     It raises ValueError if the form is of none of them, or has a wrong member.
 
-    :param union: the classes.
     :param what: their common meaning, for the error.
     """
     kinds = {kind.__name__: kind for kind in typing.get_args(union)}

@@ -31,9 +31,7 @@ class BitstreamRef(base.Payload):
 class CreateBitstream(base.Payload):
     """Create a bitstream; its file comes later.
 
-    :param project_id: of the owner.
     :param accelerator: plain name of the accelerator that it implements.
-    :param public: all projects may use it.
     :param profile: members of an :class:`AcceleratorProfile`.
     :param checksum_sha256: expected checksum; empty if not set.
     """

@@ -170,7 +170,6 @@ class Declaration:
     ) -> dict[str, typing.Any]:
         """Return the core's parameters: a session's and the fixed ones.
 
-        :param params: the session's.
         :raises ValueError: if one of them is fixed; the message leaves out
             its value, which may be a key.
         """

@@ -34,7 +34,6 @@ class Goal(base.Payload):
 class CreateGroup(base.Payload):
     """Create a group, with options of the description.
 
-    :param project_id: of the owner.
     :param accelerator: as the project names it.
     """
 
@@ -77,7 +76,6 @@ class DeleteGroup(base.Payload):
 class AttachClient(base.Payload):
     """Attach a client to a group.
 
-    :param project_id: of the client.
     :param secret_hash: SHA-256 of its secret, hexadecimal.
     """
 
@@ -162,7 +160,6 @@ class GroupView(base.Payload):
     def of(cls, record: Any, **others: Any) -> Self:
         """Return the view of a group.
 
-        :param record: its row.
         :param others: members that are not recorded.
         """
         return cls(**_recorded(record), **others)
@@ -172,7 +169,6 @@ class GroupView(base.Payload):
 class GroupAccess(base.Payload):
     """A client that a group's desks admit.
 
-    :param project_id: of the client.
     :param secret_sha256: of its secret, hexadecimal.
     """
 
@@ -188,13 +184,10 @@ class GroupOrder(base.Payload):
     The agent makes its desk so; a repeated order changes nothing. Orders of
     one group with higher revisions replace those with lower ones.
 
-    :param project_id: of the owner.
     :param accelerator: its key in the library.
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
-    :param clear_between: ``clients`` or ``projects``.
     :param max_task_bytes: longest input, and longest output, of a task.
     :param clients: all that may use it; others are revoked.
-    :param hosts: all hosts with members.
     :param deleted: the desk has to end.
     """
 

@@ -41,7 +41,6 @@ class DevicePayload(base.Payload):
     """A board.
 
     :ivar device_id: its name in the REST API.
-    :ivar healthy: its driver's verdict.
     """
 
     device_id: str
@@ -62,7 +61,6 @@ class SlotPayload(base.Payload):
     """A slot of a board.
 
     :ivar slot_id: its name in the REST API.
-    :ivar slot: its number on the device.
     """
 
     slot_id: str

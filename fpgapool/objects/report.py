@@ -90,7 +90,6 @@ class AgentReport(base.Payload):
         not capped as configured; None if it is, or needs no cap.
     :param sent_at: wall clock of the host; its front door uses that clock to
         say how long a request is valid; None if the agent does not send it.
-    :param groups: the desks of groups.
     :param power_cap_w: what its slots may take together, in addition to idle
         boards; None: any power.
     :param chunk_bytes: the longest piece that its workers take; None: an older

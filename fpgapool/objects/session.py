@@ -89,10 +89,7 @@ class SessionView(base.Payload):
     def rejected(
         cls, request: OpenRequest, reason: str, message: str, **others: Any
     ) -> Self:
-        """Return the answer to a request that got no session.
-
-        :param reason: its code.
-        """
+        """Return the answer to a request that got no session."""
         return cls(
             session_id="",
             state=states.REJECTED,

@@ -19,11 +19,9 @@ _MAX_INTEGER = 2**63 - 1
 def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
     """Decode a document.
 
-    :param data: JSON, UTF-8.
     :param what: the kind of the document, for messages.
     :param max_bytes: its largest size.
     :param max_depth: its largest number of levels.
-    :returns: the document.
     :raises ValueError: with the fault.
     """
     if len(data) > max_bytes:

@@ -71,7 +71,6 @@ class Reference(typing.NamedTuple):
     def encode(self) -> bytes:
         """Encode the reference.
 
-        :returns: 32 bytes.
         :raises ValueError: if a member does not fit its field.
         """
         if len(self.block_id) != ID_BYTES:

@@ -152,7 +152,6 @@ class FrameHeader(typing.NamedTuple):
     def pack(self) -> bytes:
         """Encode the header.
 
-        :returns: 32 bytes.
         :raises ValueError: if a member does not fit its field.
         """
         return pack_header(*self)
@@ -259,7 +258,6 @@ def pack_header(
 ) -> bytes:
     """Encode a header without making one; see :class:`FrameHeader`.
 
-    :returns: 32 bytes.
     :raises ValueError: if a member does not fit its field.
     """
     try:
@@ -283,7 +281,6 @@ class Checksums(typing.NamedTuple):
     """Payload of a CHECKSUM frame: sums of a core's input and output.
 
     :ivar input_bytes: length of the core's input in this slot.
-    :ivar output_bytes: length of its output there.
     :ivar input_crc32: CRC-32 of that input.
     :ivar output_crc32: CRC-32 of that output.
     """
@@ -296,7 +293,6 @@ class Checksums(typing.NamedTuple):
     def encode(self) -> bytes:
         """Encode the payload.
 
-        :returns: 24 bytes.
         :raises ValueError: if a member does not fit its field.
         """
         try:
@@ -320,7 +316,6 @@ class Checksums(typing.NamedTuple):
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
     """Encode a CHECKPOINT frame: a core's state between two pieces.
 
-    :returns: the bytes of the frame.
     :raises ValueError: if the state is too long.
     """
     if len(state) > MAX_CHECKPOINT_BYTES:
@@ -415,7 +410,6 @@ def encode_frame(
     """Encode a frame with a JSON payload.
 
     :param header: its header; the payload length is filled in.
-    :returns: the bytes of the frame.
     :raises ValueError: if the header or the document is not encodable.
     """
     payload = encode_json(document)
@@ -435,7 +429,6 @@ def error_frame(
     :param message: explanation for people, shortened if it is long.
     :param offset_bytes: input offset of the error.
     :param task_id: of a group's task, the only one that has failed.
-    :returns: the bytes of the frame.
     """
     return encode_frame(
         FrameHeader(

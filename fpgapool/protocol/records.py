@@ -85,8 +85,6 @@ class Record(typing.NamedTuple):
 
     :ivar task_id: 0 if it is about no task.
     :ivar kind: one of the constants of this module.
-    :ivar number: ``offset`` or ``busy_ns``.
-    :ivar middle: ``params`` or ``detail``, copied.
     :ivar rest: ``input`` or ``output``, in place.
     """
 
@@ -104,7 +102,6 @@ def header(
 
     :param kind: one of the constants of this module.
     :param middle_bytes: length of ``params`` or ``detail``.
-    :param number: ``offset`` or ``busy_ns``.
     """
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 

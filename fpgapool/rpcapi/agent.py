@@ -58,7 +58,6 @@ class AgentAPI:
         )
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
     def assign(
@@ -96,10 +95,7 @@ class AgentAPI:
         generation: int,
         reason: str,
     ) -> None:
-        """Revoke a session's slot.
-
-        :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
-        """
+        """Revoke a session's slot."""
         self._cast(
             host_uuid,
             "release",

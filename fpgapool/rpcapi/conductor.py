@@ -48,8 +48,6 @@ def server_name(leader_epoch: int) -> str:
 
     The topic alone reaches any process that listens to it, including a
     former leader that is frozen and answers nothing.
-
-    :param leader_epoch: its epoch.
     """
     return f"leader-{leader_epoch % _LEADER_NAMES}"
 
@@ -133,7 +131,6 @@ class ConductorAPI:
         return None
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
     def report(self, report: objects.AgentReport) -> None:
@@ -181,7 +178,6 @@ class ConductorAPI:
     ) -> None:
         """Cancel a session (cast), named by its own or its request's id.
 
-        :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :raises: ValueError if neither of the two ids is given.
         """
         if session_id is None and request_id is None:
@@ -358,17 +354,13 @@ class ConductorAPI:
         self._call("change_group", change=change.to_primitive())
 
     def get_groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
-        """Return the groups that exist (call)."""
         views = self._ask("get_groups", group_ids=list(group_ids))
         return [objects.GroupView.from_primitive(view) for view in views]
 
     def find_groups(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
-        """Return the groups that a project may use and calls so (call).
-
-        :param name: of the groups, or the ID of one.
-        """
+        """Return the groups that a project may use and calls so (call)."""
         views = self._ask("find_groups", project_id=project_id, name=name)
         return [objects.GroupView.from_primitive(view) for view in views]
 
@@ -404,7 +396,6 @@ class ConductorAPI:
 
         A repeat changes its name and limit only.
 
-        :param entry: the instance's new entry.
         :param lost_hash: of its present token, to replace that token because
             it cannot be derived any more.
         :returns: its durable entry: the token's nonce and hash may be older.
@@ -470,8 +461,6 @@ class ConductorAPI:
         Returns when the change is durable. It replaces any earlier setting.
 
         :param device: its name; None: the whole host.
-        :param state: ``enabled``, ``draining`` or ``disabled``.
-        :param reason: for people.
         :param drain_within_s: for draining: how long present sessions may
             stay; None: for ever.
         """
@@ -491,7 +480,6 @@ class ConductorAPI:
 
         Returns when the change is durable.
 
-        :param device: its name.
         :raises FewerThanReserved: if more of them are reserved.
         :raises InvalidRequest: if the device has fewer slots.
         """
@@ -510,8 +498,6 @@ class ConductorAPI:
         A slot that a session has is refused. Returns when the agent has the
         order; a failed test shows in the state of the slot.
 
-        :param device: its name.
-        :param slot: its number.
         :param accelerator: the one to test with; empty: any.
         :raises SlotNotFound: if there is no such slot.
         :raises SlotNotTested: if it cannot be tested now; the code says why.

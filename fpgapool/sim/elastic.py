@@ -47,7 +47,6 @@ def _policies() -> dict[str, importlib.metadata.EntryPoint]:
 def check(scenario: scenarios.Scenario, name: str, source: str) -> None:
     """Check that :func:`run` knows a policy for a strategy.
 
-    :param name: see :func:`run`.
     :param source: the scenario's file, for messages.
     :raises errors.InputError: if there is no such policy, or it refuses its
         period.

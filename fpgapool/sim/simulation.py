@@ -62,7 +62,6 @@ class Watcher(typing.Protocol):
 
 
 def strategy_names() -> list[str]:
-    """Return the names of the installed strategies."""
     return sorted(_strategies())
 
 
@@ -136,7 +135,6 @@ def run(
 
     :param name: of one of the scenario's strategies, or of an installed one,
         which then has its default options.
-    :param engine: one of :data:`ENGINES`.
     :param seed: of the strategy's random choices.
     :param source: the scenario's file, for messages.
     :param watcher: the run calls it whenever rates may have changed.

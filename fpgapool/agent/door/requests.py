@@ -12,7 +12,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session
 
-# Other projects ask for a project's own accelerator as name@project.
+# Other projects refer to a project's own accelerator as name@project.
 _ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")

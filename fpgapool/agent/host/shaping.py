@@ -2,9 +2,9 @@
 
 """Link protection: limits the data plane to its share of the link.
 
-The operator gives the desired state, and the kernel has the actual one. A
-separate thread reconciles the two repeatedly, because links go and come back.
-If that fails, the agent continues without a cap and reports it.
+The operator gives the desired state; the kernel has the actual one. A separate
+thread reconciles the two repeatedly, because links go up and down. If that
+fails, the agent continues without a cap and reports it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ def share(
 ) -> Share | None:
     """Check the share that the operator configured.
 
-    :param percent: ``data_share_percent``.
-    :param bytes_per_s: ``data_rate_bytes_per_s``.
     :returns: the share, None for no cap.
     :raises: ConfigurationError that names the option.
     """
@@ -102,7 +100,6 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 class Problem:
     """Why a direction has no cap.
 
-    :ivar direction: ``outgoing`` or ``incoming``.
     :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
     """
 
@@ -157,7 +154,6 @@ class PrivilegedKernel:
     def cap(
         self, device: str, bytes_per_s: int, network: str, ports: range
     ) -> Mapping[str, typing.Any]:
-        """See :func:`fpgapool.privsep.link.put_cap`."""
         from fpgapool.privsep import link
 
         outcome: Mapping[str, typing.Any] = link.put_cap(
@@ -166,13 +162,11 @@ class PrivilegedKernel:
         return outcome
 
     def uncap(self) -> None:
-        """See :func:`fpgapool.privsep.link.remove_cap`."""
         from fpgapool.privsep import link
 
         link.remove_cap()
 
     def is_capped(self, device: str) -> bool:
-        """See :meth:`fpgapool.privsep.cap.Cap.is_on`."""
         from fpgapool.privsep import cap
         from fpgapool.privsep import tc
 
@@ -225,7 +219,6 @@ class LinkProtection:
 
     @property
     def state(self) -> LinkState:
-        """The state of the cap."""
         return self._state
 
     def start(self, timeout_s: float = 5.0) -> None:
@@ -357,7 +350,6 @@ class LinkProtection:
             LOG.warning("An old cap may still be on the link: %r", error)
 
     def remove(self) -> None:
-        """Remove the cap."""
         try:
             self._kernel.uncap()
         except Exception as error:

@@ -65,7 +65,6 @@ class WorkerStatus:
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
         """Read a status message.
 
-        :param members: of its ``status``.
         :raises: KeyError, TypeError or ValueError if it is not a status.
         """
         if members["state"] not in states.SLOT_MOVES:
@@ -215,7 +214,6 @@ class Slot:
     # Assignments.
 
     def accept(self, request: objects.AssignRequest) -> list[orders.Effect]:
-        """Take an assignment."""
         self.pending = self.request = request
         self.bitstream_path = None
         self.refetched = self.released = False
@@ -234,7 +232,6 @@ class Slot:
         return None
 
     def forget_holder(self) -> None:
-        """Forget the holder of the slot."""
         self.pending = None
         self.pending_sent = False
         self.prepared = None
@@ -338,7 +335,6 @@ class Slot:
     # Events of its worker.
 
     def take(self, status: WorkerStatus, now: float) -> list[orders.Effect]:
-        """Take a status from the worker."""
         before = self.visible()
         is_first = self.status is None
         self.status = status

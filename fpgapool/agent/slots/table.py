@@ -98,11 +98,9 @@ class SlotTable:
         self.refusals: collections.Counter[str] = collections.Counter()
 
     def slot_keys(self) -> list[orders.Key]:
-        """Return the slots in order."""
         return list(self._slots)
 
     def holders(self) -> dict[orders.Key, slots.Holder]:
-        """Return the holder of each held slot."""
         return {
             key: holder
             for key, slot in self._slots.items()
@@ -110,7 +108,6 @@ class SlotTable:
         }
 
     def slot(self, key: orders.Key) -> slots.Slot:
-        """Return a slot."""
         return self._slots[key]
 
     def members(self) -> dict[str, dict[orders.Key, Member]]:
@@ -265,7 +262,6 @@ class SlotTable:
         return slot.ask_secret(generation)
 
     def report_now(self, leader_epoch: int) -> list[orders.Effect]:
-        """Report the table."""
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
     # Events of files.
@@ -327,7 +323,6 @@ class SlotTable:
     def worker_status(
         self, key: orders.Key, status: slots.WorkerStatus, now: float
     ) -> list[orders.Effect]:
-        """A worker reports its status."""
         slot = self._slots[key]
         effects = slot.take(status, now)
         if slot.leave_deadline_s is not None and not slot.is_at_desk():

@@ -87,9 +87,7 @@ class _DeskProcess(children.Child):
     :ivar joined: the slots that the process has, with their generations.
     :ivar sent: the members of the last request to the process, if there was
         one.
-    :ivar boot_id: of the process that the counts are of.
     :ivar revision: of the order that the process follows.
-    :ivar clients: how many are connected.
     :ivar counts: of each client, by its name.
     :ivar partial: the pages of counts received so far.
     :ivar is_counted: a process has reported all counts to this agent.
@@ -122,7 +120,6 @@ class _DeskProcess(children.Child):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the process has to be started."""
         return (
             self.order is not None
             and not self.order.deleted
@@ -196,7 +193,6 @@ class Desks(children.Keeper[_DeskProcess]):
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param keys: all slots of the host.
     :param emit: passes the events of members to the slot table.
     :param changed: called when the next report has news.
     """

@@ -38,7 +38,6 @@ class Link:
         is invalid.
     :param on_end: called when the process has closed the connection, or it is
         lost; :meth:`close` has been called.
-    :param read: as :func:`receive`.
     :ivar requests: what was asked and is not answered yet, by number.
     :ivar silent_s: how long the process has been silent while it owed answers.
     :ivar heard: a status has come over the present connection.

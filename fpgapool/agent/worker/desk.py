@@ -95,7 +95,6 @@ class SessionServer:
         return session.input_bytes, session.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Return the session's progress."""
         session = self._session
         return watch.BEGUN if session is None else session.progress()
 

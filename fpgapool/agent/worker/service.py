@@ -369,7 +369,6 @@ class Worker:
         )
 
     def status(self) -> dict[str, object]:
-        """Return the status of this worker for the agent."""
         machine = self._machine
         order = machine.order
         input_bytes, output_bytes = self._counters(order)

@@ -18,7 +18,6 @@ class WorkerSettings(settings.ChildSettings):
     """The settings of a worker.
 
     :ivar state_dir: directory of the host's pool state.
-    :ivar driver: ``module:Class`` of the driver.
     :ivar driver_settings: settings of the driver, besides ``state_dir``.
     :ivar chunk_bytes: longest piece of input or output in one frame.
     :ivar window_chunks: chunks that may be on their way in one direction.
@@ -52,7 +51,6 @@ class WorkerSettings(settings.ChildSettings):
 
     @property
     def log_name(self) -> str:
-        """Names the worker in its log."""
         return self.worker_id
 
     @property

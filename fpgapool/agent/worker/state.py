@@ -184,10 +184,7 @@ class QuantumDone:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """The session ended on the data plane.
-
-    :ivar outcome: one of ``states.RESULTS``.
-    """
+    """The session ended on the data plane."""
 
     generation: int
     outcome: str

@@ -51,7 +51,6 @@ _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 class TaskResult(typing.NamedTuple):
     """The end of a task.
 
-    :ivar kind: ``records.DONE`` or ``records.FAILED``.
     :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
     :ivar detail: code and message of a failure, encoded.
     :ivar output: valid until the task's input is free.
@@ -223,7 +222,6 @@ class Runner:
     def _open(
         self, task: records.Record, is_own: bool
     ) -> processing.Processor:
-        """Return the core of a task, open."""
         offset_bytes = task.number
         if offset_bytes and not self._profile.stateless:
             raise processing.Failure(
@@ -448,7 +446,6 @@ class Member:
             raise _Over
 
     def _receive(self, sock: channels.PlainChannel) -> rings.Channel:
-        """Receive the rings of a desk."""
         deadline_s = channels.deadline_after(self._settings.hello_timeout_s)
         try:
             fds = sock.recv_exact_with_fds(

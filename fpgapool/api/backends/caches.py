@@ -120,7 +120,6 @@ class Ended(Generic[_T]):
         self._known: dict[str, tuple[_T, float]] = {}
 
     def get(self, key: str) -> _T:
-        """Return the value of a key."""
         began = self._clock()
         known = self._known.get(key)
         if known is not None and began - known[1] <= self._max_age_s:
@@ -141,7 +140,6 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, document: Any) -> Text:
-        """Return the text of a document."""
         data = json.dumps(document).encode()
         return cls(data, hashlib.sha256(data).hexdigest()[:32])
 

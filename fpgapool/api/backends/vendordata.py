@@ -176,7 +176,6 @@ class Vendordata:
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """The number of each outcome."""
         with self._lock:
             return dict(self._outcomes)
 

@@ -101,10 +101,7 @@ def instance_of(token: str) -> str | None:
 
 
 def owner(caller: context.RequestContext) -> str | None:
-    """Return the user whose objects a caller is restricted to.
-
-    :returns: None: the caller is not restricted.
-    """
+    """Return the user whose objects a caller is restricted to."""
     if ROLE not in caller.roles:
         return None
     return caller.user_id or ""

@@ -90,7 +90,6 @@ class RequestId(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         global_id = environ.get(_GLOBAL_ID_KEY, "")
         if _REQUEST_ID.match(global_id):
             environ[request_id.GLOBAL_REQ_ID] = global_id

@@ -199,7 +199,6 @@ ERROR: Schema = {
 
 
 def described(schema: Schema, description: str) -> Schema:
-    """Return a schema with a description."""
     return {**schema, "description": description}
 
 

@@ -46,10 +46,7 @@ _VERSION = "/v3"
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """A file as it is sent.
-
-    :ivar tag: the header ``ETag``.
-    """
+    """A file as it is sent."""
 
     content: bytes
     media_type: str
@@ -57,7 +54,6 @@ class _File:
 
     @classmethod
     def of(cls, name: str, content: bytes) -> _File:
-        """Return a file."""
         digest = hashlib.sha256(content).hexdigest()
         return cls(content, _TYPES[name.rpartition(".")[2]], f'"{digest}"')
 

@@ -159,10 +159,7 @@ class PoolApi:
     ) -> ApiDoor:
         """Connect.
 
-        :param cancel: cancels every wait.
-        :param deadline_s: absolute deadline.
         :param require_tls: refuse an API without TLS.
-        :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
         return self._admitted(
@@ -245,7 +242,6 @@ class ApiDoor:
         self.connections += 1
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`door.Door.reconnect`."""
         self._forget_news()
         self._connect(deadline_s)
 
@@ -256,7 +252,6 @@ class ApiDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`door.Door.request`."""
         if operation not in self._OPERATIONS:
             raise errors.RequestRejected(
                 codes.UNKNOWN_OPERATION,
@@ -269,7 +264,6 @@ class ApiDoor:
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`door.Door.request_all`."""
         return [
             self.request(operation, deadline_s, **members)
             for operation, members in requests
@@ -285,7 +279,6 @@ class ApiDoor:
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`door.Door.next_event`."""
         while not self._events:
             if self._poll is None:
                 self._poll = self._requests.begin(self._await_news)
@@ -299,11 +292,9 @@ class ApiDoor:
         return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`door.Door.discard_events`."""
         self._forget_news()
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_GIVE_UP_S)
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
             known = members.get("session_id") or self._session_id
@@ -353,11 +344,9 @@ class ApiDoor:
         return [session["id"] for session in found["sessions"]]
 
     def shutdown(self) -> None:
-        """See :meth:`door.Door.shutdown`."""
         self._requests.shutdown()
 
     def close(self) -> None:
-        """See :meth:`door.Door.close`."""
         self._requests.close()
         if self._session_id is not None:
             _ended.append((self._session_id, time.monotonic()))
@@ -365,7 +354,6 @@ class ApiDoor:
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        """See :meth:`door.Door.attach_group`."""
         return self._groups.attach(name, accelerator, deadline_s)
 
     # Operations.

@@ -39,7 +39,6 @@ class Groups:
     def attach(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        """See :meth:`door.Door.attach_group`."""
         group = self._find(name, deadline_s)
         if accelerator is not None:
             doors.check_accelerator(accelerator, group["accelerator"])
@@ -63,7 +62,6 @@ class Groups:
     def detach(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        """End a client."""
         self._end(_path_of(members), deadline_s)
         return {}
 

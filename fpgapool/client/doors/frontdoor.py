@@ -163,7 +163,6 @@ class FrontDoor:
             raise errors.FrontDoorUnavailable("the wait was abandoned")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`door.Door.reconnect`."""
         with self._lock:
             self._hang_up()
             self._messages.clear()
@@ -177,7 +176,6 @@ class FrontDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`door.Door.request`."""
         with self._lock:
             return self._request(operation, deadline_s, members)
 
@@ -186,14 +184,12 @@ class FrontDoor:
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`door.Door.request_all`."""
         with self._lock:
             return self._request_all(requests, deadline_s)
 
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """See :meth:`door.Door.request_connection`."""
         with self._lock:
             brought, self._brought = self._brought, None
         if brought is not None:
@@ -209,7 +205,6 @@ class FrontDoor:
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        """See :meth:`door.Door.attach_group`."""
         secret = secrets.token_hex(_SECRET_BYTES)
         client = self.request(
             "attach_group",
@@ -292,7 +287,6 @@ class FrontDoor:
                 raise
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`door.Door.next_event`."""
         with self._lock, self._translated():
             while not self._events:
                 message = self._next_message(deadline_s)
@@ -301,7 +295,6 @@ class FrontDoor:
             return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`door.Door.discard_events`."""
         with self._lock:
             self._events.clear()
 
@@ -351,7 +344,6 @@ class FrontDoor:
             raise doors.ConnectionLost(str(exc)) from exc
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
         self._request_elsewhere("cancel", members, deadline_s, waits=False)
 
@@ -365,7 +357,6 @@ class FrontDoor:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`door.Door.report_close`."""
         members = {
             "session_id": session_id,
             "generation": generation,
@@ -439,14 +430,12 @@ class FrontDoor:
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:
-        """See :meth:`door.Door.shutdown`."""
         self._unwanted.set()
         connected = self._channel
         if connected is not None:
             connected.shutdown()
 
     def close(self) -> None:
-        """See :meth:`door.Door.close`."""
         self._cancel.detach(self)
         self._hang_up()
 

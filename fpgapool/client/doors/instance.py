@@ -327,7 +327,6 @@ class HttpAnswer:
         return self.status_code < 400
 
     def json(self) -> typing.Any:
-        """Return the document."""
         return json.loads(self.content)
 
 

@@ -87,7 +87,6 @@ class SessionView:
 
         :param members: decoded JSON; members that are not known are
             ignored. A door that has read it gives the view.
-        :returns: the view.
         :raises frames.ProtocolError: if a member is missing or has another
             type.
         """
@@ -103,8 +102,6 @@ class SessionView:
     def from_api(cls, session: dict[str, Any]) -> SessionView:
         """Read a session as the REST API describes it.
 
-        :param session: decoded JSON.
-        :returns: the view.
         :raises: AttributeError, KeyError, TypeError, ValueError or
             frames.ProtocolError if it is not a session.
         """

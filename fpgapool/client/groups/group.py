@@ -144,12 +144,6 @@ class Group:
     :class:`fpgapool.client.Block` stays in members that have room for it. Do
     not change data before its result is there: a task whose slot, desk or
     connection is lost runs again.
-
-    :param door: gave the access.
-    :param access: of this client.
-    :param window_tasks: see :func:`group_open`.
-    :param token: see :func:`group_open`.
-    :param absence: of the pool.
     """
 
     def __init__(
@@ -226,7 +220,6 @@ class Group:
     ) -> Any:
         """Run a task and wait for its result.
 
-        :param data: the input.
         :param params: of the accelerator; bytes are sent as hexadecimal
             digits. They are checked against its schema before they are sent.
         :param offset: position of the input in a stateless accelerator's

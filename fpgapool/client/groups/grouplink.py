@@ -104,7 +104,6 @@ class GroupTask:
         return any(self.blocks)
 
     def parts(self, link: HostLink) -> tuple[rings.Buffer, ...]:
-        """Return the record."""
         if self.kind == groups.LOCK:
             return (records.header(groups.LOCK, self.number),)
         kind, data = records.TASK, self.data

@@ -73,7 +73,6 @@ def require_tls(what: str) -> Refused:
 def say_hello(
     data: channel.Channel, hello: dict[str, Any], deadline_s: float | None
 ) -> None:
-    """Send HELLO."""
     frame = frames.encode_frame(frames.FrameHeader(frames.HELLO), hello)
     data.send(frame, deadline_s=deadline_s)
 

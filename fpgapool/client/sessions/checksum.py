@@ -45,7 +45,6 @@ class _Again:
     :ivar expected: CRC-32 of the output that was passed on.
     :ivar crc32: the same of this slot's output.
     :ivar settled_crc32: the same at the last acknowledgement.
-    :ivar end_bytes: end of the repetition.
     """
 
     expected: int

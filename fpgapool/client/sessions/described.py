@@ -25,7 +25,6 @@ class Described:
 
     @property
     def host_name(self) -> str | None:
-        """Host of the slot."""
         return self.view.host_name
 
     @property

@@ -401,9 +401,7 @@ def acc_run(
 ) -> memoryview:
     """Process what is in the session's input buffer.
 
-    :param session: from :func:`acc_open`.
     :param n_bytes: how many bytes of ``session.pin``; None for all.
-    :param timeout_s: time limit.
     :returns: the output, valid until the next call.
     :raises: as :meth:`sessions.Session.run`.
     """
@@ -417,7 +415,6 @@ def acc_close(
 ) -> None:
     """Release the slot.
 
-    :param session: from :func:`acc_open`.
     :param timeout_s: how long to wait for the worker.
     :raises errors.SessionClosed: if the session was closed before.
     """

@@ -55,15 +55,12 @@ class StreamSource:
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """See :meth:`Source.feeder`."""
         return _StreamFeeder(self, flow, size_bytes, deadline_s)
 
     def check_end(self, check: Callable[[], object]) -> None:
-        """See :meth:`Source.check_end`."""
         files.check_end(self._stream, check)
 
     def rewind(self) -> bool:
-        """See :meth:`Source.rewind`."""
         return seek(self._stream, self._start)
 
     def read_into(self, buffer: memoryview) -> int:
@@ -101,14 +98,12 @@ class BufferSource:
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """See :meth:`Source.feeder`."""
         return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
 
     def check_end(self, _check: object) -> None:
         """See :meth:`Source.check_end`: memory has an end."""
 
     def rewind(self) -> bool:
-        """See :meth:`Source.rewind`."""
         return True
 
 
@@ -241,7 +236,6 @@ class _StreamFeeder(Feeder):
             self._ended.set()
 
     def stop(self) -> None:
-        """See :meth:`Feeder.stop`."""
         self._ended.set()
         super().stop()
 

@@ -82,7 +82,6 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
     """Wait until a descriptor is ready, has failed, or was hung up.
 
     :param events: bit set of ``select.POLLIN`` and ``select.POLLOUT``.
-    :param deadline_s: absolute deadline.
     :raises ChannelClosed: if the socket is closed already.
     :raises DeadlineExceeded: if the deadline passes first.
     """
@@ -155,7 +154,6 @@ class Channel(abc.ABC):
         """Receive available bytes, at least one.
 
         :param buffer: takes the bytes; must not be empty.
-        :param deadline_s: absolute deadline.
         :returns: number of bytes received.
         :raises ChannelEnded: at the end of the stream.
         :raises ChannelClosed: if the connection is gone.
@@ -202,7 +200,6 @@ class Channel(abc.ABC):
 
         Calls of several threads do not mix. Nothing is copied.
 
-        :param parts: the buffers, each of bytes.
         :param deadline_s: absolute deadline of the whole.
         :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if the peer does not read in time; part of
@@ -363,7 +360,6 @@ class PlainChannel(Channel):
         message. A reader that does not ask for them loses them.
 
         :param buffer: takes the bytes; must not be empty.
-        :param deadline_s: absolute deadline.
         :returns: number of bytes, and the descriptors. The caller has to close
             them; its child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
@@ -406,7 +402,6 @@ class PlainChannel(Channel):
     ) -> list[int]:
         """Fill a buffer and collect the descriptors that come with it.
 
-        :param buffer: writable bytes, not empty.
         :param deadline_s: absolute deadline of the whole.
         :returns: the descriptors; the caller has to close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
@@ -441,7 +436,6 @@ class PlainChannel(Channel):
 
         Only on Unix sockets. The caller keeps its own descriptors.
 
-        :param data: the bytes, not empty.
         :param deadline_s: absolute deadline of the whole.
         :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if the peer does not read in time.
@@ -506,7 +500,6 @@ def connect_tcp(
 ) -> socket.socket:
     """Connect to a data port.
 
-    :param deadline_s: absolute deadline.
     :returns: the connected socket, tuned.
     :raises ChannelClosed: if there is no connection.
     :raises DeadlineExceeded: if the deadline passes before.
@@ -589,7 +582,6 @@ def recv_header(
     """Receive the header of the next frame.
 
     :param scratch: 32 bytes to reuse.
-    :param deadline_s: absolute deadline.
     :returns: the header; the caller has to receive its payload.
     :raises ChannelClosed: at the end of the stream.
     :raises DeadlineExceeded: if the deadline passes before.
@@ -610,7 +602,6 @@ def recv_payload(
 
     For JSON and other rare frames; data goes into pooled buffers.
 
-    :param deadline_s: absolute deadline.
     :returns: the payload, empty if there is none.
     :raises ChannelClosed: if the stream ends before.
     :raises DeadlineExceeded: if the deadline passes before.

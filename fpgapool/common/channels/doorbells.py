@@ -26,8 +26,6 @@ class Bell:
 
     Neither ringing nor silencing blocks, whatever the peer does with a socket;
     nor does silencing an eventfd.
-
-    :param fd: descriptor; owned.
     """
 
     def __init__(self, fd: int) -> None:
@@ -64,5 +62,4 @@ class Bell:
 
 
 def make() -> int:
-    """Make the descriptor of a doorbell."""
     return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

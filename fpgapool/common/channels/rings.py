@@ -302,7 +302,6 @@ class Ring:
     def get(self) -> Record | None:
         """Return the oldest record, in place; the same one until it is free.
 
-        :returns: the record; None if there is none.
         :raises RingDamaged: if the writer's position or length cannot be.
         """
         if self._record is None and (self._seen != self._read or self._look()):

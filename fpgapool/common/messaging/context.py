@@ -24,8 +24,6 @@ class RequestContext(context.RequestContext):
 
         This takes a part of the time of a context from its values, of which
         there are many. Both share the values.
-
-        :param request_id: of the request, as ``global_request_id``.
         """
         known = type(self).__new__(type(self))
         known.__dict__.update(

@@ -17,7 +17,7 @@ from fpgapool.vocabulary import codes
 
 
 class GroupCalls(base.Calls):
-    """Handles what owners and front doors ask for groups."""
+    """Handles requests of owners and front doors about groups."""
 
     @base.call
     def change_group(self, ctxt: Any, change: Any) -> None:
@@ -34,7 +34,6 @@ class GroupCalls(base.Calls):
 
     @base.call
     def get_groups(self, ctxt: Any, group_ids: Any) -> list[dict[str, Any]]:
-        """Return the groups that exist."""
         if not isinstance(group_ids, list) or len(group_ids) > checks.MAX_IDS:
             raise exception.InvalidRequest(
                 reason="group_ids must be a list of at most"

@@ -25,15 +25,17 @@ from fpgapool.vocabulary import rules
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# As long as its column.
+# The length of its column.
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 class SessionCalls(base.Calls):
-    """Handles what agents, front doors and the API say of sessions."""
+    """Handles reports and requests about sessions from agents, front doors and
+    the API.
+    """
 
     def report(self, ctxt: Any, report: Any) -> None:
-        """Take an agent's state."""
+        """Process an agent's report."""
         parsed = checks.report(report, self._reports)
         if (
             parsed is not None
@@ -48,7 +50,7 @@ class SessionCalls(base.Calls):
                 self._reported.notify_all()
 
     def prepared(self, ctxt: Any, prepared: Any) -> None:
-        """Take the news that a slot is ready for its client."""
+        """Record that a slot is ready for its client."""
         parsed = checks.parsed(objects.Prepared.from_primitive, prepared)
         if parsed is not None and checks.is_of_sender(
             ctxt, parsed.host_uuid, "prepared"
@@ -63,8 +65,8 @@ class SessionCalls(base.Calls):
         request_id: Any = None,
         reason: Any = "",
     ) -> None:
-        """Take a session, waiting or not, out of the pool."""
-        # Slots are revoked for a reason: without one they would be kept.
+        """Cancel a session, whether it waits or has a slot."""
+        # A slot is only revoked with a reason.
         reason = reason or codes.CANCELLED_BY_CLIENT
         names = (project_id, session_id or "", request_id or "", reason)
         if not all(isinstance(name, str) for name in names) or (
@@ -93,7 +95,7 @@ class SessionCalls(base.Calls):
         output_bytes: Any,
         confirmed: Any,
     ) -> None:
-        """Let a session end as served, if its worker cannot say so."""
+        """Record the end of a served session whose worker cannot report it."""
         names = project_id, session_id
         if not all(isinstance(name, str) for name in names) or not all(
             rules.is_int(number) and 0 <= number <= rules.MAX_SIZE_BYTES
@@ -117,7 +119,7 @@ class SessionCalls(base.Calls):
     def report_progress(
         self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
     ) -> None:
-        """Take how much a waiting session's client has computed itself."""
+        """Record how much a waiting session's client has computed itself."""
         names = (project_id, session_id)
         if not all(isinstance(name, str) for name in names) or not (
             rules.is_int(input_bytes) and 0 <= input_bytes < 2**63
@@ -132,7 +134,7 @@ class SessionCalls(base.Calls):
         )
 
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
-        """Ask for a fresh secret of a READY session."""
+        """Request a new secret for a READY session."""
         if isinstance(session_id, str):
             self._pump.offer(inputs.RenewSecret(session_id))
 
@@ -140,7 +142,9 @@ class SessionCalls(base.Calls):
     def submit_sessions(
         self, ctxt: Any, requests: Any
     ) -> list[dict[str, Any]]:
-        """Admit requests; return the session of each, or why it has none."""
+        """Admit requests; return for each the session, or the reason for its
+        refusal.
+        """
         until = self._pump.now() + base.ANSWER_S
         wanted = [
             inputs.Open(request, until)
@@ -198,7 +202,7 @@ class SessionCalls(base.Calls):
                     for one in wanted
                 ]
             finally:
-                # The results of the others are sent as news.
+                # The results of the others follow as notifications.
                 for one in wanted:
                     one.future.cancel()
 
@@ -206,7 +210,7 @@ class SessionCalls(base.Calls):
     def session_now(
         self, ctxt: Any, session_id: str, project_id: str
     ) -> dict[str, Any] | None:
-        """Return how a session stands, with its secret for its project."""
+        """Return a session's view, with the secret for its own project."""
         view = self._ask(lambda asked: asked.session(session_id, project_id))
         return view and view.to_primitive()
 
@@ -240,7 +244,7 @@ class SessionCalls(base.Calls):
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
         """Return those sessions that the engine has forgotten."""
-        # The database cannot even be queried for the others.
+        # The others cannot be looked up in the database either.
         names = [name for name in session_ids if limits.writable(name) == name]
         if not names:
             return []
@@ -251,7 +255,6 @@ class SessionCalls(base.Calls):
 
     @base.call
     def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
-        """Return the library."""
         profiles = self._ask(
             lambda asked: list(asked.pool.catalogue.profiles.values())
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scaling sets: elastic groups whose accelerators fit the same shapes."""
+"""Let the policy allocate slots to a newly registered goal."""
 
 from collections.abc import Sequence
 

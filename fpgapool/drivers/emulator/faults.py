@@ -265,10 +265,7 @@ class Injector:
     def board_fault(
         self, device: str, kinds: collections.abc.Container[str] = BOARD_KINDS
     ) -> Fault | None:
-        """Return the fault of a whole board.
-
-        :returns: the fault, None if there is none.
-        """
+        """Return the fault of a whole board."""
         for fault in self.in_force(device, 0, kinds):
             if fault.kind in BOARD_KINDS and (
                 not fault.after_bytes or self._marker(fault).exists()

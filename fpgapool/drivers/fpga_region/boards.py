@@ -21,7 +21,6 @@ MAX_ACCELERATORS = 256
 class RegionEntry:
     """A region: a slot.
 
-    :ivar region: its name in ``/sys/class/fpga_region``.
     :ivar port: its DFL port; None with an FPGA manager.
     """
 

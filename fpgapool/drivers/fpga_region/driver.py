@@ -54,7 +54,6 @@ class _Slot:
 
     @property
     def file_name(self) -> str:
-        """Name of the slot's files."""
         return f"{self.board.name}.{self.number}"
 
 
@@ -64,7 +63,6 @@ class FpgaRegionDriver(base.Driver):
     What is in a region is an operator's matter: a class of theirs moves the
     data; see :class:`core.RegionCore`. The boards file is read once.
 
-    :param settings: ``state_dir``, and the options.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 

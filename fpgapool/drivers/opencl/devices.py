@@ -121,7 +121,6 @@ class Device:
 
     @property
     def shape(self) -> str:
-        """The shape of its slots."""
         return self.board.shape or shape_of(self.found)
 
     @property

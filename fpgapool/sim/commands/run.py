@@ -42,7 +42,6 @@ _STEP_S = 1.0
 
 
 def add_parser(subparsers: typing.Any) -> None:
-    """Add this command to the command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "run",
         help="simulate a scenario",

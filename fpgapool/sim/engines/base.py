@@ -14,7 +14,6 @@ class Slot(typing.NamedTuple):
     """A slot of the simulated cluster.
 
     :ivar number: over all slots of the cluster, from 0.
-    :ivar device: number of its device, from 0.
     :ivar place: number over the slots of its host.
     """
 
@@ -78,7 +77,6 @@ class Pipes:
         ]
 
     def dma(self, device: int) -> int:
-        """Return the DMA pipe of a device."""
         return device
 
     def egress(self, host: int) -> int:

@@ -257,7 +257,6 @@ def account(net: Tasks) -> None:
 
 @compiling.in_place
 def program(net: Tasks, slot: int, group: int, ready_s: float) -> None:
-    """Program a free slot for a group."""
     _account(net, slot)
     net.state[slot] = PROGRAMMING
     net.member[slot] = group

@@ -76,7 +76,6 @@ class Journal:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> typing.Self:

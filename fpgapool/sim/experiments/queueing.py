@@ -194,7 +194,6 @@ def minimise(
     the best choices of k1 and k2 shrink to their minima. The search is
     deterministic.
 
-    :param server: the server and its load.
     :param queues: the number of queues; not searched.
     :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
         k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.

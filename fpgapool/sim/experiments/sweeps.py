@@ -85,7 +85,6 @@ class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def seed_list(self) -> list[int]:
-        """Return the seeds as a list."""
         if isinstance(self.seeds, int):
             return list(range(1, self.seeds + 1))
         return self.seeds

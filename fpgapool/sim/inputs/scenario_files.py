@@ -262,7 +262,6 @@ _Problems = Iterator[tuple[str, str]]
 def check(scenario: scenarios.Scenario, source: str) -> None:
     """Check that a scenario can be simulated.
 
-    :param source: its file, for the message.
     :raises errors.InputError: if it cannot.
     """
     for place, reason in _problems(scenario):

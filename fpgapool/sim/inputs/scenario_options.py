@@ -63,7 +63,6 @@ SIZES: dict[
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe the scenario."""
     parser.add_argument(
         "--seed",
         type=screen.seed,

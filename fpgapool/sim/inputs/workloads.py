@@ -63,7 +63,6 @@ class Workload:
     :ivar tenants: if empty, jobs have no tenant.
     :ivar jobs_per_host: number of jobs from each host, each host at its own
         times; a mean, if hosts differ.
-    :ivar jobs: number of jobs in all.
     :ivar duration_s: time in which jobs arrive.
     """
 

@@ -487,7 +487,6 @@ class _Pass:
     def _assign_first(
         self, pairs: _Pairs, best: _Numbers, rates: _Floats
     ) -> strategy.Choice:
-        """Assign the first of the best pairs."""
         ranked = []
         for place in best.tolist():
             kind, at = int(pairs.kinds[place]), int(pairs.targets[place])

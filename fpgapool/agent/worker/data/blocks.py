@@ -34,7 +34,6 @@ class BlockCounts(typing.NamedTuple):
 
     :ivar misses: blocks that had to be sent.
     :ivar evicted: blocks removed to make room.
-    :ivar kept_bytes: length of all blocks, now.
     """
 
     hits: int = 0

@@ -107,7 +107,6 @@ class Ranges:
     def reserve(self, length_bytes: int) -> int | None:
         """Hand out a range.
 
-        :param length_bytes: its length, 1 at least.
         :returns: where it starts, None if there is no room.
         """
         if self._filled_bytes + length_bytes > self._block_bytes:
@@ -161,7 +160,6 @@ class Ranges:
         return (end - 1) // self._block_bytes
 
     def clear(self) -> None:
-        """Take back all ranges."""
         while self._ends:
             self.release()
 
@@ -199,7 +197,6 @@ class Memory(abc.ABC):
         return
 
     def clear_input(self) -> None:
-        """Take back all input."""
         return
 
     @abc.abstractmethod

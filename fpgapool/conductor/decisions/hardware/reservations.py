@@ -22,7 +22,7 @@ _MAX_ID_LENGTH = 36
 
 
 def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
-    """Check an operator's request, and make the input of it.
+    """Check an operator's request, and return it as an input.
 
     :raises InvalidRequest: if it is invalid.
     """
@@ -63,7 +63,7 @@ def refusal(
 def restore(
     pool: registry.Registry, rows: list[db_api.ReservationRecord]
 ) -> None:
-    """Take over the rows of the known devices."""
+    """Load the reservations of the known devices."""
     for row in rows:
         device = pool.devices.get(row.device_id)
         if device is not None:
@@ -75,7 +75,6 @@ def replace(
 ) -> list[db_api.Record]:
     """Replace all reservations.
 
-    :param by_device: see :class:`.inputs.Reservations`.
     :returns: the rows to write.
     """
     wanted = {}
@@ -106,7 +105,6 @@ def replace(
 
 
 def core_event(pool: registry.Registry) -> events.ReservationsChanged:
-    """Return the event for the core with all reservations."""
     return events.ReservationsChanged(
         tuple(
             (device.id, tuple(sorted(device.reservations.items())))

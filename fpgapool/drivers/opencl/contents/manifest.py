@@ -246,7 +246,6 @@ def parse(data: bytes) -> Manifest:
     """Read and check a manifest.
 
     :param data: JSON, UTF-8, of :data:`MAX_SIZE_BYTES` at most.
-    :returns: the manifest.
     :raises InvalidManifest: with the member and the fault.
     """
     try:

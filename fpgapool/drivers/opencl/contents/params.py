@@ -69,10 +69,7 @@ class Param:
         return name + _LENGTHS.get(self.kind, "")
 
     def number(self, value: typing.Any) -> int:
-        """Return its number in expressions.
-
-        :param value: from :meth:`read`.
-        """
+        """Return its number in expressions."""
         if self.kind == "choice":
             return self.choices.index(value)
         return len(value) if self.is_buffer else int(value)
@@ -169,7 +166,6 @@ def read(
 def parse(value: object, where: str) -> Param:
     """Check a parameter of a manifest.
 
-    :returns: the parameter.
     :raises ValueError: with the fault.
     """
     document = shapes.mapping_of(shapes.anything)(value, where)

@@ -70,7 +70,6 @@ class Section:
     """A part of the file.
 
     :ivar kind: ``enum axlf_section_kind`` of XRT.
-    :ivar offset_bytes: its position in the file.
     """
 
     kind: int
