@@ -23,7 +23,7 @@ from fpgapool.rpcapi import agent as agent_api
 LOG = logging.getLogger(__name__)
 
 Primitive = Mapping[str, typing.Any]
-#: Takes the command's name for the log, the epoch of the asking leader, and
+#: Takes the command's name for the log, the epoch of the calling leader, and
 #: the change that executes it. Returns at once.
 Command = Callable[[str, int, table.Change], None]
 _GROUP_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
@@ -49,8 +49,8 @@ def _checked(method: Method) -> Method:
 def _epoch(told: object) -> int:
     """Check a leader's epoch.
 
-    The agent refuses epochs lower than the highest one seen, so that an
-    invalid epoch would lock out all real leaders.
+    The agent refuses epochs lower than the highest one seen, so an invalid
+    epoch would lock out all real leaders.
 
     :raises ValueError: if no leader can have it.
     """
@@ -92,8 +92,8 @@ class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
     :param command: makes a change to the slot table.
-    :param news: notifies clients of the front door of changed sessions; called
-        in the loop's thread.
+    :param news: notifies clients of the front door about changed sessions;
+        called in the loop's thread.
     """
 
     CASTS = frozenset(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Inputs that threads of their own send through accelerators."""
+"""Inputs that are processed by accelerators in background threads."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ def _first(
 
 
 class _Token(cancelling.CancelToken):
-    """A token that may be attached to another one, and is cancelled by it."""
+    """A token that may be attached to another one, and is cancelled with
+    it.
+    """
 
     def shutdown(self) -> None:
         self.cancel()

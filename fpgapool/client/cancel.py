@@ -31,12 +31,12 @@ class CancelToken:
     """
 
     def __init__(self) -> None:
-        # Reentrant, because a signal handler may interrupt a thread that
-        # holds it and cancel from there.
+        # Reentrant, because a signal handler may interrupt a thread that holds
+        # it and cancel from there.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        # Shut down in the order of attaching. A child made by fork has a copy,
-        # but these channels belong to its parent.
+        # Shut down in the order of attaching. A child process has a copy after
+        # fork, but these channels belong to its parent.
         self._channels: dict[Stoppable, int] = {}
 
     def cancel(self) -> None:
@@ -128,6 +128,6 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
 
 
 def release(token: CancelToken) -> None:
-    """Stop what :func:`token_of` may have started."""
+    """Stop a thread that :func:`token_of` may have started."""
     if isinstance(token, EventToken):
         token.stop()

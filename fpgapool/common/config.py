@@ -101,7 +101,7 @@ def _let_all_be_logged() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
         if isinstance(handler, py_logging.FileHandler):
-            # For the next file, when this one is rotated.
+            # Applies to the next file, when this one is rotated.
             handler.errors = "backslashreplace"
 
 

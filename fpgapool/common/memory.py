@@ -101,7 +101,7 @@ class _Bus:
     """The listeners, and the messages that wait for a listener."""
 
     def __init__(self) -> None:
-        # Reentrant: a handler may send in the same thread.
+        # Reentrant, because a handler may send in the same thread.
         self._lock = threading.RLock()
         self._waiting: dict[_Address, collections.deque[_Incoming]] = (
             collections.defaultdict(collections.deque)

@@ -31,20 +31,20 @@ MAX_JSON_BYTES = 64 * 1024
 MAX_DATA_BYTES = 256 * 1024 * 1024
 #: First type number of the frames that a receiver may skip.
 FIRST_OPTIONAL_TYPE = 128
-#: Name of the feature that CHECKSUM frames belong to.
+#: Name of the feature of CHECKSUM frames.
 CHECKSUM_FEATURE = "checksum"
-#: Name of the feature that CHECKPOINT frames belong to.
+#: Name of the feature of CHECKPOINT frames.
 CHECKPOINT_FEATURE = "checkpoint"
 #: Longest state of a core in a CHECKPOINT frame.
 MAX_CHECKPOINT_BYTES = 1024 * 1024
-#: Name of the feature that references to blocks belong to.
+#: Name of the feature of references to blocks.
 BLOCKS_FEATURE = "blocks"
 #: Name of the feature of connections to the desk of a group.
 GROUPS_FEATURE = "groups"
 #: Name of the feature of connections that only carry what a worker sends.
 RETURN_FEATURE = "return"
 
-# Flags. Plain integers: they are tested once for every frame.
+# Flags. Plain integers, because they are tested for every frame.
 END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
@@ -214,7 +214,7 @@ class FrameHeader(typing.NamedTuple):
         header = cls(
             kind, flags, stream_id, task_id, offset_bytes, length_bytes, aux
         )
-        # Nearly all headers are of these types.
+        # Nearly all headers have these types.
         if kind in DATA_TYPES:
             plain = length_bytes <= max_data_bytes
         else:
@@ -396,8 +396,8 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(name)
 
 
-# Creating one takes longer than encoding most documents.
-# A circle is a RecursionError: to look for circles takes a third of the time.
+# Creating one takes longer than encoding most documents. A reference cycle
+# raises RecursionError: checking for cycles takes a third of the time.
 _ENCODER = json.JSONEncoder(
     separators=(",", ":"), allow_nan=False, check_circular=False
 )

@@ -59,15 +59,15 @@ FAILED = 2
 READY = 3
 CLEARED = 4
 LEFT = 5
-#: The member lacks blocks of a task: ``arguments``, in the detail, has their
+#: The member lacks blocks of a task; ``arguments`` in the detail has their
 #: numbers. The task must be sent again, with them.
 MISS = frames.MISS
 
 _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size
 
-#: Size of a ring, in both directions. A record may have half a ring, and one
-#: is read while the next is written.
+#: Size of a ring, in both directions. A record may take half a ring, so that
+#: one can be read while the next is written.
 RING_BYTES = 4 * (group.MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
 
 

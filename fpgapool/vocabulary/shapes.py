@@ -215,7 +215,9 @@ def list_of(
 def mapping_of(
     shape: Shape[_T], most: int | None = None, name: Shape[str] | None = None
 ) -> Shape[dict[str, _T]]:
-    """Return the shape of objects whose author chooses the names of members."""
+    """Return the shape of objects whose author chooses the names of
+    members.
+    """
 
     def check(value: object, where: str) -> dict[str, _T]:
         if not isinstance(value, Mapping):

@@ -242,7 +242,9 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return the known view of a session without querying the conductor."""
+        """Return the known view of a session without querying the
+        conductor.
+        """
         entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
 

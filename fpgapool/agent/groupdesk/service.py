@@ -508,7 +508,9 @@ class Desk:
         self._decide(time.monotonic())
 
     def _obey(self, order: orders.Order) -> dict[str, typing.Any]:
-        """Carry out a request of the agent; return the members of the reply."""
+        """Carry out a request of the agent; return the members of the
+        reply.
+        """
         match order:
             case orders.GetStatus():
                 # Agents request it every second.

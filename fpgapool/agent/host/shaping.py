@@ -30,7 +30,7 @@ CHECK_INTERVAL_S = 10.0
 #: Each start of the privileged process adds a line to the host's security log.
 FAILURE_INTERVAL_S = 300.0
 
-# Reasons for a missing cap, besides those of fpgapool.privsep.cap.
+# Reasons for a missing cap, in addition to those of fpgapool.privsep.cap.
 ADDRESS_MISSING = "ADDRESS_MISSING"
 LOOPBACK = "LOOPBACK"
 RATE_UNKNOWN = "RATE_UNKNOWN"
@@ -132,7 +132,7 @@ class LinkState:
 
 
 class PrivilegedKernel:
-    """Reads directly; the privileged process makes the changes.
+    """Reads the state directly; the privileged process makes the changes.
 
     Any method may raise anything.
     """
@@ -186,9 +186,10 @@ class _NoCap(exceptions.PicklableError):
 class LinkProtection:
     """Keeps the cap in line with the operator's settings.
 
-    :param wish: the share, None for no cap; then a cap left by an earlier
-        agent is removed.
-    :param device: given by the operator, None for that of the address.
+    :param wish: the share, or None for no cap; a cap left by an earlier agent
+        is then removed.
+    :param device: given by the operator; None: the device that has the
+        address.
     :param reading: returns the latest reading of the link.
     :param remove_at_stop: whether the cap is removed when the agent stops.
     """
@@ -261,8 +262,8 @@ class LinkProtection:
         except _NoCap as error:
             self._set_state(_failed(error.device, error.code, str(error)))
         except Exception as error:
-            # A missing right, a missing program or a kernel without traffic
-            # control must not stop the agent.
+            # A missing permission, a missing program or a kernel without
+            # traffic control must not stop the agent.
             device = self._given_device or self._state.device
             self._set_state(_failed(device, PRIVSEP_FAILED, repr(error)))
             return FAILURE_INTERVAL_S
@@ -303,7 +304,7 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate; it will come back with the same one.
+        # A link that is down has no rate; it will return with the same one.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(
@@ -332,7 +333,7 @@ class LinkProtection:
             )
 
     def remove_left_over(self) -> None:
-        """Remove a cap that an agent with other settings has left.
+        """Remove a cap left by an agent with other settings.
 
         No privileges are requested if there is no such cap.
         """

@@ -2,8 +2,8 @@
 
 """The slot table of an agent: events of a slot and their effects.
 
-Pure: events come in as method calls with the time as an argument, effects
-come out as values. The agent executes them. Every command of the conductor is
+Pure: events come in as method calls with the time as an argument, effects come
+out as values. The agent executes them. Every command of the conductor is
 checked against the highest leader epoch and the slot's newest generation, so
 that lost, duplicated and reordered messages change nothing.
 """
@@ -25,7 +25,8 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A member leaves by then even if its desk reports that it still has a task.
+#: A member is released by then even if its desk reports that it still has a
+#: task.
 MAX_LEAVE_S = 600.0
 
 
@@ -74,7 +75,7 @@ class SlotTable:
         self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
-        # As JSON has them.
+        # In the form that JSON gives them.
         self._builtins = {
             device.name: device.builtins
             and {
@@ -386,8 +387,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker refused an assignment.
 
-        :param code: why; codes.RECYCLE keeps the assignment for the worker's
-            successor.
+        :param code: reason; codes.RECYCLE keeps the assignment for the
+            worker's successor.
         """
         slot = self._pending(key, generation)
         if slot is None:

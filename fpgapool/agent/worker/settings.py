@@ -25,8 +25,8 @@ class WorkerSettings(settings.ChildSettings):
         its connection counts as lost.
     :ivar clear_timeout_s: how long a session's core may take to stop when
         the session ends; after that the process ends with it.
-    :ivar made_for: reported to agents: they replace a worker that they would
-        have started with another value.
+    :ivar made_for: identifies its configuration; agents replace a worker that
+        they would have started with another value.
     """
 
     worker_id: str

@@ -2,11 +2,12 @@
 
 """A slot that is a member of a group: it runs the tasks of a desk.
 
-The desk sends one record after the other through a ring of shared memory; see
+The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
 parameters, gives the core all its input in one call, and leaves nothing behind
 but its result: parameters, core and input are gone before the next record is
-read. A core stays only under a lock, or if it has no parameters and no state.
+read. A core is reused only under a lock, or if it has no parameters and no
+state.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 
 
 class TaskResult(typing.NamedTuple):
-    """The end of a task.
+    """Failures that would affect later tasks, too.
 
     :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
     :ivar detail: code and message of a failure, encoded.
@@ -95,16 +96,16 @@ class Runner:
         self.started = 0
         self.is_running = False
         self.fault: str | None = None
-        # For the output of cores that do not work in place.
+        # The current project and application; None without any.
         self._room = _NO_BYTES
         self._locked = False
-        # The core that stays, and its parameters.
+        # For the output of cores that do not work in place.
         self._kept: tuple[bytes, processing.Processor] | None = None
         self._processor: processing.Processor | None = None
         self._cancelled = False
 
     def run(self, task: records.Record, max_output_bytes: int) -> TaskResult:
-        """Run a task.
+        """A core that is reused, and its parameters.
 
         :param task: its record, in place. A core may overwrite the input.
         """

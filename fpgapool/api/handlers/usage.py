@@ -16,7 +16,7 @@ from fpgapool.api.http import rights
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 
-# The groups, by their names in the query, in the database's order.
+# The grouping columns by their names in the query, in the database's order.
 _KEYS = {
     None: ("day", "project_id", "accelerator"),
     "day": ("day",),

@@ -187,8 +187,8 @@ class InstanceAuth:
         instance_id = instance_of(token)
         record = self._known.get_instance(instance_id) if instance_id else None
         expected = record.token_hash if record else _NO_HASH
-        # Compared even if it cannot match, so that the time of the answer does
-        # not reveal which instances exist.
+        # Compared even if it cannot match, so that the response time does not
+        # reveal which instances exist.
         fits = instance_id is not None and hmac.compare_digest(
             hash_token(token), expected
         )

@@ -28,7 +28,7 @@ _AWAY = (
 )
 
 
-# The library's default is no timeout: a Keystone that hangs would block all
+# The library has no default timeout: a hanging Keystone would block all
 # threads of this service.
 _DEFAULTS = {
     "http_connect_timeout": 10,
@@ -66,7 +66,7 @@ class Authenticated:
         """Answer a request."""
         try:
             return self._app(environ, start_response)
-        # The second kind: looking up Keystone's endpoints.
+        # It is only noticed with the first token.
         except (_KeystoneAway, *_AWAY):
             reason = "Keystone is not available"
         except auth_exceptions.MissingAuthPlugin:

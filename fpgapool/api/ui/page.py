@@ -22,7 +22,7 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-#: Where the page is below the API's root.
+#: Path of the page below the API's root.
 PATH = "/ui"
 
 _INDEX = "index.html"
@@ -36,7 +36,7 @@ _TYPES = {
 }
 _METHODS = ("GET", "HEAD")
 _KEYSTONE = "keystone"
-# Without a user, a query and all that a header must not have.
+# Without a user, a query and anything that a header must not contain.
 _URL = re.compile(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
     r"(/[A-Za-z0-9_./~-]*)?"
@@ -201,7 +201,7 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
-        # Text that others wrote cannot become a part of the page.
+        # Text from other users cannot become part of the page.
         "require-trusted-types-for": "'script'",
     }
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())

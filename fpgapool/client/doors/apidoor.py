@@ -40,10 +40,10 @@ from fpgapool.vocabulary import states
 SERVICE_TYPE = "fpgapool"
 
 _GIVE_UP_S = 5.0
-# The API did not wait if it answers sooner.
+# If it answers sooner, the API did not wait.
 _SHORTEST_S = 0.1
-# The pool learns of the end of a session from its worker, which may take
-# longer than the program's next request: by at most this much.
+# The pool learns of the end of a session from its worker, possibly after the
+# program's next request; at most this much later.
 _END_LAG_S = 5.0
 
 # The sessions that this process ended last, and when.
@@ -183,7 +183,9 @@ class PoolApi:
 
 
 def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
-    """Return the API's form of a request, and the version that has it all."""
+    """Return a request in the API's form, and the oldest version that supports
+    it.
+    """
     wanted = {
         "accelerator": members["accelerator"],
         "claimed_bytes": members["size_bytes"],
@@ -527,7 +529,7 @@ class ApiDoor:
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
-            # The API refuses to wait: too many requests already do.
+            # The API refuses to wait because too many requests already do.
             time.sleep(_pause_s(session))
         return session
 
@@ -535,7 +537,7 @@ class ApiDoor:
         """Make a notification of a session's description."""
         self._revision = session["revision"]
         view = _view(session)
-        # After a conductor's restart the secret comes later.
+        # After a conductor's restart the secret arrives later.
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 

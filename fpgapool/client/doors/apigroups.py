@@ -74,7 +74,7 @@ class Groups:
             found = self._requests.ask("GET", f"/groups/{quoted}", deadline_s)
             named = [found["group"]]
         if len(named) > 1:
-            # Groups that other projects share may have the same name.
+            # Shared groups of other projects may have the same name.
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
                 f"{len(named)} groups are named {name}; give the ID",
@@ -82,7 +82,7 @@ class Groups:
         return named[0]
 
     def _post(self, path: str, deadline_s: float | None) -> _Document:
-        """Become a client; without an answer in time, undo it later."""
+        """Become a client; if no answer arrives in time, undo it later."""
         posting = self._requests.begin(
             lambda: self._requests.http(
                 "POST", path, deadline_s, pause=self._cancel.wait
@@ -108,7 +108,7 @@ class Groups:
                 self._end(f"{path}/{client_id}", deadline_s)
 
     def _end(self, path: str, deadline_s: float | None) -> None:
-        # ended=true: the program itself leaves, nobody revoked it.
+        # ended=true: the program itself leaves; nobody revoked it.
         self._requests.http("DELETE", f"{path}?ended=true", deadline_s)
 
 

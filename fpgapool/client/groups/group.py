@@ -158,12 +158,12 @@ class Group:
         self._access = access
         self._window_tasks = window_tasks
         self._hosts = grouphosts.Hosts(door, access, window_tasks, absence)
-        # The lock of each thread, and whether it calls callbacks.
+        # The lock of each thread, and whether the thread runs callbacks.
         self._mine = threading.local()
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
-        # The parameters that were checked last: most tasks have the same.
+        # The last checked parameters: most tasks use the same.
         self._checked: bytes | None = None
         self._token = token
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a session tells about its slot."""
+"""Properties of a session's slot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fpgapool.client.sessions import flow as flows
 
 
 class Described:
-    """The slot of a session, and how it came there."""
+    """Describes the slot of a session and its history."""
 
     flow: flows.Flow
 

@@ -42,16 +42,15 @@ CPU = "cpu"
 _QUEUE_MARGIN_S = 2.0
 # With a fallback: how long a front door may be away, or hang.
 _FALLBACK_PATIENCE_S = 15.0
-# How long an accelerator's profile is cached; front doors do the same.
+# With a fallback: how long a front door may be absent, or hang.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
-#: Smaller inputs gain little by a second connection for the output. With TLS
-#: it takes about a millisecond.
+#: Smaller inputs gain little by a second connection for the output, which
+#: takes about a millisecond with TLS.
 RETURN_FROM_BYTES = 32 * 2**20
 _HELLO = "hello", {**asking.HELLO, "connections": True}
 
-#: Profiles by path of the front door and name of the accelerator, and when
-#: they came.
+#: Profiles by front door path and accelerator name, with their age.
 _profiles: dict[
     tuple[str | None, str], tuple[float, Mapping[str, typing.Any]]
 ] = {}
@@ -153,7 +152,7 @@ class _Opening:
         self._with_cpu = given["fallback"] == CPU
         self._computes_meanwhile = given["meanwhile"] == CPU
         self._started_s = time.monotonic()
-        # Limits of the front door, and of the queue, count from here on.
+        # The limits of the front door and of the queue start here.
         self._asked_s = self._started_s
         self._greeted = False
         self._asked = False
@@ -161,7 +160,7 @@ class _Opening:
         self._core_name: str | None = None
         # That of the workers of this host, if known.
         self._chunk_bytes: object = None
-        # Whether it is a bitstream that belongs to a project.
+        # Longest piece of this host's workers, if known.
         self._is_own = False
 
     def run(self) -> sessions.Session:
@@ -183,8 +182,7 @@ class _Opening:
         try:
             return self._seek(door)
         except BaseException:
-            # First, so that the pool sees a cancellation, and not the end of a
-            # connection.
+            # Whether the accelerator is a bitstream that belongs to a project.
             if self._asked:
                 door.give_up(request_id=self._members["request_id"])
             door.close()
@@ -199,7 +197,8 @@ class _Opening:
         if self._with_cpu:
             return self._enter_soon(found)
         door = self._connect(found, self._deadline_s)
-        # Connecting may have taken long.
+        # First, so that the pool sees a cancellation, not the end of a
+        # connection.
         self._asked_s = time.monotonic()
         return door
 
@@ -281,10 +280,10 @@ class _Opening:
         return self._asked_s + wait_timeout_s + _QUEUE_MARGIN_S
 
     def _is_verified(self, door: doors.Door) -> bool:
-        """Check the parameters by what a former request has learnt.
+        """Check the parameters against a cached profile.
 
-        :returns: whether they are right; if not, another version of the
-            accelerator may take them.
+        :returns: whether they are valid; if not, another version of the
+            accelerator may accept them.
         """
         known_at_s, profile = _profiles.get(self._key(door), (-math.inf, {}))
         if time.monotonic() > known_at_s + _PROFILE_AGE_S:

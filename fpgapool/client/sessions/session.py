@@ -422,7 +422,7 @@ class _Collected:
         elif output.last and start == 0:
             self._view = output.data
         else:
-            # Release the shared buffer before the next piece comes.
+            # Release the shared buffer before the next piece arrives.
             self._make_room(len(output.data))
             self.buffer[start:end] = output.data
             self._filled_bytes = end

@@ -47,10 +47,10 @@ Progress: typing.TypeAlias = Callable[[int, int], object]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
-#: Input, and output, of a group's task, unless the accelerator needs longer
-#: pieces.
+#: Limit of a group task's input and output, unless the accelerator needs
+#: longer pieces.
 PIECE_BYTES = 1024 * 1024
-# Tasks under way for each member, so that none waits for this program.
+# Tasks under way per member, so that no member waits for this program.
 _TASKS_PER_MEMBER = 4
 # Codes of errors that another slot may avoid.
 _RESTART_CODES = codes.SLOT_LOST | {
@@ -211,7 +211,7 @@ class _Job:
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self._restarts < _MAX_RESTARTS
-            # A feeder that still runs would read what the next attempt needs.
+            # A running feeder would read what the next attempt needs.
             and self._feeder is not None
             and not self._feeder.is_alive()
             and self._source.rewind()

@@ -38,7 +38,7 @@ class Bell:
         self._count = bytearray(_COUNT_BYTES)
 
     def ring(self) -> None:
-        # A full socket, or a counter at its end, has been rung before.
+        # A full socket, or a counter at its limit, has been rung before.
         with contextlib.suppress(OSError):
             if self._sock is None:
                 os.eventfd_write(self.fd, 1)

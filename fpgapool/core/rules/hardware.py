@@ -144,7 +144,9 @@ class Hardware:
             self._changed(host_id)
 
     def drain(self, now: float) -> None:
-        """Take slots back after drain deadlines, and report drained devices."""
+        """Take slots back after drain deadlines, and report drained
+        devices.
+        """
         for device_id, deadline_s in sorted(self.drains.items()):
             held = self._slots.held_on(device_id)
             if deadline_s <= now:

@@ -56,7 +56,9 @@ class Preemption:
         self.borders[event.slot_id] = event.generation
 
     def on_job_progress(self, event: events.JobProgress) -> None:
-        """Record what a waiting job's client has computed; it never decreases."""
+        """Record what a waiting job's client has computed; it never
+        decreases.
+        """
         record = self._view.jobs.records.get(event.job_id)
         if record is not None and record.group is not None:
             record.done_bytes = max(record.done_bytes, event.bytes)
@@ -100,7 +102,9 @@ class Preemption:
                 del self.promised[slot_id]
 
     def _spoken_for(self) -> abc.Set[model.JobId]:
-        """Return the jobs that are promised a slot, unless its host is silent."""
+        """Return the jobs that are promised a slot, unless its host is
+        silent.
+        """
         known = self._view.slots.slots
         return {
             job_id

@@ -139,7 +139,7 @@ _FILE = shapes.Members(
 
 def _boards(value: object, where: str) -> shapes.Object:
     members = _FILE(value, where)
-    # Two slots in one region would program each other.
+    # Two slots in one region would overwrite each other.
     regions = [
         one.region for each in members["boards"] for one in each.regions
     ]

@@ -320,7 +320,9 @@ class Desks(parts.Room):
         group: db_api.GroupRecord,
         line: objects.GroupReport,
     ) -> None:
-        """Charge the tasks since the last report, and report them to the core."""
+        """Charge the tasks since the last report, and report them to the
+        core.
+        """
         account = self._desk_accounts.of(
             group.group_id, host.id, self._clock.now
         )

@@ -455,7 +455,9 @@ class Opening(parts.Room):
             self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
-        """Whether the session's instance, if any, may have one more session."""
+        """Whether the session's instance, if any, may have one more
+        session.
+        """
         instance_id = instance_objects.id_of(session.user_id)
         if instance_id is None:
             return True

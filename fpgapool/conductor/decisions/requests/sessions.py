@@ -325,7 +325,9 @@ class Session:
         )
 
     def mark_ready(self, now: float) -> None:
-        """Record that its slot is ready; clear the reason for losing another."""
+        """Record that its slot is ready; clear the reason for losing
+        another.
+        """
         self.ready_at = self.ready_at or now
         if self.live:
             self.reason = self.message = ""

@@ -34,7 +34,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "choice": ("choices",),
     "bytes": ("lengths_bytes",),
 }
-#: Behind the name of a parameter, to name its length in expressions.
+#: Suffix of a parameter's name for its length in expressions.
 _LENGTHS = {"bytes": "_bytes", "uints": "_count"}
 
 
