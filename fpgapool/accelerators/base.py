@@ -443,7 +443,7 @@ def profile_names() -> tuple[str, ...]:
 
 def _profile_path(name: str) -> pathlib.Path | None:
     """Find a profile; to list all of them would delay every session."""
-    # The name may come from a client, and must not lead elsewhere.
+    # The name may come from a client, and must not lead outside the directory.
     if not name or "/" in name:
         return None
     for directory in _profile_directories():

@@ -142,7 +142,6 @@ class Measured:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         code = "500"
 
         def start(status: str, *rest: Any) -> Any:
@@ -203,7 +202,6 @@ class WithEndpoint:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         if not self._done and self._lock.acquire(blocking=False):
             try:
                 self._try()

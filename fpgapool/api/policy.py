@@ -16,7 +16,7 @@ from fpgapool import policies
 from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
 
-#: A change of ``policy.yaml`` takes effect within so many seconds.
+#: A change of ``policy.yaml`` takes effect within this many seconds.
 REMEMBERED_S = 1.0
 
 # The roles of services, besides administrators, that use a privilege all the

@@ -92,7 +92,7 @@ def check_profile(profile: Mapping[str, Any]) -> None:
 
 
 def _is_number(value: object, least: float) -> bool:
-    # Neither a bool nor a number that does not fit into a float.
+    # Neither a bool nor a number too large for a float.
     return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
 
 
@@ -122,8 +122,8 @@ _PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-#: What slots run without a file: accelerators, each with the values of those
-#: of its parameters that it does not take all values of.
+#: Accelerators that slots run without a file, each with the supported values
+#: of restricted parameters.
 Builtins: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
 #: The shapes of an accelerator that no slot of the pool can run.
@@ -131,7 +131,7 @@ NO_SHAPES = ("-",)
 
 
 def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
-    """Read what an agent reports of a device; what is malformed restricts
+    """Read a device's builtins from a report; malformed parts restrict
     nothing.
     """
     if reported is None:
@@ -148,7 +148,7 @@ def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
 
 
 def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
-    """Return what both run; None, which is unknown, restricts nothing."""
+    """Return what both run; None (unknown) restricts nothing."""
     if first is None or second is None or first == second:
         return second if first is None else first
     return {
@@ -163,7 +163,7 @@ def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
 
 
 def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Return the values of those parameters whose values are words."""
+    """Return the values of those parameters that are words from a list."""
     properties = schema.get("properties")
     return {
         name: frozenset(one["enum"])

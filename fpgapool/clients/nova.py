@@ -30,7 +30,7 @@ MICROVERSION = "2.53"
 #: Migrations have UUIDs, and are paged, since 2.59.
 MIGRATIONS_MICROVERSION = "2.59"
 
-# Nova keeps migrations for ever; those that still hold allocations are new.
+# Nova keeps migrations forever; those that still hold allocations are new.
 _MAX_MIGRATION_PAGES = 10
 
 # State of a deleted instance; SOFT_DELETED can be restored.

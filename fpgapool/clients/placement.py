@@ -30,7 +30,7 @@ _PROVIDER_IN_USE = "placement.resource_provider.inuse"
 # How often a change is retried after conflicts.
 _MAX_ATTEMPTS = 5
 
-# Statuses that another user, or another Placement, would not get.
+# Statuses that depend on the user or on this Placement service.
 _USELESS = frozenset({401, 403, 406})
 
 
@@ -251,7 +251,6 @@ class Placement:
         body: Mapping[str, Any] | None = None,
         accept: Collection[int] = (),
     ) -> Any:
-        """Return the answer to a request."""
         from keystoneauth1 import exceptions
 
         arguments = {"params": query} if query else {}

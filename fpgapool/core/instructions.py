@@ -147,7 +147,7 @@ class GoalReached:
 class WakeAt:
     """Send :class:`~fpgapool.core.events.Wake` at this time or later.
 
-    A later one replaces an earlier one.
+    It replaces the previous request.
     """
 
     time_s: float

@@ -2,7 +2,7 @@
 
 """Values of the scheduling core: accelerators, hosts, slots and jobs.
 
-It replaces the previous request.
+:class:`fpgapool.core.state.PoolState` keeps the state that changes.
 """
 
 import collections.abc

@@ -554,7 +554,7 @@ class Database(connected.Connected):
     ) -> int:
         """Delete the rows of instances that Nova has deleted.
 
-        :param deleted_before: wall clock; later ones stay.
+        :param deleted_before: wall-clock time; later ones stay.
         :param limit: the most rows to delete, so that locks are short.
         :param epoch: of the leader; None: an operator does it.
         :returns: the number deleted; less than the limit means all.
@@ -589,7 +589,7 @@ class Database(connected.Connected):
 def _write(
     connection: sa.Connection, changes: Changes, left_out: set[int]
 ) -> None:
-    """Write changes, and delete the sessions that are left out of them."""
+    """Write changes, and delete the sessions that are excluded."""
     wanted = changes.without_sessions(left_out)
     columns = models.assignments.c
     gone = sorted(left_out)
@@ -606,7 +606,7 @@ def _write(
 
 
 def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
-    # The library does not read messages in all languages.
+    # The library does not support messages in all languages.
     return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
         error.inner_exception, sa_exc.IntegrityError
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool's hardware as its rows show it: states, holders, summary."""
+"""The pool's hardware, derived from its rows: states, holders, summary."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Slot:
 
     @property
     def is_usable(self) -> bool:
-        """Whether sessions can have it, now or after others."""
+        """Whether sessions can have it, now or later."""
         return self.device.state == states.UP and not self.record.faulty
 
     @property
     def serves_reservation(self) -> bool:
-        """Whether it is reserved, works, and no other session has it."""
+        """Whether it is reserved and works, and no other session has it."""
         instance_id = self.record.reserved_for
         if instance_id is None or self.record.faulty:
             return False
@@ -133,7 +133,7 @@ class Inventory:
         self.slot_counts = collections.Counter(
             slot.device.id for slot in self.slots
         )
-        #: The number of them that sessions have.
+        #: The number of slots of each device that sessions have.
         self.session_counts = collections.Counter(
             slot.device.id
             for slot in self.slots
@@ -164,7 +164,7 @@ class Inventory:
         return list(self._devices.values())
 
     def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
-        """Return the accelerators that the pool does not run on a host."""
+        """Return the accelerators that failures have taken off a host."""
         return self._kept_off.get(host.id, [])
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
@@ -181,7 +181,8 @@ class Inventory:
         """Return hosts, devices and slots as JSON, without tenants' data.
 
         :param unusable: ids of the slots that the leader does not use now.
-        :param shown: returns an accelerator's key as the reader may see it.
+        :param shown: returns an accelerator's key in the form that the reader
+            may see.
         """
         devices: dict[int, list[dict[str, Any]]] = {}
         slots: dict[str, list[dict[str, Any]]] = {}

@@ -22,7 +22,7 @@ from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 # Texts and numbers with the lengths of their columns, in characters and bits.
-# An identifier: 255 characters of up to 4 bytes fit an index of InnoDB.
+# An identifier: 255 characters of up to 4 bytes fit an InnoDB index.
 _Name = Annotated[str, 255]
 _Code = Annotated[str, 64]
 _Uuid = Annotated[str, 36]
@@ -33,7 +33,7 @@ _Small = Annotated[int, 32]
 class ComputeState(enum.StrEnum):
     """State of a host's compute node in Nova."""
 
-    #: Nova never had a compute node of that UUID.
+    #: Nova never had a compute node with that UUID.
     NONE = "none"
     KNOWN = "known"
     #: Nova had such a compute node.
@@ -67,7 +67,7 @@ class HostRecord:
 class DeviceRecord:
     """A board.
 
-    :param admin_state: and the two after it: as those of a host.
+    :param admin_state: like the two after it: see :class:`HostRecord`.
     :param reservable_slots: how many of its slots instances can reserve.
     """
 
@@ -124,10 +124,10 @@ class FaultRecord:
     :param accelerator: empty for devices and slots.
     :param shape: of the accelerator's slots; empty: any, and for devices and
         slots.
-    :param active: False: it is in use again.
+    :param active: False: it is back in use.
     :param failures: consecutive failures that took it out of use.
     :param tests: self-tests that it has not passed.
-    :param tries: the same, including those before it was last in use.
+    :param tries: likewise, including those before it was last in use.
     :param next_test_at: in the past while a test runs.
     """
 
@@ -232,13 +232,14 @@ class GroupClientRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeskRecord:
-    """How much of what a group's desk has counted is in the usage.
+    """The charged part of what a group's desk has counted.
 
-    :param boot_id: of the desk's process; :data:`DELETED`: the row goes.
-    :param counts: by client, what the process had counted for it.
-    :param charged_at: up to when the members on the host were charged.
-    :param unpaid_s: the time of members until then that is not in the usage;
-        below 0 if tasks have been charged for more.
+    :param boot_id: of the desk's process; :data:`DELETED`: the row is to be
+        deleted.
+    :param counts: the process's counts by client.
+    :param charged_at: until when the members on the host were charged.
+    :param unpaid_s: the uncharged time of members until then; negative if
+        tasks have been charged for more.
     """
 
     id: int
@@ -400,7 +401,7 @@ Record = (
 
 _R = TypeVar("_R", bound=Record)
 
-#: The members that say, by these values, that a row is to be deleted.
+#: The members that mark rows to be deleted, with the values that do so.
 _LAST_WORDS: Mapping[type, tuple[str, frozenset[str]]] = {
     BitstreamRecord: ("state", frozenset({DELETED})),
     HostRecord: ("admin_state", frozenset({DELETED})),
@@ -482,7 +483,7 @@ class Changes:
 
     @property
     def kinds(self) -> Collection[type]:
-        """The classes of the records that there are."""
+        """The classes of the records present."""
         return self._rows.keys()
 
     def rows(self, record_class: type[_R]) -> list[_R]:
@@ -513,7 +514,6 @@ class Changes:
         return len(self._released) + sum(map(len, self._rows.values()))
 
     def __bool__(self) -> bool:
-        """Whether there is anything to write."""
         return bool(self._released or any(self._rows.values()))
 
 
@@ -543,9 +543,9 @@ class Lease:
     :param epoch: grows whenever a conductor takes the lease.
     :param renewals: grows whenever the holder renews the lease; a holder that
         does not renew it for the lease time is gone.
-    :param pool_time_s: *pool time* that a leader last recorded: seconds that
-        conductors have measured by clocks that cannot be set. It measures the
-        waits of sessions. None: no leader has recorded it yet.
+    :param pool_time_s: last recorded *pool time*: seconds that conductors
+        measured by clocks that cannot be set. It measures the waiting times of
+        sessions. None: not recorded yet.
     """
 
     holder: _Name
@@ -579,7 +579,7 @@ class Snapshot:
         lost their slots, and that may go on in others.
     :param unknown_sessions: sessions that are neither live nor ended.
     :param usage: of the newest day only.
-    :param faults: including those that are over.
+    :param faults: including past ones.
     :param instances: those that are not deleted.
     """
 

@@ -32,7 +32,7 @@ RECORDABLE = frozenset(
         SESSION_NOT_RECORDED,
     }
 )
-#: The leader repairs these as soon as it hears an agent again.
+#: The leader repairs these at the next agent report.
 RECONCILABLE = frozenset(
     {WORKER_WITHOUT_SESSION, SESSION_WITHOUT_WORKER, ORDER_NOT_FOLLOWED}
 )

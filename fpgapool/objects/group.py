@@ -18,7 +18,7 @@ _VERSION = f"1.{max(one.asked for one in _OPTIONS)}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Goal(base.Payload):
-    """What a group shall reach: either a deadline or a rate.
+    """The target of a group: either a deadline or a rate.
 
     :param deadline_at: wall clock.
     :param actions: number of tasks; a deadline needs it.
@@ -90,7 +90,7 @@ class AttachClient(base.Payload):
 class RevokeClient(base.Payload):
     """Revoke a client of a group.
 
-    :param ended: its own program ends it.
+    :param ended: whether its own program ended it.
     """
 
     group_id: str
@@ -132,7 +132,7 @@ class GroupHost(base.Payload):
     """The part of a group that is on one host.
 
     :param members: the slots that serve the group there.
-    :param endpoints: of its desk; empty until the desk has told them.
+    :param endpoints: of its desk; empty until the desk has reported them.
     """
 
     host_uuid: str
@@ -147,7 +147,7 @@ class GroupView(base.Payload):
     """All that a group's owner may know about it.
 
     :param hosts: where its clients connect.
-    :param hosts_revision: grows with every change of ``hosts``.
+    :param hosts_revision: incremented with every change of ``hosts``.
     """
 
     VERSION = f"1.{max(one.told or 0 for one in description.GROUP.told)}"
@@ -179,16 +179,17 @@ class GroupAccess(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupOrder(base.Payload):
-    """All that the agent of a host has to know about a group.
+    """Everything that a host's agent needs to know about a group.
 
-    The agent makes its desk so; a repeated order changes nothing. Orders of
-    one group with higher revisions replace those with lower ones.
+    The agent configures the group's desk accordingly; a repeated order changes
+    nothing. Orders of a group with higher revisions replace those with lower
+    ones.
 
     :param accelerator: its key in the library.
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
     :param max_task_bytes: longest input, and longest output, of a task.
-    :param clients: all that may use it; others are revoked.
-    :param deleted: the desk has to end.
+    :param clients: all clients that may use it; others are revoked.
+    :param deleted: whether the desk has to end.
     """
 
     group_id: str
@@ -208,7 +209,7 @@ class ClientCounts(base.Payload):
     """The tasks of one client of a desk.
 
     :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
-        never falls.
+        never decreases.
     :param waiting: those that wait in its queues now.
     :param running: those that run now, and its locks without one.
     :param busy_s: slot-seconds of its tasks and locks.
@@ -229,7 +230,7 @@ class GroupReport(base.Payload):
     """The desk of a group as its agent sees it.
 
     :param revision: of the last order that the desk follows; 0: of none.
-    :param desk_boot_id: another one means that its counts begin anew.
+    :param desk_boot_id: a new value means that its counts restart.
     """
 
     group_id: str

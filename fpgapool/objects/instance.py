@@ -29,7 +29,7 @@ class InstanceEntry(base.Payload):
 
 
 def user_of(instance_id: str) -> str:
-    """Return the user as whom an instance acts."""
+    """Return the user id of an instance."""
     return _PREFIX + instance_id
 
 

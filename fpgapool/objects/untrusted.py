@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JSON from strangers: of bounded size, depth and numbers, and readable in
-one way only.
+"""Untrusted JSON: of bounded size, depth and numbers, and readable in one way
+only.
 
-:mod:`fpgapool.vocabulary.shapes` checks what it says.
+:mod:`fpgapool.vocabulary.shapes` checks its contents.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Reader:
     def members_once(
         self, pairs: list[tuple[str, typing.Any]]
     ) -> dict[str, typing.Any]:
-        # Of two equal members, one reader may take the first, another the
+        # Of duplicate members, one reader may take the first, another the
         # last.
         members = dict(pairs)
         if len(members) != len(pairs):

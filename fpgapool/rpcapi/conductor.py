@@ -514,7 +514,6 @@ class ConductorAPI:
         self._client.cast(method, server=self._leader(), **kwargs)
 
     def _call(self, method: str, **kwargs: Any) -> Any:
-        """Send a call that must not be repeated."""
         return self._try(method, self._call_timeout_s, kwargs)
 
     def _ask(self, method: str, **kwargs: Any) -> Any:

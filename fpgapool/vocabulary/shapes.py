@@ -281,7 +281,6 @@ class Members:
         self._others = others
 
     def __call__(self, value: object, where: str) -> Object:
-        """Check an object."""
         if self._others and isinstance(value, Mapping):
             value = {
                 name: value[name] for name in self._shapes if name in value

@@ -75,7 +75,6 @@ def _text(value: object) -> str:
 
 
 def _path(value: object) -> str:
-    """Check the path of a socket."""
     path = _text(value)
     if len(path.encode()) > channel.MAX_UNIX_PATH_BYTES:
         raise ValueError(f"longer than {channel.MAX_UNIX_PATH_BYTES} bytes")

@@ -205,7 +205,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """The start of a process failed several times in a row."""
 
     def _document(self, child: C) -> dict[str, object]:
-        """Return the settings of a process."""
         settings = self._settings
         return {
             "control_socket": child.control_path,

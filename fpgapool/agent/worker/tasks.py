@@ -50,7 +50,7 @@ _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 
 
 class TaskResult(typing.NamedTuple):
-    """Failures that would affect later tasks, too.
+    """The end of a task.
 
     :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
     :ivar detail: code and message of a failure, encoded.
@@ -88,7 +88,7 @@ class Runner:
         self._profile = profile
         self._traffic = traffic
         self._cache = cache
-        # Of the current project and application, None without any.
+        # The current project and application; None without any.
         self._blocks: blocks.Blocks | None = None
         self._clock_ns = clock_ns
         self.input_bytes = 0
@@ -96,16 +96,16 @@ class Runner:
         self.started = 0
         self.is_running = False
         self.fault: str | None = None
-        # The current project and application; None without any.
+        # For the output of cores that do not work in place.
         self._room = _NO_BYTES
         self._locked = False
-        # For the output of cores that do not work in place.
+        # A core that is reused, and its parameters.
         self._kept: tuple[bytes, processing.Processor] | None = None
         self._processor: processing.Processor | None = None
         self._cancelled = False
 
     def run(self, task: records.Record, max_output_bytes: int) -> TaskResult:
-        """A core that is reused, and its parameters.
+        """Run a task.
 
         :param task: its record, in place. A core may overwrite the input.
         """
@@ -208,7 +208,7 @@ class Runner:
         self._blocks = None
         self._cache.wipe(project_id)
         if self._room:
-            # Before the memory is freed.
+            # Must precede freeing the memory.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
         self._driver.clear_task(self._device, self._slot)

@@ -481,7 +481,6 @@ def _placement(view: objects.SessionView) -> dict[str, Any] | None:
 
 
 def _connection(view: objects.SessionView) -> dict[str, Any]:
-    """Return the data to connect with."""
     return {
         "endpoints": views.endpoints(view.endpoints),
         "secret": view.secret or None,

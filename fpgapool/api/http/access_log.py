@@ -47,7 +47,6 @@ class AccessLog:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         nobody = self._nobody.of_request(
             environ[request_id.ENV_REQUEST_ID],
             environ.get(request_id.GLOBAL_REQ_ID),

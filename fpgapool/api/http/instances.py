@@ -157,7 +157,6 @@ class InstanceAuth:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         token = _presented(environ)
         if token is None:
             return self._others(environ, start_response)

@@ -111,7 +111,6 @@ class RememberPeer(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         environ[PEER] = environ.get("REMOTE_ADDR", "")
         environ[HOST] = environ.get("HTTP_HOST", "")
         return self._app(environ, start_response)
@@ -132,7 +131,6 @@ class NoAuth(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         if not _is_loopback(environ.get(PEER, "")):
             error = errors.ApiError(
                 codes.FORBIDDEN,
@@ -226,7 +224,6 @@ class Context(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
             return refuse(
                 environ,
@@ -269,7 +266,6 @@ class Shield(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         try:
             return self._app(environ, start_response)
         except Exception as error:

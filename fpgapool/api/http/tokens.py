@@ -63,10 +63,9 @@ class Authenticated:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         try:
             return self._app(environ, start_response)
-        # It is only noticed with the first token.
+        # The second kind: looking up Keystone's endpoints.
         except (_KeystoneAway, *_AWAY):
             reason = "Keystone is not available"
         except auth_exceptions.MissingAuthPlugin:

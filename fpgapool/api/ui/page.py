@@ -99,7 +99,6 @@ class Page:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         environ[middleware.ROUTE] = PATH
         body = self._answer(environ, start_response)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body

@@ -40,9 +40,9 @@ CPU = "cpu"
 
 # How long the pool may take to report the end of the time in the queue.
 _QUEUE_MARGIN_S = 2.0
-# With a fallback: how long a front door may be away, or hang.
-_FALLBACK_PATIENCE_S = 15.0
 # With a fallback: how long a front door may be absent, or hang.
+_FALLBACK_PATIENCE_S = 15.0
+# How long an accelerator's profile is cached; front doors do the same.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
 #: Smaller inputs gain little by a second connection for the output, which
@@ -158,9 +158,9 @@ class _Opening:
         self._asked = False
         # The pool's name of the accelerator's software core, if known.
         self._core_name: str | None = None
-        # That of the workers of this host, if known.
-        self._chunk_bytes: object = None
         # Longest piece of this host's workers, if known.
+        self._chunk_bytes: object = None
+        # Whether the accelerator is a bitstream that belongs to a project.
         self._is_own = False
 
     def run(self) -> sessions.Session:
@@ -182,7 +182,8 @@ class _Opening:
         try:
             return self._seek(door)
         except BaseException:
-            # Whether the accelerator is a bitstream that belongs to a project.
+            # First, so that the pool sees a cancellation, not the end of a
+            # connection.
             if self._asked:
                 door.give_up(request_id=self._members["request_id"])
             door.close()
@@ -197,8 +198,7 @@ class _Opening:
         if self._with_cpu:
             return self._enter_soon(found)
         door = self._connect(found, self._deadline_s)
-        # First, so that the pool sees a cancellation, not the end of a
-        # connection.
+        # Connecting may have taken long.
         self._asked_s = time.monotonic()
         return door
 

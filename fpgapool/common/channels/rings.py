@@ -705,7 +705,6 @@ def _flat(part: Buffer) -> Buffer:
 
 
 def _padded(length_bytes: int) -> int:
-    """Return what a record takes with its length."""
     return (length_bytes + 2 * _WORD_BYTES - 1) & _NOT_WORDS
 
 

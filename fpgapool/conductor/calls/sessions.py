@@ -243,7 +243,6 @@ class SessionCalls(base.Calls):
         }
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
-        """Return those sessions that the engine has forgotten."""
         # The others cannot be looked up in the database either.
         names = [name for name in session_ids if limits.writable(name) == name]
         if not names:

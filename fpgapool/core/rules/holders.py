@@ -343,7 +343,6 @@ class Holders:
     def _requeue(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        """Free a slot and queue its job again."""
         self._release(hold)
         if self._queue.enqueue(record):
             if hold.group_id is not None:

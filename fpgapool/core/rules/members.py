@@ -65,7 +65,8 @@ class GroupSlots:
     def able_to_leave(self) -> list[slots.Hold]:
         """The members that are not leaving yet.
 
-        Idle members are counted by host; ties go to lower positions.
+        Per host, as many members as are idle come first; ties go to lower
+        positions.
         """
         able = [one for one in self.serving() if not one[1].revoked]
         able.sort(key=lambda one: one[0].position)

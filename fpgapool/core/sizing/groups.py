@@ -445,7 +445,7 @@ class Groups:
             raise
 
     def _admit(self, group: one_group.Group, now: float) -> None:
-        """Ask the policy for the slots of a goal that was registered.
+        """Let the policy allocate slots to a newly registered goal.
 
         :raises goals.Infeasible: if it refuses the goal.
         """

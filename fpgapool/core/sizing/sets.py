@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Let the policy allocate slots to a newly registered goal."""
+"""Scaling sets: elastic groups whose accelerators fit the same shapes."""
 
 from collections.abc import Sequence
 

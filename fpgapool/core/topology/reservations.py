@@ -332,7 +332,6 @@ class Reservations:
         known: list[slots.Slot],
         bound: abc.Mapping[model.SlotId, str],
     ) -> set[model.SlotId]:
-        """Choose the slots to keep for further reservations."""
         count = self.reservable.get(device_id, 0) - sum(
             self.wanted.get(device_id, {}).values()
         )

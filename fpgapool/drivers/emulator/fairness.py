@@ -63,7 +63,7 @@ class _Filling:
         for flow, uses in enumerate(memberships):
             self._uses.append(self._add_uses(flow, uses))
         self._growing = [len(users) for users in self._users]
-        # Per flow and per resource, without uses of cost 0.
+        # (the rate at which it is full, resource); the rate may be too low
         self._heap = [
             (self._full_at(resource), resource)
             for resource, users in enumerate(self._users)
@@ -92,7 +92,7 @@ class _Filling:
         return max(self._left[resource], 0.0) / self._weights[resource]
 
     def fill_up_to(self, rate: float) -> None:
-        """(the rate at which it is full, resource); the rate may be too low"""
+        """Let all rates grow to this, except where a resource is full."""
         heap = self._heap
         while heap and heap[0][0] < rate:
             resource = heap[0][1]

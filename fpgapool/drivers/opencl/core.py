@@ -169,7 +169,6 @@ class OpenCLCore(base.Core):
         room: memoryview,
         offset_bytes: int,
     ) -> None:
-        """Start all commands for a piece."""
         runner = self.runner
         lane = None
         uploaded = []

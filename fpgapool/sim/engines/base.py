@@ -51,7 +51,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        """Go on until slots have finished, but not beyond a time.
+        """Continue until slots have finished, but not beyond a time.
 
         :returns: the new time, and the numbers of the slots that have just
             finished, in ascending order.

@@ -56,7 +56,7 @@ _Value = str | int | float | bool
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
 _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 
-#: Of a sweep, in all.
+#: Limit of runs in a sweep.
 MAX_RUNS = 100_000
 
 #: Options of generate that a sweep sets itself.

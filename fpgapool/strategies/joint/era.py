@@ -297,7 +297,6 @@ class _Pass:
         return shares * peaks
 
     def _read_jobs(self, numbers: _Numbers) -> None:
-        """Read the jobs of some kinds."""
         options, columns = self._options, self._columns
         jobs = columns.jobs
         place_of = np.full(len(columns.counts), -1, dtype=np.int64)

@@ -517,7 +517,6 @@ class Reports(parts.Room):
         line: objects.SlotReport,
         finding: reconcile.Finding,
     ) -> None:
-        """Update whether sessions may get the slot."""
         usable = finding is not reconcile.Finding.STRAY and (
             line.state not in (states.SLOT_FAULTY, states.SLOT_STARTING)
         )

@@ -128,7 +128,6 @@ class Hosts(parts.Room):
         self._remove_if_gone(host)
 
     def _check(self, hold: holds.Hold) -> None:
-        """Check an assignment for timeouts."""
         host = hold.slot.host
         limits = self._settings
         lost_at = self._lost_since.get(host.uuid)

@@ -399,7 +399,6 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.InstanceDeleted)
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
-        """End the sessions of a deleted instance."""
         if not self._instances.delete(item.instance_id, self._clock.now):
             return
         own = self._sessions.of_instance(
