@@ -96,7 +96,7 @@ class AffineJobs(waiting.WaitingJobs):
         if group is not None and not group.count:
             del self._ages[group]
             if not group.avoided:
-                # Copying them would be slow.
+                # Libraries are large: empty groups would accumulate.
                 group.lane.drop(group)
 
     def grant(self, record: queued.JobRecord, now: float) -> None:
