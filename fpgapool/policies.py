@@ -18,7 +18,6 @@ from fpgapool.api.http import rights
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return all rules with their defaults."""
     basic = [
         policy.RuleDefault(name, check, description=description)
         for name, check, description in rights.BASIC

@@ -122,7 +122,7 @@ class AesCbcCore(base.Core):
         self._algorithm = _algorithm(values)
         self._chain_from(_iv(values))
         # Encrypting: the rest that does not fill a block. Decrypting: the
-        # newest block, decrypted, because it may be the padding.
+        # newest block, because it may be the padding.
         self._kept = b""
 
     def _chain_from(self, block: bytes) -> None:

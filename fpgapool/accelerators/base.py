@@ -84,7 +84,6 @@ class KnownAnswer(typing.NamedTuple):
 class Core(abc.ABC):
     """One session's computation. One thread at a time uses it.
 
-    :param params: the session's parameters.
     :raises InvalidParams: if the accelerator does not accept them.
     """
 
@@ -252,7 +251,6 @@ class Profile:
     """The pool's description of an accelerator.
 
     :ivar name: tenants ask for it by this name.
-    :ivar description: one line for people.
     :ivar peak_bytes_per_s: highest input rate of one slot.
     :ivar return_ratio: approximate bytes of output per byte of input.
     :ivar stateless: whether a session can continue in another slot.
@@ -342,7 +340,6 @@ def profile_from_document(document: object, source: str) -> Profile:
 def read_profile(path: pathlib.Path) -> Profile:
     """Read a profile from a YAML file.
 
-    :param path: the file.
     :returns: the profile.
     :raises AcceleratorError: ``INVALID_PROFILE`` if it cannot be read.
     """
@@ -376,7 +373,6 @@ def _version_of(path: pathlib.Path) -> tuple[int, ...] | None:
 def load_profile(name: str) -> Profile:
     """Read the profile of an accelerator of this host.
 
-    :param name: of the accelerator.
     :returns: its profile.
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
         ``INVALID_PROFILE``.
@@ -421,7 +417,7 @@ def profile_names() -> tuple[str, ...]:
 
 def _profile_path(name: str) -> pathlib.Path | None:
     """Find a profile; to list all of them would delay every session."""
-    # The name may come from a client, and must not lead elsewhere.
+    # The name may come from a client, and must not lead outside the directory.
     if not name or "/" in name:
         return None
     for directory in _profile_directories():
@@ -493,7 +489,6 @@ def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:
     uses this to refuse an input of the wrong size.
 
     :param length_bytes: length of the piece.
-    :param unit_bytes: length of a unit.
     :param unit: name of the unit, for people.
     :raises InvalidInput: if the piece is not a multiple of the unit.
     """
@@ -511,7 +506,6 @@ def refuse_unknown_params(
 ) -> None:
     """Refuse parameters that an accelerator does not have.
 
-    :param params: the session's parameters.
     :param known: the names that it accepts.
     :raises InvalidParams: if there is another one.
     """

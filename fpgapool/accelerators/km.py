@@ -69,7 +69,7 @@ class KmCore(records.BlockCore):
         matrix: records.Matrix,
         result: records.Matrix,
     ) -> None:
-        # The squared distances, less the square of the record.
+        # The squared distances, without the square of the record.
         distances = batch @ (-2 * matrix.T)
         distances += (matrix * matrix).sum(axis=1)
         self._compare_infinite(batch, matrix, distances)

@@ -116,8 +116,6 @@ class BlockCore(base.Core):
     def add(self, batch: Matrix, matrix: Matrix, result: Matrix) -> None:
         """Add what some records of a block contribute.
 
-        :param batch: a record in each row.
-        :param matrix: argument 1.
         :param result: of the block, zeros at first.
         :raises InvalidInput: if a record is wrong.
         """

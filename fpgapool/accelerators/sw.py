@@ -25,8 +25,8 @@ MAX_SYMBOLS = 1 << 16
 #: Limits the time of one pair to about half a second.
 MAX_CELLS = 1 << 27
 
-# Cells that are computed at once, of some pairs: their arrays suit a
-# processor's cache.
+# Cells computed at once, of several pairs: their arrays fit a processor's
+# cache.
 _BATCH_CELLS = 1 << 16
 # The cost of a gap of one symbol.
 _FIRST_GAP = GAP_OPEN + GAP_EXTEND
@@ -121,13 +121,13 @@ class SwCore(base.Core):
         """
         rows, columns = self._query_symbols, self._target_symbols
         queries = numpy.ascontiguousarray(pairs[:, :rows].T)
-        # Backwards: what an antidiagonal needs is in the order of its rows.
+        # Reversed: the inputs of an antidiagonal are in the order of its rows.
         targets = numpy.ascontiguousarray(pairs[:, rows:].T[::-1])
         gains = numpy.where(queries, MATCH - MISMATCH, 0).astype(numpy.int8)
         kind = numpy.int16 if min(rows, columns) < _INT16 else numpy.int32
         # The arrays have one more row in front, for the cells above the table.
         shape = (rows + 1, len(pairs))
-        # Of this antidiagonal, the last one and the one before.
+        # This antidiagonal, the last one and the one before.
         scores, last, older = numpy.zeros((3, *shape), kind)
         # Best scores of alignments that end in a gap of the target, in this
         # antidiagonal and the last one; and in a gap of the query.

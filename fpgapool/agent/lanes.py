@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A queue with lanes that take turns."""
+"""A queue whose lanes take turns."""
 
 from __future__ import annotations
 

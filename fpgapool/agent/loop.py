@@ -64,7 +64,7 @@ class Loop:
         self._wake_read, self._wake_write = socket.socketpair()
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)
-        # The events that are awaited, and their callback.
+        # The awaited events, and their callback.
         self._watched: dict[typing.Any, tuple[int, Callable[[int], None]]] = {}
         self.watch(self._wake_read, READ, self._drain_wakeups)
         self._thread = threading.Thread(
@@ -77,7 +77,6 @@ class Loop:
         return time.monotonic()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
@@ -125,10 +124,11 @@ class Loop:
             raise failures[0]
 
     def call_in_turn(self, callback: Callback) -> None:
-        """Run ``callback`` after all else; only for the loop's own thread.
+        """Run ``callback`` after everything else; only for the loop's own
+        thread.
 
-        The loop serves its sockets, timers and calls before each of these, so
-        that they delay only each other.
+        The loop serves its sockets, timers and calls before each of these
+        callbacks, so that they only delay each other.
 
         :param callback: a small piece of work; it requeues itself for the
             rest.
@@ -168,7 +168,7 @@ class Loop:
         self._stopping = True
 
     def _drain_wakeups(self, _events: int) -> None:
-        # Read first: a call that comes in between finds the mark still set,
+        # Read first: a call that arrives in between finds the mark still set,
         # sends nothing, and runs later in this same turn.
         try:
             self._wake_read.recv(4096)

@@ -24,7 +24,7 @@ from fpgapool.vocabulary import shapes
 LOG = logging.getLogger(__name__)
 
 Primitive = Mapping[str, typing.Any]
-#: Takes the command's name for the log, the epoch of the asking leader, and
+#: Takes the command's name for the log, the epoch of the calling leader, and
 #: the change that executes it. Returns at once.
 Command = Callable[[str, int, table.Change], None]
 _EPOCH = shapes.integer(1, agent_api.MAX_EPOCH)
@@ -52,8 +52,8 @@ def _checked(method: Method) -> Method:
 def _epoch(told: object) -> int:
     """Check a leader's epoch.
 
-    The agent refuses epochs lower than the highest one seen, so that an
-    invalid epoch would lock out all real leaders.
+    The agent refuses epochs lower than the highest one seen, so an invalid
+    epoch would lock out all real leaders.
 
     :raises ValueError: if no leader can have it.
     """
@@ -91,8 +91,8 @@ class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
     :param command: makes a change to the slot table.
-    :param news: notifies clients of the front door of changed sessions; called
-        in the loop's thread.
+    :param news: notifies clients of the front door about changed sessions;
+        called in the loop's thread.
     """
 
     CASTS = frozenset(
@@ -162,7 +162,6 @@ class AgentManager(rpc.Endpoint):
         generation: int,
         reason: str,
     ) -> None:
-        """Take a slot back."""
         key = str(device), int(slot)
         taken = str(session_id), _generation(generation), str(reason)
         self._command(
@@ -218,7 +217,6 @@ class AgentManager(rpc.Endpoint):
 
     @_checked
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
-        """Report at once."""
         self._command(
             "request for a report",
             _epoch(leader_epoch),

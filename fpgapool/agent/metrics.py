@@ -32,7 +32,7 @@ gauge fpgapool_agent_state_known{host} = known
     absent otherwise.
 """
 )
-#: Of :class:`Counts`.
+#: Metrics of :class:`Counts`.
 _EVENTS = metrics.table(
     """
 counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
@@ -64,7 +64,7 @@ counter fpgapool_agent_rpc_failures_total{host,method} = rpc.failures
     answered.
 """
 )
-#: Of the network device.
+#: Metrics of the network device.
 _NIC = metrics.table(
     """
 gauge fpgapool_agent_nic_limit_bytes_per_second{host} = bytes_per_s
@@ -75,7 +75,7 @@ counter fpgapool_agent_nic_transmit_bytes_total{host} = tx_bytes
     Bytes that the network device has sent.
 """
 )
-#: Of an agent that serves.
+#: Metrics of a running agent.
 _AGENT = metrics.table(
     """
 counter fpgapool_agent_casts_dropped_total{host} = dropped
@@ -89,7 +89,7 @@ counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
     Orders of conductors that were refused, by what was wrong in them.
 """
 )
-#: Of the bitstream cache.
+#: Metrics of the bitstream cache.
 _CACHE = metrics.table(
     """
 counter fpgapool_agent_bitstream_hits_total{host} = hits
@@ -108,7 +108,7 @@ gauge fpgapool_agent_bitstream_stored_bytes{host} = stored_bytes
     Bytes of bitstreams on the host.
 """
 )
-#: Of the report of one device.
+#: Metrics of the report of one device.
 _DEVICES = metrics.table(
     """
 gauge fpgapool_agent_slots{host,device,state} = states
@@ -119,7 +119,7 @@ gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
     What a device's DMA can move in each direction.
 """
 )
-#: Of the desk of one group.
+#: Metrics of the desk of one group.
 _GROUPS = metrics.table(
     """
 gauge fpgapool_agent_group_members{host,group} = members
@@ -151,8 +151,7 @@ DEFINITIONS = (
 class _Slot:
     """The known state of a slot, for detecting changes.
 
-    :ivar result_of: generation of the last result that was counted.
-    :ivar generation: the generation of these bytes.
+    :ivar result_of: generation of the last counted result.
     """
 
     known: bool = False
@@ -170,7 +169,7 @@ class _Slot:
 class Counts:
     """Counts of events in the slots of a host; the loop's thread counts.
 
-    Events that an earlier agent saw of a worker are not counted again.
+    Events of a worker that an earlier agent saw are not counted again.
 
     :ivar rpc: counts of messages to the conductor; any thread counts.
     """
@@ -192,11 +191,7 @@ class Counts:
     def count_status(
         self, key: orders.Key, status: slots.WorkerStatus
     ) -> None:
-        """A worker has reported its status.
-
-        :param key: its slot.
-        :param status: the status.
-        """
+        """Count the changes in a worker's status."""
         slot = self._slots[key]
         slot.programmed = (status.programmed, status.bitstream_id)
         result = status.last_result
@@ -218,13 +213,13 @@ class Counts:
         slot = self._slots[key]
         for name in _BLOCKS:
             more = blocks.get(name, 0) - slot.blocks.get(name, 0)
-            # A new worker counts anew.
+            # A new worker counts from 0.
             counted = more if more >= 0 else blocks.get(name, 0)
             self.blocks[name][key[0]] += counted
         slot.blocks = blocks
 
     def kept_bytes(self) -> collections.Counter[str]:
-        """Return the bytes of blocks that workers keep now, by device."""
+        """Return the bytes of blocks cached by workers, by device."""
         kept = collections.Counter[str]()
         for key, slot in list(self._slots.items()):
             kept[key[0]] += slot.blocks.get("kept_bytes", 0)
@@ -271,11 +266,8 @@ class Counts:
         now: float,
         bitstream_id: str | None = None,
     ) -> None:
-        """A worker is told to make its slot ready.
+        """Count an order to a worker to prepare its slot.
 
-        :param key: its slot.
-        :param generation: of the assignment.
-        :param accelerator: the accelerator to prepare.
         :param now: monotonic clock in seconds.
         :param bitstream_id: of its file; None if it has none.
         """
@@ -287,10 +279,10 @@ class Counts:
     def count_prepared(
         self, key: orders.Key, generation: int, now: float
     ) -> None:
-        """A slot is ready; see :meth:`count_assign`."""
+        """Count a slot as ready; see :meth:`count_assign`."""
         slot = self._slots[key]
         if slot.preparing != generation:
-            # It was ready before and has only got a new secret.
+            # It was ready before and only got a new secret.
             return
         slot.preparing = None
         self.prepare_s.observe(now - slot.asked_at_s)
@@ -302,7 +294,6 @@ class Counts:
     ) -> None:
         """Count the result of a slot's last holder, once.
 
-        :param key: the slot.
         :param result: None if there is no result.
         """
         slot = self._slots[key]
@@ -321,28 +312,22 @@ def endpoint(
 ) -> metrics.Endpoint:
     """Return the server for the metrics of one or more agents.
 
-    :param conf: the configuration.
     :param fills: the agents' methods that fill a page.
     """
     return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
 
 
 class Writer:
-    """Writes the metrics of one agent to a page.
-
-    :param host: its host's name.
-    """
+    """Writes the metrics of one agent to a page."""
 
     def __init__(self, host: str, page: metrics.Page) -> None:
         self._host = host
         self._page = page
 
     def put_counts(self, counts: Counts) -> None:
-        """Put the counts of events."""
         self._page.fill(_EVENTS, counts, self._host)
 
     def put_state_known(self, known: bool) -> None:
-        """Put whether the agent answers."""
         self._page.fill(_ALWAYS, None, self._host, known=known)
 
     def put_agent(
@@ -354,7 +339,6 @@ class Writer:
     ) -> None:
         """Put what an agent that serves counts.
 
-        :param agent: with ``workers`` and ``table``.
         :param dropped: messages to the conductor.
         """
         self._page.fill(_AGENT, agent, self._host, dropped=dropped)

@@ -51,25 +51,23 @@ class Reporter:
         self._serving = False
         self._pending = self._gathering = False
         self.busy = 0
-        # Slots in use at the last report, or more since.
+        # Slots in use at the last report, plus those added since.
         self._most_busy = 0
         self._timer: agent_loop.Timer | None = None
 
     def start(self) -> None:
-        """Begin with a report."""
         self._serving = True
         self._report()
 
     def stop(self) -> None:
-        """Stop reporting."""
         self._serving = False
 
     def soon(self) -> None:
-        """Report changes soon, immediately if a slot has become free."""
+        """Report changes soon, or immediately if a slot became free."""
         if not self._serving or self._pending:
             return
         if self.busy < self._most_busy:
-            # One report for all that changes in this turn of the loop.
+            # One report for all changes in this turn of the loop.
             self._pending = True
             self._loop.call(self._report)
             return
@@ -106,7 +104,7 @@ class Reporter:
             self._loop.call(self._again)
 
     def _again(self) -> None:
-        # A report that is already being gathered is due earlier.
+        # A report that is already being prepared is due earlier.
         if not self._gathering:
             self._schedule(min(RETRY_S, self._interval_s))
 

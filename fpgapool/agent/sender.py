@@ -29,10 +29,11 @@ LOG = logging.getLogger(__name__)
 T = typing.TypeVar("T")
 
 MAX_WAITING_CASTS = 20000
-#: Casts in one message.
+#: Casts per message.
 MAX_TOGETHER = 100
 CALL_THREADS = 2
-#: For calls that open sessions; each blocks until its sessions are recorded.
+#: Threads for calls that open sessions; each call blocks until its sessions
+#: are recorded.
 OPENING_THREADS = 8
 MAX_WAITING_CALLS = 64
 
@@ -41,7 +42,8 @@ class Sender:
     """One thread that sends casts; a newer cast replaces a queued one with the
     same key. Casts that were queued during sending go out in one message.
 
-    :param together: combines the casts made within it into one message.
+    :param together: a context that combines the casts within it into one
+        message.
     :param on_failure: called in the sending thread with the key of a cast
         that could not be sent.
     """
@@ -70,7 +72,6 @@ class Sender:
         )
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
@@ -98,7 +99,7 @@ class Sender:
         :param key: its subject; it replaces a waiting cast of the same key
             and lane.
         :param cast: sends it; may block and raise.
-        :param lane: whom it is for; lanes take turns.
+        :param lane: the receiver; lanes take turns.
         """
         with self._condition:
             if self._waiting.put(lane, key, cast) is not None:
@@ -106,7 +107,7 @@ class Sender:
             self._condition.notify()
 
     def put_first(self, key: Hashable, cast: Callable[[], object]) -> None:
-        """Send a cast of the agent's own, before all waiting ones.
+        """Send a cast of the agent itself, before all waiting ones.
 
         There are as many keys as the host has slots. These casts are never
         dropped.
@@ -184,7 +185,6 @@ class Caller:
         ]
 
     def start(self) -> None:
-        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
@@ -210,8 +210,8 @@ class Caller:
     ) -> None:
         """Make a call; the loop's thread handles its outcome.
 
-        :param on_error: gets the raised exception, queue.Full if too many
-            calls wait and most of them in its lane.
+        :param on_error: called with the exception; queue.Full if too many
+            calls wait and most of them are in its lane.
         :param limit_s: after that time the outcome is a TimeoutError, and a
             later result is dropped: a frozen broker blocks its callers. None:
             no limit. With a limit, only the loop's thread may submit.

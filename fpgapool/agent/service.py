@@ -52,11 +52,11 @@ from fpgapool.vocabulary import codes
 LOG = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: How long the first report waits for the status of workers found running.
+#: How long the first report waits for the status of running workers.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: A slot that is being programmed cannot be released before that has ended.
+#: A slot that is being programmed cannot be released before programming ends.
 RELEASE_TIMEOUT_S = 10.0
 
 #: How long a member tries to reach its group's desk.
@@ -65,7 +65,7 @@ DESK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: Metrics scrapers time out about then.
+#: Metrics scrapers time out at about this time.
 METRICS_TIMEOUT_S = 2.0
 
 LOCK_NAME = "agent.lock"
@@ -97,7 +97,8 @@ class Agent:
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
         )
-        # Each session with an untrusted bitstream causes log lines.
+        # Limits log lines, because each session with an untrusted bitstream
+        # causes some.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
         self._server: typing.Any = None
@@ -118,7 +119,7 @@ class Agent:
     # Life cycle.
 
     def start(self) -> None:
-        """Take over running workers, start the rest, and serve.
+        """Adopt running workers, start the missing ones, and serve.
 
         :raises: AgentError or doorway.FrontDoorError.
         """
@@ -191,7 +192,7 @@ class Agent:
             (device.programming_time_s for device in self._devices),
             default=0.0,
         )
-        #: Only the loop's thread touches it.
+        #: Used by the loop's thread only.
         self.table = table.SlotTable(
             agent_settings.host_facts(settings),
             self._devices,
@@ -219,8 +220,8 @@ class Agent:
         self._opener = sender.Caller(
             self.loop, f"{name}-opener", sender.OPENING_THREADS
         )
-        # Fetches have threads of their own: one takes long and must not
-        # delay other calls.
+        # Fetches have their own threads: they take long and must not delay
+        # other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
 
     def _build_parts(self) -> None:
@@ -279,7 +280,7 @@ class Agent:
         self._nic.start()
         self._link.start()
         self.loop.run_and_wait(self._start_processes, START_TIMEOUT_S)
-        # Meanwhile the processes start.
+        # The processes start meanwhile.
         found = self._boards.try_all()
         self._settle()
         self.loop.run_and_wait(lambda: self._serve(found), START_TIMEOUT_S)
@@ -306,7 +307,9 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for processes found running; they would look idle otherwise."""
+        """Wait for the status of running processes, which would look idle
+        otherwise.
+        """
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -422,8 +425,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Checked now, not when the file came: a key may have been revoked
-            # since.
+            # Checked now, not when the file arrived, because a key may have
+            # been revoked since.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -443,7 +446,9 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Add the socket of the group's desk, and how long to try it."""
+        """Add the socket of the group's desk, and how long to try to
+        connect.
+        """
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -531,7 +536,7 @@ class Agent:
             return
         self.loop.call_later(TICK_S, self._tick)
         self._apply(self.table.tick(self._clock.now()))
-        # Workers report changes by themselves, but not their byte counts.
+        # Workers report changes themselves, but not their byte counts.
         self.workers.tick()
         self.desks.tick()
         self._boards.check()
@@ -582,7 +587,8 @@ def _lock_state_dir(state_path: str) -> int:
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
-    """Refuse a directory in which workers or desks could not listen.
+    """Refuse a directory whose path is too long for the sockets of workers or
+    desks.
 
     They would be restarted forever, and their clients would wait.
     """

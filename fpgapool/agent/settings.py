@@ -27,12 +27,12 @@ class AgentSettings:
     :param driver_path: ``module:Class``.
     :param driver_settings: the driver's settings besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
-    :param bitstream_source: where files of bitstreams come from …
-    :param bitstream_cache_bytes: … the size of their cache on this host …
-    :param bitstream_fetch_timeout_s: … and how long a fetch may take.
+    :param bitstream_source: where files of bitstreams come from.
+    :param bitstream_cache_bytes: the size of their cache on this host.
+    :param bitstream_fetch_timeout_s: how long a fetch may take.
     :param trusted_keys: verify the bitstreams that need a signature; None:
         this host trusts none.
-    :param keys: that messages are signed with, in both directions.
+    :param keys: the keys that sign messages in both directions.
     """
 
     host_uuid: str

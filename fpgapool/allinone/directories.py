@@ -67,7 +67,6 @@ class Directories:
         return self.state_dir / "config"
 
     def log_dir(self) -> pathlib.Path:
-        """Return the directory of the logs."""
         return self.state_dir / "log"
 
     def log_file(self) -> pathlib.Path:

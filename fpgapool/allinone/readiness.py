@@ -53,11 +53,9 @@ class Readiness:
         self._thread = threading.Thread(target=self._run, name="readiness")
 
     def start(self) -> None:
-        """Start waiting."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop waiting."""
         self._stopping.set()
         self._thread.join()
 
@@ -114,7 +112,6 @@ class Lifeline:
         self._thread = threading.Thread(target=self._run, name="lifeline")
 
     def start(self) -> None:
-        """Start watching."""
         # Workers must not keep the pipe open after this process.
         os.set_inheritable(self._fd, False)
         self._thread.start()
@@ -128,7 +125,6 @@ class Lifeline:
             LOG.warning("The report that the pool is ready failed: %s", error)
 
     def stop(self) -> None:
-        """Stop watching."""
         os.close(self._wake_write_fd)
         self._thread.join()
         os.close(self._wake_read_fd)

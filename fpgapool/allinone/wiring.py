@@ -78,7 +78,6 @@ class Cluster:
             raise _invalid("the rate scale must be from 1e-6 to 1e6")
 
     def host_names(self) -> list[str]:
-        """Return the names of the hosts."""
         return [f"node{number}" for number in range(1, self.hosts + 1)]
 
     def boards_of(self, host_name: str) -> int:
@@ -372,9 +371,7 @@ class Links:
         self._link = where.default_front_door()
 
     def start(self) -> None:
-        """Make the link."""
         allinone_directories.point_to(self._target, self._link)
 
     def stop(self) -> None:
-        """Remove the link."""
         self._link.unlink(missing_ok=True)

@@ -51,7 +51,7 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
-# For lines that each request can cause.
+# Limits log lines that each request can cause.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 PROGRAM = "fpgapool-api"
@@ -113,7 +113,7 @@ def connect(
         call_timeout_s=min(
             options.read_timeout_s, options.conductor_timeout_s
         ),
-        # If it fails, the database answers.
+        # If this fails, the database answers.
         tries=1,
         watch=counts.rpc.note,
         keys=keys,
@@ -182,7 +182,6 @@ def build(
     backends: calls.Backends,
     table: Iterable[routes.Route] = routes.ROUTES,
 ) -> middleware.Application:
-    """Return the application."""
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
@@ -209,7 +208,7 @@ def build(
         return live_page if page.is_page(path) else known
 
     app = _choice(inner)
-    # Without its option it changes nothing, and takes as long as the rest.
+    # Without its option it changes nothing, but takes as long as the rest.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         app = proxied
@@ -237,7 +236,7 @@ def _authenticated(
 def _choice(
     chosen: Callable[[str], middleware.Application],
 ) -> middleware.Application:
-    """Return the application that has each path answered by another one."""
+    """Return an application that selects another one by path."""
 
     def app(
         environ: middleware.Environ, start_response: middleware.StartResponse
@@ -280,7 +279,7 @@ def make_handlers(
 
 
 class _Resource:
-    """The operations of a path, in Falcon's form."""
+    """The operations of a path, as a Falcon resource."""
 
 
 class _Versions:
@@ -444,7 +443,7 @@ def _read(
 
 
 def _give_stream(call: calls.Call, req: falcon.Request) -> None:
-    """Give a call the stream of its body, if its end can be determined."""
+    """Set the stream of a call's body, if its end can be determined."""
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != _OCTETS:
         raise errors.ApiError(
@@ -486,7 +485,8 @@ def _fail(
     if refusal.status >= 500:
         where = f"{req.method} {req.path}"
         if refusal.try_later:
-            # Of a service that is away, many requests tell the same.
+            # While a service is unavailable, many requests cause the same
+            # line.
             _OFTEN.error(
                 "%s: %s: %s", where, refusal.code, errors.text_of(error)
             )

@@ -40,13 +40,13 @@ from fpgapool.vocabulary import states
 
 _T = TypeVar("_T")
 
-#: Header of an answer that is not from the leading conductor.
+#: Header of answers that are not from the leading conductor.
 SOURCE_HEADER = "OpenStack-fpgapool-Source"
 _DATABASE = "database"
 
 
 def has_ended(row: db_api.SessionRecord | None) -> bool:
-    """Whether a session is over for good.
+    """Whether a session has ended for good.
 
     A cancelled one may still turn out to have been served.
     """
@@ -83,7 +83,6 @@ class Origin:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that name the source."""
         return {SOURCE_HEADER: _DATABASE} if self.recorded else {}
 
 
@@ -123,13 +122,13 @@ class Backends:
     """All that handlers use beyond the request.
 
     :ivar conductor: for requests that change anything.
-    :ivar reader: the conductor for questions, with a shorter timeout.
-    :ivar leader: answers questions, as far as a conductor leads.
+    :ivar reader: the conductor for queries, with a shorter timeout.
+    :ivar leader: answers queries while a conductor leads.
     :ivar default_limits: of projects, by resource; None if only Keystone
         knows.
     :ivar files: None if the pool has no store.
     :ivar vendordata: answers Nova; None: there is nothing for instances.
-    :ivar builtins: what slots run without a file, by shape.
+    :ivar builtins: accelerators that slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     :ivar sessions: their rows, by id; None if there is none.
     """
@@ -185,8 +184,8 @@ class Backends:
     def load_library(self) -> libraries.Library:
         """Return the library of the database.
 
-        Its accelerators have the shapes of the slots that can run them, as far
-        as a leader answers.
+        Its accelerators have the shapes of the slots that can run them, if a
+        leader answers.
         """
         return libraries.Library.load(self.database, self.builtins.get())
 
@@ -219,7 +218,7 @@ class Call:
     """A valid request of an authorized caller.
 
     Handlers do not change it. It is made once and completed step by step,
-    because copies of it took a tenth of a read.
+    because copying it took a tenth of the time of a read.
 
     :ivar caller: the caller; of a request without a token, an empty context.
     :ivar base_url: of the API, without a slash at the end.
@@ -258,7 +257,7 @@ class Call:
     def ask(
         self, question: Callable[[conductor_rpcapi.ConductorAPI], _T]
     ) -> _T | None:
-        """Ask the leading conductor what the database does not have.
+        """Query the leading conductor for what the database lacks.
 
         :returns: the answer; None if it does not answer.
         """
@@ -320,9 +319,8 @@ class Call:
         document: Mapping[str, Any] | None = None,
         data: bytes | None = None,
     ) -> Answer:
-        """Return an answer with its tag, or that the client has it already.
-
-        :param document: see :class:`Answer`, as ``data``.
+        """Return an answer with its tag, or one saying that the client already
+        has it.
         """
         headers = {"ETag": f'"{tag}"'}
         if tag in self.etags or "*" in self.etags:
@@ -356,7 +354,7 @@ class Answer:
     length_bytes: int | None = None
 
 
-#: The answer to a request that has left nothing to show.
+#: The answer to a request that leaves nothing to show.
 NO_CONTENT = Answer(document=None, status=204)
 
 
@@ -371,8 +369,8 @@ def public_key(
     """Return an accelerator's key, unless it belongs to another project only.
 
     :param key: None if there is none.
-    :param sees: called only for another project's: whether the caller may see
-        it anyway.
+    :param sees: called only for another project's accelerator: whether the
+        caller may see it anyway.
     """
     owner = names.owner_of(key) if key else None
     if owner in (None, call.caller.project_id) or sees():

@@ -124,11 +124,9 @@ class Metrics:
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """The outcomes of vendordata."""
         return {} if self._desk is None else self._desk.outcomes
 
     def fill(self, page: metrics.Page) -> None:
-        """Write the metrics."""
         page.fill(DEFINITIONS, self)
 
 
@@ -144,7 +142,6 @@ class Measured:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         code = "500"
 
         def start(status: str, *rest: Any) -> Any:
@@ -205,7 +202,6 @@ class WithEndpoint:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         if not self._done and self._lock.acquire(blocking=False):
             try:
                 self._try()

@@ -16,15 +16,16 @@ from fpgapool import policies
 from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
 
-#: A change of ``policy.yaml`` takes effect within so many seconds.
+#: A change of ``policy.yaml`` takes effect within this many seconds.
 REMEMBERED_S = 1.0
 
-# The roles, besides administrators, of services that use a right all the time.
+# The roles of services, besides administrators, that use a privilege all the
+# time.
 _ROUTINE = {
     rights.ADMIN_OR_SERVICE: "service",
     rights.ADMIN_OR_AGENT: rights.AGENT_ROLE,
 }
-#: Decisions that are remembered at a time.
+#: Number of decisions that are cached.
 _MOST = 10_000
 
 
@@ -65,7 +66,7 @@ class Enforcer:
         if now_s >= self._known_until_s or len(self._known) >= _MOST:
             self._known = {}
             self._known_until_s = now_s + REMEMBERED_S
-        # Another thread may begin a new one.
+        # Another thread may start a new one.
         known = self._known
         key = rule, *target.items(), caller.seen_by_policies
         allowed = known.get(key)

@@ -58,7 +58,7 @@ class Found:
 
 
 class Incoming(abc.ABC, Iterable[bytes]):
-    """A file that is being sent; its parts can be read once, in order.
+    """A file being uploaded; its parts can be read once, in order.
 
     If the iteration raises an exception, nothing must be stored.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a bitstream's file says of its accelerator, by its format.
+"""Reads what a bitstream's file says about its accelerator, by format.
 
-A board's own format says nothing that can be read here.
+Boards' own formats contain nothing that can be read here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MAX_SIZE_BYTES: Mapping[str, int] = {
 }
 
 _MAX_TEXT_CHARS = 500
-# The name of the platform of AMD's runtime, which is the front of the shapes
-# of its boards' slots unless their hosts' operators choose others.
+# Platform name of AMD's runtime. Shapes of its boards' slots begin with it,
+# unless the hosts' operators choose others.
 _XILINX = "Xilinx"
 
 
@@ -57,7 +57,7 @@ def read(
     file = parts.Forward(pieces, size_bytes)
     try:
         if record.format == formats.DECLARATION:
-            # A longer one is refused.
+            # Longer files are refused.
             data = file.part(0, declaration.MAX_SIZE_BYTES + 1)
             return _declared(record, data)
         return _packaged(record, file)

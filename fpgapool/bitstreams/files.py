@@ -50,7 +50,6 @@ class FileStore(base.Store):
         self._directory = pathlib.Path(directory)
 
     def write(self, about: base.About, incoming: base.Incoming) -> str:
-        """See :meth:`fpgapool.bitstreams.base.Store.write`."""
         with _translated(), self._part() as part:
             # Errors of the sender are not the store's.
             for chunk in _passed(incoming):
@@ -67,19 +66,16 @@ class FileStore(base.Store):
         return path.name
 
     def read(self, location: str) -> Iterator[bytes]:
-        """See :meth:`fpgapool.bitstreams.base.Store.read`."""
         with _translated():
             # The reader closes it; opening it here detects a missing file.
             file = open(self._path(location), "rb")  # noqa: SIM115
         return _chunks(file)
 
     def delete(self, location: str) -> None:
-        """See :meth:`fpgapool.bitstreams.base.Store.delete`."""
         with _translated():
             self._path(location).unlink(missing_ok=True)
 
     def files(self) -> Iterator[base.Found]:
-        """See :meth:`fpgapool.bitstreams.base.Store.files`."""
         now = time.time()
         with _translated():
             paths = list(self._directory.glob("*/*"))

@@ -60,7 +60,6 @@ class GlanceStore(base.Store):
         self._pool_name = pool_name
 
     def write(self, about: base.About, incoming: base.Incoming) -> str:
-        """See :meth:`fpgapool.bitstreams.base.Store.write`."""
         image_id = self._client.create(
             f"bitstream-{about.bitstream_id}",
             {**properties_of(about), _POOL: self._pool_name},
@@ -102,15 +101,12 @@ class GlanceStore(base.Store):
             )
 
     def read(self, location: str) -> Iterator[bytes]:
-        """See :meth:`fpgapool.bitstreams.base.Store.read`."""
         return self._client.download(location, base.CHUNK_BYTES)
 
     def delete(self, location: str) -> None:
-        """See :meth:`fpgapool.bitstreams.base.Store.delete`."""
         self._client.delete(location)
 
     def files(self) -> Iterator[base.Found]:
-        """See :meth:`fpgapool.bitstreams.base.Store.files`."""
         now = datetime.datetime.now(datetime.UTC)
         for image in self._client.list(visibility="private"):
             if image.get(_MARK) and image.get(_POOL) == self._pool_name:

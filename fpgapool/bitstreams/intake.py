@@ -52,12 +52,10 @@ class Intake(base.Incoming):
 
     @property
     def length_bytes(self) -> int | None:
-        """See :class:`fpgapool.bitstreams.base.Incoming`."""
         return self._length_bytes
 
     @property
     def checksum_sha256(self) -> str:
-        """See :class:`fpgapool.bitstreams.base.Incoming`."""
         return self._sum.hexdigest()
 
     def check_length(self) -> None:

@@ -53,7 +53,6 @@ def key_of(record: db_api.BitstreamRecord) -> str:
 
 
 def visibility_of(record: db_api.BitstreamRecord) -> str:
-    """Return one of :data:`VISIBILITIES`."""
     if record.public:
         return PUBLIC
     return SHARED if record.projects else PRIVATE
@@ -104,8 +103,8 @@ _PROFILE = shapes.Members(
     },
 )
 
-#: What slots run without a file: accelerators, each with the values of those
-#: of its parameters that it does not take all values of.
+#: Accelerators that slots run without a file, each with the supported values
+#: of restricted parameters.
 Builtins: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
 #: The shapes of an accelerator that no slot of the pool can run.
@@ -113,7 +112,7 @@ NO_SHAPES = ("-",)
 
 
 def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
-    """Read what an agent reports of a device; what is malformed restricts
+    """Read a device's builtins from a report; malformed parts restrict
     nothing.
     """
     if reported is None:
@@ -130,7 +129,7 @@ def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
 
 
 def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
-    """Return what both run; None, which is unknown, restricts nothing."""
+    """Return what both run; None (unknown) restricts nothing."""
     if first is None or second is None or first == second:
         return second if first is None else first
     return {
@@ -145,7 +144,7 @@ def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
 
 
 def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Return the values of those parameters whose values are words."""
+    """Return the values of those parameters that are words from a list."""
     properties = schema.get("properties")
     return {
         name: frozenset(one["enum"])
@@ -292,7 +291,6 @@ class Library:
         return None
 
     def may_use(self, accelerator_key: str, project_id: str) -> bool:
-        """Whether there is an accelerator that a project may use."""
         profile = self.profiles.get(accelerator_key)
         return profile is not None and profile.is_for(project_id)
 

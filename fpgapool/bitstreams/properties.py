@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Owners' properties of a bitstream, which the pool does not need."""
+"""Owners' properties of a bitstream, which the pool itself does not use."""
 
 #: From Cyborg's specification of bitstreams' metadata, without those that the
 #: pool knows itself.

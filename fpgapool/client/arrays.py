@@ -35,7 +35,7 @@ if typing.TYPE_CHECKING:
     Array: typing.TypeAlias = numpy.typing.NDArray[Any]
     ArrayLike: typing.TypeAlias = numpy.typing.ArrayLike
 
-# With a fallback: how long the pool may take to describe the accelerator.
+# Time limit for the pool to describe the accelerator, with a fallback.
 _DESCRIPTION_S = 15.0
 _CPU_CODES = software.FALLBACK_CODES | {codes.TIMEOUT}
 
@@ -58,7 +58,6 @@ def run_array(
     The array may be empty, and need not be contiguous; it must not change
     meanwhile. :func:`run_buffer` returns a report, too.
 
-    :param accelerator: its name.
     :param array: the input, or what ``numpy.asarray`` makes an array of.
     :param convert: convert numbers of another type, if no number leaves the
         range of the new one; floating point numbers are rounded. False:
@@ -211,11 +210,13 @@ class Call:
                     f"{function}() got {name!r} as a keyword and in params"
                 )
         self._params.update(checks.params(self._named))
-        # From the pool: the same for all inputs.
+        # From the pool; the same for all inputs.
         self._schema: forms.Schema | None = None
 
     def check(self, timeout_s: float | None) -> None:
-        """Ask the pool whether the accelerator has the named parameters."""
+        """Check with the pool whether the accelerator has the named
+        parameters.
+        """
         seconds = checks.seconds(timeout_s, "timeout_s")
         self._check(channel.deadline_after(seconds), None)
 
@@ -241,7 +242,6 @@ class Call:
         return self._send(data, self._params, deadline_s, cancel)
 
     def run_array(self, data: Any, timeout_s: float | None) -> Array:
-        """Run an array, not bytes."""
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
@@ -296,9 +296,9 @@ class Call:
     def _describe(
         self, deadline_s: float | None, cancel: cancelling.CancelToken | None
     ) -> forms.Schema:
-        """Return the schema of the parameters; the pool is asked once.
+        """Return the schema of the parameters; the pool is queried once.
 
-        :raises TypeError: if it has not the parameters of this call.
+        :raises TypeError: if it lacks parameters of this call.
         """
         schema = self._schema
         if schema is None:
@@ -448,15 +448,14 @@ def _dtype(numpy: Any, name: str) -> Any:
 
 
 def _name(dtype: Any) -> str:
-    """Name a type, with its order of bytes if that is foreign."""
+    """Name a type, with its byte order if that is not native."""
     return str(dtype.name if dtype.isnative else dtype)
 
 
 def _conversion(numpy: Any, array: Array, dtype: Any) -> Array | None:
     """Convert numbers.
 
-    :returns: the array; None if a number would become another one, but for
-        rounding.
+    :returns: the array; None if a number would change by more than rounding.
     """
     integers = array.dtype.kind in "biu" and dtype.kind in "iu"
     if not integers and not numpy.can_cast(

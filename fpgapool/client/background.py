@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Inputs that threads of their own send through accelerators."""
+"""Inputs that are processed by accelerators in background threads."""
 
 from __future__ import annotations
 
@@ -38,11 +38,9 @@ def submit(
     or the task that awaits it, ends the session at once. The thread that runs
     the input does not keep the interpreter from ending.
 
-    :param accelerator: its name.
     :param data: ``bytes`` and similar memory, as of :func:`run_buffer`;
         anything else is an array, as of :func:`run_array`.
     :param convert: see :func:`run_array`.
-    :param timeout_s: time limit.
     :param named: see :func:`run_array`.
     :returns: the future of the output: a ``bytearray``, or an array. Errors
         are those of :func:`run_buffer` and :func:`run_array`.
@@ -70,7 +68,6 @@ def map(
     faster: :meth:`Group.map`. Closing the iterator, and an error, end the
     sessions that run.
 
-    :param accelerator: its name.
     :param inputs: see ``data`` of :func:`submit`; they are read as sessions
         end, and at most ``sessions`` inputs and outputs are in memory.
     :param sessions: how many are open, or wait for a slot, at the same time.
@@ -136,7 +133,9 @@ def _first(
 
 
 class _Token(cancelling.CancelToken):
-    """A token that may be attached to another one, and is cancelled by it."""
+    """A token that may be attached to another one, and is cancelled with
+    it.
+    """
 
     def shutdown(self) -> None:
         self.cancel()

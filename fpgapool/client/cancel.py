@@ -31,12 +31,12 @@ class CancelToken:
     """
 
     def __init__(self) -> None:
-        # Reentrant, because a signal handler may interrupt a thread that
-        # holds it and cancel from there.
+        # Reentrant, because a signal handler may interrupt a thread that holds
+        # it and cancel from there.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        # Shut down in the order of attaching. A child made by fork has a copy,
-        # but these channels belong to its parent.
+        # Shut down in the order of attaching. A child process has a copy after
+        # fork, but these channels belong to its parent.
         self._channels: dict[Stoppable, int] = {}
 
     def cancel(self) -> None:
@@ -64,7 +64,6 @@ class CancelToken:
     def wait(self, timeout_s: float) -> None:
         """Sleep.
 
-        :param timeout_s: how long.
         :raises errors.Cancelled: as soon as cancelled.
         """
         if self._event.wait(timeout_s):
@@ -82,10 +81,7 @@ class CancelToken:
             self._channels[attached] = os.getpid()
 
     def detach(self, attached: Stoppable) -> None:
-        """Forget a channel.
-
-        :param attached: a channel, attached or not.
-        """
+        """Forget a channel."""
         with self._lock:
             self._channels.pop(attached, None)
 
@@ -132,6 +128,6 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
 
 
 def release(token: CancelToken) -> None:
-    """Stop what :func:`token_of` may have started."""
+    """Stop a thread that :func:`token_of` may have started."""
     if isinstance(token, EventToken):
         token.stop()

@@ -46,8 +46,8 @@ def find_groups(
 ) -> str | apidoor.PoolApi:
     """Find the pool, for groups.
 
-    As :func:`find`; but an API that the environment names comes before the
-    front door of this host, which knows one project only.
+    As :func:`find`, except that an API named by the environment precedes the
+    front door of this host, which serves one project only.
     """
     return _named_api() or find(finder, pause)
 
@@ -70,7 +70,7 @@ def _api(
 
 
 def _named_api() -> apidoor.PoolApi | None:
-    """Return the API that the environment names, if it does."""
+    """Return the API that the environment names, if any."""
     credentials = instance.from_environment(os.environ)
     if credentials is not None:
         return apidoor.PoolApi.of_instance(credentials)
@@ -88,7 +88,7 @@ def _of_nova(
     found: instance.Credentials,
     refused: tuple[instance.Credentials, ...],
 ) -> apidoor.PoolApi:
-    """Return the API that Nova names; with a new token if necessary."""
+    """Return the API that Nova names, with a new token if necessary."""
 
     def renew(reason: str) -> apidoor.PoolApi:
         worthless = (*refused, found)

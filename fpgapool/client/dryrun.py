@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking what would become of a session, without opening it."""
+"""Predicts the outcome of a session without opening it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """The fate of a session, if it were opened now.
+    """The outcome of a session, if it were opened now.
 
     :ivar state: ``PREPARING``: it would have a slot at once; ``QUEUED``: it
         would wait; ``REJECTED``: the pool would refuse it.
@@ -54,7 +54,7 @@ def acc_dry_run(
 ) -> DryRun:
     """Report what :func:`acc_open` would get now, without opening a session.
 
-    The answer holds for this moment only, and keeps no slot.
+    The answer is valid for this moment only, and reserves no slot.
 
     :param params: those that are known already, to be checked.
     :param accelerator: as all others, see :func:`acc_open`.

@@ -42,12 +42,12 @@ class FpgapoolError(exceptions.CodedError):
     def again(self) -> Self:
         """Return a copy to raise.
 
-        An error that was raised refers to all that its callers had. Whoever
-        keeps it for later keeps itself, and all its memory and descriptors,
-        until Python looks for such cycles.
+        A raised error refers to its callers' local variables. Keeping it would
+        create a reference cycle, and so keep their memory and descriptors
+        until Python collects such cycles.
         """
         copied = copy.copy(self).with_traceback(None)
-        # Libraries that pickle errors, such as tblib, have copies keep these.
+        # Libraries that pickle errors, such as tblib, would copy these.
         copied.__cause__ = copied.__context__ = None
         copied.__suppress_context__ = False
         return copied
@@ -172,7 +172,7 @@ def needing_descriptors() -> Iterator[None]:
         raise
 
 
-# A function of its own: see FpgapoolError.again().
+# A separate function, see FpgapoolError.again().
 def _lacks_descriptors(
     exc: BaseException, handled: BaseException | None
 ) -> bool:
@@ -187,7 +187,7 @@ def _lacks_descriptors(
 def release_frames(exc: BaseException | None) -> None:
     """Clear the local variables of this library's frames in a traceback.
 
-    They may refer to the error itself: see :meth:`FpgapoolError.again`.
+    They may refer to the error itself, see :meth:`FpgapoolError.again`.
 
     :param exc: the error; those that caused it are included.
     """
@@ -197,7 +197,7 @@ def release_frames(exc: BaseException | None) -> None:
             frame = traceback.tb_frame
             name = frame.f_globals.get("__name__", "")
             if name.partition(".")[0] == _PACKAGE:
-                # Those that still run stay as they are.
+                # Running frames stay as they are.
                 with contextlib.suppress(RuntimeError):
                     frame.clear()
             traceback = traceback.tb_next

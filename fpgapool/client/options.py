@@ -97,7 +97,7 @@ class Options(DryRunOptions, total=False):
 
 
 NAMES = frozenset(Options.__annotations__)
-#: The values of options that the caller leaves out.
+#: The values of omitted options.
 DEFAULTS: Options = {
     **dict.fromkeys(NAMES),  # type: ignore[typeddict-item]
     **{

@@ -90,7 +90,7 @@ class Glance:
                 f"/v2/images/{image_id}/file",
                 data=body,
                 headers={"Content-Type": "application/octet-stream"},
-                # A second try would send the rest of the file: nothing.
+                # A second attempt would send the rest of the file: nothing.
                 connect_retries=0,
             )
 

@@ -17,7 +17,7 @@ from fpgapool.common import exception
 GROUP = "oslo_limit"
 SERVICE_TYPE = "fpgapool"
 
-# Otherwise a frozen Keystone would block for ever.
+# Otherwise a frozen Keystone would block forever.
 _TIMEOUT_S = 10
 
 _MODEL = "flat"

@@ -30,7 +30,7 @@ MICROVERSION = "2.53"
 #: Migrations have UUIDs, and are paged, since 2.59.
 MIGRATIONS_MICROVERSION = "2.59"
 
-# Nova keeps migrations for ever; those that still hold allocations are new.
+# Nova keeps migrations forever; those that still hold allocations are new.
 _MAX_MIGRATION_PAGES = 10
 
 # State of a deleted instance; SOFT_DELETED can be restored.
@@ -78,8 +78,6 @@ class Nova:
 
     The first call connects. Every method raises NovaUnavailable if there is
     no valid answer.
-
-    :param adapter: a ``keystoneauth1.adapter.Adapter``.
     """
 
     def __init__(
@@ -136,7 +134,6 @@ class Nova:
         yield from self._pages("/servers/detail", "servers", query, _server)
 
     def computes(self) -> Computes:
-        """Return the compute nodes."""
         found = self._pages("/os-hypervisors", "hypervisors", {}, _compute)
         uuids = collections.defaultdict(list)
         for name, uuid in found:

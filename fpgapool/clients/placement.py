@@ -30,7 +30,7 @@ _PROVIDER_IN_USE = "placement.resource_provider.inuse"
 # How often a change is retried after conflicts.
 _MAX_ATTEMPTS = 5
 
-# Statuses that another user, or another Placement, would not get.
+# Statuses that depend on the user or on this Placement service.
 _USELESS = frozenset({401, 403, 406})
 
 
@@ -40,7 +40,6 @@ class Provider:
 
     :ivar generation: changes with its inventories, traits and new
         allocations, but not with the end of an allocation.
-    :ivar parent_uuid: None for a root.
     """
 
     uuid: str
@@ -79,8 +78,6 @@ class Placement:
     is no valid answer, and its subclass PlacementRefused if Placement refuses.
 
     :ivar conflicts: number of changes that were retried after a conflict.
-
-    :param adapter: a ``keystoneauth1.adapter.Adapter``.
     """
 
     def __init__(self, adapter: Any, *, timeout_s: float = 30.0) -> None:
@@ -192,10 +189,7 @@ class Placement:
     def set_inventory(
         self, uuid: str, resource_class: str, inventory: Inventory | None
     ) -> None:
-        """Set an inventory of a provider; its other inventories stay.
-
-        :param inventory: None removes it.
-        """
+        """Set an inventory of a provider; its other inventories stay."""
         if inventory is not None:
             self._ensure(f"/resource_classes/{resource_class}")
 
@@ -257,7 +251,6 @@ class Placement:
         body: Mapping[str, Any] | None = None,
         accept: Collection[int] = (),
     ) -> Any:
-        """Return the answer to a request."""
         from keystoneauth1 import exceptions
 
         arguments = {"params": query} if query else {}

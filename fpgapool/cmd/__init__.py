@@ -8,6 +8,5 @@ import warnings
 # oslo.messaging imports eventlet, which fpgapool does not use: it uses
 # threads. An operator can do nothing about this warning.
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
-# Its resolver imports a hundred modules, for a fifth of the time that a
-# command needs to start.
+# Its resolver imports a hundred modules, a fifth of a command's start-up time.
 os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")

@@ -23,10 +23,7 @@ _CATEGORIES = {"manage": ("db", "version"), "status": ("upgrade", "check")}
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option that prints the completion.
-
-    :param parser: of ``fpgapool-run``.
-    """
+    """Add the option that prints the completion."""
     parser.add_argument(
         "--completion",
         action=_Print,
@@ -59,7 +56,6 @@ class _Print(argparse.Action):
 def script(shell: str, running: argparse.ArgumentParser) -> str:
     """Return the completion of all installed commands.
 
-    :param running: the parser of ``fpgapool-run``.
     :raises ModuleNotFoundError: if ``shtab`` is not installed.
     """
     import shtab

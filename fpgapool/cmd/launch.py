@@ -54,7 +54,6 @@ def sim() -> int:
 
 
 def run() -> int:
-    """Run ``fpgapool-run``."""
     return _run("run", extra="cli")
 
 

@@ -95,7 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def register_commands(conf: cfg.ConfigOpts) -> None:
-    """Register the sub-commands."""
     conf.register_cli_opt(
         cfg.SubCommandOpt("command", title="Commands", handler=_add_commands)
     )

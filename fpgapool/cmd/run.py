@@ -47,7 +47,7 @@ _NAMES = (
     *("size_bytes", "timeout_s", "request_id", "fallback", "meanwhile"),
     *(option.name for option in description.FIELDS.options),
 )
-# At the places where messages name what the caller has given.
+# Where messages mention the caller's values.
 _ARGUMENTS = re.compile(rf"(?:^|(?<=; give ))(?:{'|'.join(_NAMES)})\b")
 
 SUCCESS = 0
@@ -172,7 +172,7 @@ def _run_session(
         destination,
         on_state=display.on_state,
         on_away=display.on_away,
-        # Without the pool, the CPU goes on.
+        # Without the pool, the CPU continues.
         away_timeout_s=None if arguments.meanwhile else _AWAY_TIMEOUT_S,
         request_id=arguments.request_id,
         fallback=arguments.fallback,
@@ -345,7 +345,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 messages = sys.stderr
         command_line.check(arguments)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
-        # Reading the input may take part of it.
+        # Reading the input may use part of it.
         arguments.gives_up_s = channel.deadline_after(timeout_s)
         with _Interruptible(timeout_s) as token:
             result = _run(arguments, token)

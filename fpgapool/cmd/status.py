@@ -74,7 +74,6 @@ def main(
 def register_commands(
     conf: cfg.ConfigOpts, wait_s: Callable[[float], None] = time.sleep
 ) -> "Checks":
-    """Register the sub-commands."""
     checks = Checks(conf, wait_s)
     upgradecheck.register_cli_options(conf, checks)
     return checks
@@ -112,7 +111,6 @@ class Checks(upgradecheck.UpgradeCommands):
         return self._opened
 
     def _check_schema(self) -> upgradecheck.Result:
-        """Whether the tables are those of this release."""
         try:
             migration.require_newest(self._database.engine)
             differences = migration.differences(self._database.engine)
@@ -188,7 +186,6 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _check_library(self) -> upgradecheck.Result:
-        """Whether the library has accelerators."""
         query = sa.select(sa.func.count()).select_from(models.accelerators)
         try:
             with self._database.engine.connect() as connection:
@@ -205,7 +202,6 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(_SUCCESS)
 
     def _check_leader(self) -> upgradecheck.Result:
-        """Whether a conductor leads."""
         try:
             before = self._database.read_lease()
             if before is None or not before.holder:
@@ -223,7 +219,6 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _check_hosts(self) -> upgradecheck.Result:
-        """Whether agents report."""
         columns = models.hosts.c
         query = sa.select(columns.name).where(columns.up == sa.false())
         try:

@@ -41,7 +41,6 @@ def init(
     :param conf: is filled; RPC needs the global one.
     :param default_config_files: None means those of oslo.config:
         ``fpgapool.conf`` and ``<program>.conf`` in the usual directories.
-    :returns: ``conf``.
     :raises: ConfigurationError that names the option or the file.
     """
     fpgapool_conf.register_opts(conf)
@@ -102,7 +101,7 @@ def _let_all_be_logged() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
         if isinstance(handler, py_logging.FileHandler):
-            # For the next file, when this one is rotated.
+            # Applies to the next file, when this one is rotated.
             handler.errors = "backslashreplace"
 
 

@@ -32,7 +32,7 @@ class FpgapoolException(Exception):
         self.kwargs = kwargs
         if code is not None:
             self.code = code
-            # RPC makes the exception again from kwargs in the other process.
+            # RPC recreates the exception from kwargs in the other process.
             self.kwargs = {**kwargs, "code": code}
         if message is None:
             message = self.msg_fmt.format(**kwargs)

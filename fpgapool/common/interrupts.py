@@ -9,8 +9,8 @@ import contextlib
 import signal
 import typing
 
-#: What people, terminals, batch systems and limits end a process with. SIGQUIT
-#: is among them, so nobody gets a core dump from it; SIGABRT dumps one.
+#: Signals by which people, terminals, batch systems and limits end a process.
+#: They include SIGQUIT, which therefore dumps no core; SIGABRT does.
 SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -30,9 +30,9 @@ def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
 def interruptible(
     handler: collections.abc.Callable[[int, typing.Any], object] = _interrupt,
 ) -> collections.abc.Iterator[None]:
-    """Have these signals raise KeyboardInterrupt in the main thread.
+    """Let these signals raise KeyboardInterrupt in the main thread.
 
-    Those that are ignored stay so: the command runs in the background, or by
+    Ignored signals stay ignored: the command runs in the background, or by
     ``nohup``.
     """
     previous = {

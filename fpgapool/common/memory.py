@@ -83,7 +83,6 @@ class _Listener(base.Listener):  # type: ignore[misc]
 
     @property
     def started(self) -> bool:
-        """Whether it is called back."""
         return self.on_incoming_callback is not None
 
     def start(self, on_incoming_callback: _Callback) -> None:
@@ -102,7 +101,7 @@ class _Bus:
     """The listeners, and the messages that wait for a listener."""
 
     def __init__(self) -> None:
-        # Reentrant: a handler may send in the same thread.
+        # Reentrant, because a handler may send in the same thread.
         self._lock = threading.RLock()
         self._waiting: dict[_Address, collections.deque[_Incoming]] = (
             collections.defaultdict(collections.deque)

@@ -78,7 +78,7 @@ class Runner:
         self._stop_requested_s = 0.0
 
     def fail(self, reason: str) -> None:
-        """End the process with an error; for threads that cannot go on."""
+        """End the process with an error; for threads that cannot continue."""
         LOG.critical("Stopping because of an error: %s", reason)
         self._post(_Failed)
 
@@ -106,7 +106,7 @@ class Runner:
             for service in services:
                 started.append(service)
                 service.start()
-            # The collector need not traverse again what stays for good.
+            # The collector need not traverse permanent objects again.
             gc.freeze()
             notify("READY=1")
             return self._wait()
@@ -124,7 +124,7 @@ class Runner:
         if number in _STOP_SIGNALS:
             now_s = time.monotonic()
             if self._stopping and now_s - self._stop_requested_s > _ECHO_S:
-                # Not sys.exit(): it would wait for threads that hang.
+                # Not sys.exit(): it would wait for hanging threads.
                 os._exit(128 + number)
             if not self._stopping:
                 self._stop_requested_s = now_s

@@ -18,40 +18,32 @@ _long = functools.partial(tallies.Histogram, tallies.LONG_S)
 class Counts:
     """Counts for metrics.
 
-    Only one thread changes each, so they need no lock.
+    Each is changed by one thread only, so they need no lock.
 
     :ivar opened: admitted sessions.
-    :ivar refused: refused requests, by code.
     :ivar ended: sessions, by state and code.
     :ivar deadlines: of ended sessions, by project and ``met`` or ``missed``.
-    :ivar taken_back: slots that sessions had to leave, by project and code.
+    :ivar taken_back: slots taken from sessions, by project and code.
     :ivar waits_s: from a session's arrival to its first slot.
     :ivar service_s: the time that sessions held slots.
     :ivar decisions_s: the time to decide on each batch of inputs.
     :ivar batch_inputs: the number of inputs in each batch.
     :ivar commits_s: the time of each successful transaction.
-    :ivar commit_rows: written rows.
     :ivar commit_failures: postponed transactions.
     :ivar purged_rows: deleted rows of what ended long ago, by table.
     :ivar dropped: dropped messages to agents, by sending thread.
-    :ivar notifications_sent: handed to the bus.
-    :ivar notifications_failed: refused by the bus.
-    :ivar inputs_dropped: of clients and agents, because too many waited.
+    :ivar inputs_dropped: inputs of clients and agents, dropped because too
+        many waited.
     :ivar notifications_dropped: because too many waited.
-    :ivar placement_syncs: comparisons with Placement.
     :ivar placement_failures: failed comparisons, and failed queries of
         allocations.
     :ivar placement_conflicts: changes retried after conflicts.
-    :ivar placement_requests: to Placement.
     :ivar reconciled: corrected differences, by kind.
-    :ivar self_tests: by outcome.
-    :ivar rpc: messages to agents.
-    :ivar group_tasks: of groups, that have ended.
-    :ivar group_busy_s: the time for which they, and locks, had slots.
+    :ivar group_busy_s: the time for which these tasks, and locks, had slots.
     :ivar group_slot_s: the time for which groups had slots: ``programming``
         and ``serving``.
-    :ivar group_resizes: changes of sizes that groups shall have: ``grow`` and
-        ``shrink``.
+    :ivar group_resizes: changes of the sizes that groups should have: ``grow``
+        and ``shrink``.
     """
 
     opened: int = 0

@@ -119,7 +119,7 @@ counter fpgapool_conductor_slots_taken_back_total{project,reason} = taken_back
     PREEMPTED, YIELDED, DRAINED, RESERVED.
 """
 )
-#: Of a conductor that leads.
+#: Of a leading conductor.
 _TERM = metrics.table(
     """
 gauge fpgapool_conductor_epoch = epoch
@@ -180,7 +180,6 @@ DEFINITIONS = (
 def endpoint(
     conf: cfg.ConfigOpts, conductor: service.Conductor
 ) -> metrics.Endpoint:
-    """Return the endpoint of a conductor's metrics."""
     return metrics.Endpoint(
         conf,
         "conductor_port",
@@ -202,10 +201,8 @@ def fill(
 ) -> None:
     """Add a conductor's metrics to a page.
 
-    :param conductor: the conductor.
     :param max_projects: the most projects to list by name.
     :param max_groups: the most groups to list.
-    :param page: takes the metrics.
     """
     counts = conductor.counts
     page.fill(
@@ -253,9 +250,10 @@ def fill(
 def _of_first_projects(
     counts: Mapping[tuple[str, str], int], max_projects: int
 ) -> collections.Counter[tuple[str, str]]:
-    """Return counts by project; those after the first ones are one.
+    """Return counts by project; those after the first ones are combined.
 
-    A project that has a name in the metrics keeps it, so that no count falls.
+    A project that has appeared in the metrics stays there, so that no count
+    decreases.
     """
     found = list(counts.items())
     named = list(dict.fromkeys(project for (project, _), _ in found))

@@ -37,7 +37,7 @@ class Conductor:
     """The service of a conductor.
 
     :param conf: the global configuration; RPC must have been set up.
-    :param on_failure: called with a reason if it cannot go on.
+    :param on_failure: called with a reason if it cannot continue.
     :param keys: of the pool, to check signatures; None: signatures are not
         checked.
     :raises ConfigurationError: if options of the strategy or of the
@@ -57,7 +57,7 @@ class Conductor:
         self._on_failure = on_failure
         self._keys = keys
         self._term: terms.Term | None = None
-        # Report wrong options before the first election.
+        # Report invalid options before the first election.
         strategy_loading.load_strategy(conf)
         strategy_loading.load_groups(conf)
         base.places(rpc.handler_threads(conf))
@@ -81,7 +81,7 @@ class Conductor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish queued work and give the lease back."""
+        """Finish queued work and release the lease."""
         self._stopping.set()
         self._deposed.set()
         self._thread.join()
@@ -132,7 +132,9 @@ class Conductor:
         LOG.info("Epoch %d is over", epoch)
 
     def _enter(self, epoch: int) -> terms.Term:
-        """Begin a term, renewing the lease meanwhile: a queue may be long."""
+        """Begin a term, renewing the lease meanwhile because loading a long
+        queue takes time.
+        """
         started_s = time.monotonic()
         with self._election.kept(epoch, self._deposed), garbage.filling():
             term = terms.Term(

@@ -17,7 +17,6 @@ class Options:
     """The options of a group.
 
     :ivar group: with name, title and help; a name: a library has the rest.
-    :ivar own: fpgapool's options.
     :ivar auth_defaults: of keystoneauth's options, where they differ; only
         groups that configure access to another service have these.
     """

@@ -18,7 +18,6 @@ chosen strategy does not use are ignored.
 
 
 def _shared_option(name: str) -> cfg.Opt:
-    """Return an option that all strategies share."""
     about = scheduling.FIELDS[name]
     bounds = dict(about.metadata)
     del bounds["conf"]

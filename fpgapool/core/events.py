@@ -2,8 +2,8 @@
 
 """Events that change the pool.
 
-An event about an assignment carries its generation. If that is not the slot's
-current generation, the event is stale and changes nothing.
+An event about an assignment carries its generation. A generation other than
+the slot's current one makes the event stale: it changes nothing.
 
 Reserved names, not used yet: ``QueueDepth``,
 ``CacheReport``, ``PowerReport``.
@@ -37,7 +37,7 @@ class AcceleratorsChanged(Event):
 class HostUp(Event):
     """A new or changed host, with all its devices and slots.
 
-    It brings all slots up that are not faulty. Idempotent.
+    It brings up all slots that are not faulty. Idempotent.
     """
 
     host: model.HostSpec
@@ -99,7 +99,7 @@ class DrainRequested(Event):
 class ReservableSlotsChanged(Event):
     """The number of slots of a board that instances can reserve.
 
-    The core keeps the slots of this number that are not reserved yet: they go
+    The core holds back this many slots, less those already reserved: they go
     only to jobs that can move to another slot later.
     """
 
@@ -176,10 +176,11 @@ class SessionLimitsChanged(Event):
     limit takes no slot away.
 
     :param default: for projects that are not listed; None: any number.
-    :param of_projects: the projects with a limit of their own, and this limit.
+    :param of_projects: limits of individual projects.
     :param default_priority: the highest priority that counts against other
-        projects, for projects that are not listed; None: any priority.
-    :param priorities: the same of projects with a limit of their own.
+        projects, for projects that are not listed; None: every priority
+        counts.
+    :param priorities: the same for individual projects.
     """
 
     default: int | None = None
@@ -199,10 +200,10 @@ class PowerCapsChanged(Event):
 class JobSubmitted(Event):
     """A new job. A known id is ignored.
 
-    :param paid_bytes: the unused rest of a claim that was charged for an
-        earlier job of the same session; None: there was no such claim.
-    :param yields: whether it yielded its slot to others: it is queued after
-        the pass that serves them.
+    :param paid_bytes: the unused part of a claim that an earlier job of the
+        same session paid for; None: nothing was paid.
+    :param yields: whether it gave up its slot for other jobs: it is queued
+        only after the pass that serves them.
     """
 
     batch_order = 1
@@ -247,7 +248,7 @@ class AssignmentRestored(Event):
 
 @model.value
 class SlotReady(Event):
-    """The slot is programmed and waits for its holder."""
+    """The slot is programmed and waits for its holder's client."""
 
     slot_id: model.SlotId
     generation: int
@@ -333,7 +334,7 @@ class SlotReleased(Event):
 class PrepareFailed(Event):
     """The slot was not prepared; its job goes back to its place.
 
-    A self-test has failed.
+    A failed self-test sends it too.
     """
 
     slot_id: model.SlotId
@@ -345,7 +346,7 @@ class PrepareFailed(Event):
 class GroupCreated(Event):
     """A new group; it gets its slots by ordinary jobs in the queue.
 
-    :class:`~.instructions.RejectGroup` follows if it cannot be.
+    :class:`~.instructions.RejectGroup` follows if the group is refused.
     """
 
     group: model.Group
@@ -354,9 +355,10 @@ class GroupCreated(Event):
 
 @model.value
 class GroupRestored(Event):
-    """A group from before a restart; it comes before its assignments.
+    """A group from before a restart, sent before its assignments.
 
-    :param wanted: its size; it stays until tasks are measured again.
+    :param wanted: the size it should have, kept until tasks are measured
+        again.
     """
 
     group: model.Group
@@ -368,7 +370,7 @@ class GroupRestored(Event):
 class GroupChanged(Event):
     """The owner of a group changed its sizes.
 
-    :class:`~.instructions.RejectGroup` follows if it cannot be.
+    :class:`~.instructions.RejectGroup` follows if the change is refused.
     """
 
     group: model.Group
@@ -378,8 +380,8 @@ class GroupChanged(Event):
 class GoalChanged(Event):
     """The goal of a group changed.
 
-    :class:`~.instructions.RejectGroup` follows if it cannot be reached; the
-    former goal stays then.
+    :class:`~.instructions.RejectGroup` follows if the goal cannot be reached;
+    the previous goal then stays.
     """
 
     group_id: model.GroupId
@@ -422,11 +424,11 @@ class ClientStats:
 
 @model.value
 class TaskStats(Event):
-    """What a group's desk on one host has counted since its last report.
+    """What a group's desk on one host counted since its last report.
 
     :param host_id: the desk's host. A desk that has gone is reported once
         more, without clients.
-    :param clients: those with tasks; a client that is not there has none.
+    :param clients: clients with tasks; a client that is missing has none.
     :param busy_s: slot-seconds in which members on this host were busy since
         the last report, also with tasks that run still.
     :param busy_members: members on this host that run a task now, or are

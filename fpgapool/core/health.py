@@ -25,7 +25,7 @@ from collections.abc import Mapping
 
 from fpgapool.core import model
 
-# Keeps the power from overflowing.
+# Keeps 2 ** tries from overflowing.
 _MAX_EXPONENT = 64
 
 
@@ -78,9 +78,9 @@ class Place:
 class HealthOptions:
     """Limits of failures, and times between tests.
 
-    :param accelerator_limit: failures in a row of an accelerator in a slot
-        that take it off the slot's host. So does one more slot in a row than
-        that, of a shape, that could not be prepared with it.
+    :param accelerator_limit: consecutive failures that take an accelerator off
+        a host. Failed preparations in one more slot of a shape than this do
+        the same.
     """
 
     accelerator_limit: int = 2
@@ -117,8 +117,9 @@ class HealthOptions:
 class Fault:
     """Why a unit is out of use, and its tests. Times are in seconds.
 
-    :param failures: the failures in a row that took it out.
-    :param tries: its failed tests, with those before it was last brought back.
+    :param failures: consecutive failures that took it out.
+    :param tries: failed tests, including those before it was last brought
+        back.
     :param last_test: the error of the last test; empty if there was none.
     :param next_test_at: when the next test may begin; None during a test.
     """
@@ -195,7 +196,6 @@ class Health:
 
     @property
     def faults(self) -> Mapping[Unit, Fault]:
-        """The units out of use."""
         return self._faults
 
     def failures(self, unit: Unit) -> int:
@@ -226,7 +226,7 @@ class Health:
             failed = self._unprepared.setdefault(accelerator, set())
             failed.add(place.slot_id)
             if len(failed) > self._options.accelerator_limit:
-                # No fault of a slot explains that.
+                # Faults of single slots do not explain that.
                 counts[accelerator] = max(pairs[place.slot_id], len(failed))
         if not self._is_to_blame(accelerator):
             for unit in (slot,) if spares_device else (slot, device):
@@ -238,7 +238,7 @@ class Health:
         return found
 
     def _is_to_blame(self, accelerator: Unit) -> bool:
-        """Whether the accelerator fails, and not its slots.
+        """Whether to blame the accelerator rather than its slots.
 
         That is so if it is out on this host, and has failed in several slots
         or is out on another host too. Such an accelerator still gets slots if
@@ -345,7 +345,7 @@ class Health:
     def begin(self, unit: Unit) -> None:
         """Mark a unit as being tested, due or not.
 
-        A unit in use stays in use meanwhile.
+        A unit in use stays in use during the test.
         """
         fault = self._faults.get(unit)
         if fault is not None:

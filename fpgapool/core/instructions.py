@@ -85,7 +85,7 @@ class Yield:
     job again.
 
     :param reason: ``YIELDED``: it exceeded its claim; ``PREEMPTED``: another
-        job needs the slot more.
+        job has precedence.
     """
 
     slot_id: model.SlotId
@@ -147,13 +147,13 @@ class GoalReached:
 class WakeAt:
     """Send :class:`~fpgapool.core.events.Wake` at this time or later.
 
-    A later one replaces an earlier one.
+    It replaces the previous request.
     """
 
     time_s: float
 
 
-#: They come only if the conductor sends events of groups.
+#: They occur only if the conductor sends group events.
 GroupInstruction: typing.TypeAlias = Resize | RejectGroup | GoalReached
 
 Instruction: typing.TypeAlias = (
@@ -176,8 +176,8 @@ class Outcome:
 
     :ivar pass_due: whether a scheduling pass is due, as a waiting job may get
         a slot.
-    :ivar is_quiet: whether all events since the last step have only moved
-        phases, so that nothing follows from them.
+    :ivar is_quiet: whether all events since the last step only moved phases,
+        so nothing else changes.
     """
 
     __slots__ = ("is_quiet", "output", "pass_due")

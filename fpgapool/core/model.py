@@ -66,7 +66,7 @@ class Accelerator:
 class SlotSpec:
     """One reconfigurable region.
 
-    :param number: position among all slots of its host; ``index`` order is
+    :param number: position among all slots of its host; slots are ordered by
         (host id, number).
     """
 
@@ -163,20 +163,20 @@ class Job:
     Reserved names, not used yet: ``minimum_bytes_per_s``, ``preemptible``,
     ``input_block_ids``.
 
-    :param host_id: the host that its data comes from; None: outside the pool.
-    :param arrival_s: its first arrival; a requeued job keeps it, and so its
-        place.
+    :param host_id: host that its data comes from; None: outside the pool.
+    :param arrival_s: its first arrival; a requeued job keeps it and thereby
+        its place.
     :param wait_timeout_s: the time since its arrival after which it is
         rejected; None: never.
     :param instance_id: the instance that it belongs to, which may have slots
         reserved; None: it belongs to no instance.
     :param group_id: the group that gets the slot; None: a session gets it.
     :param done_bytes: the part of the claim that was computed before.
-    :param deadline_s: when it should have ended; None: it has no deadline.
+    :param deadline_s: when it should have ended; None: no deadline.
     :param deadline_action: one of
         :data:`fpgapool.vocabulary.states.DEADLINE_ACTIONS`.
-    :param affinity_key: names the application, within its project, that it
-        belongs to; None: it is one by itself.
+    :param affinity_key: the application that it belongs to, unique within its
+        project; None: an application of its own.
     """
 
     id: JobId
@@ -205,8 +205,7 @@ class Job:
     def is_local_to(self, host_id: HostId | None) -> bool:
         """Whether its data stays on this host.
 
-        The clients of a group are anywhere, so that it counts as local
-        everywhere.
+        A group's clients may be anywhere, so it counts as local everywhere.
         """
         return self.group_id is not None or (
             host_id is not None and self.host_id == host_id
@@ -222,7 +221,7 @@ class Group:
     """A group of slots with one accelerator, as its owner requested it.
 
     :param project: the owner, whose shares and limits its slots count in.
-    :param min_size: the slots that sessions leave it.
+    :param min_size: the slots that sessions may not take from it.
     """
 
     id: GroupId
@@ -275,7 +274,7 @@ class AdminState(enum.Enum):
 class Phase(enum.Enum):
     """The phase of an assignment."""
 
-    # Enum hashes a member by its name, in Python, at each look-up.
+    # Enum hashes a member by name, in Python, at each look-up.
     __hash__ = object.__hash__
 
     PREPARING = states.PREPARING

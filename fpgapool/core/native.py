@@ -2,14 +2,14 @@
 
 """What mypyc has to know of the classes that a native build compiles.
 
-``@native.mypyc_attr(allow_interpreted_subclasses=True)`` stands before each:
-then its objects can be made without ``__init__``, as those of copies are, and
-classes that stay Python can inherit from it. Python ignores it.
+Each such class is decorated with
+``@native.mypyc_attr(allow_interpreted_subclasses=True)``. Copies can then be
+made without ``__init__``, and interpreted classes can inherit from it. The
+decorator does nothing in plain Python.
 
-A marked class inherits from no class that stays Python, such as ``abc.ABC``:
-mypyc would give it the memory of ``isinstance`` of its base, and both would
-have the same answers. So methods that subclasses have to define raise
-``NotImplementedError``.
+A decorated class must not inherit from an interpreted one such as ``abc.ABC``:
+mypyc would share the ``isinstance`` cache of the base, and both would give the
+same answers. So abstract methods raise ``NotImplementedError`` instead.
 """
 
 import typing
@@ -19,5 +19,4 @@ if typing.TYPE_CHECKING:
 else:
 
     def mypyc_attr(**_options):
-        """Return a class as it is."""
         return lambda cls: cls

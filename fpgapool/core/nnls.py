@@ -17,7 +17,6 @@ def solve(A: npt.ArrayLike, b: npt.ArrayLike) -> tuple[_Floats, float]:
     """Find t >= 0 that makes the length of A·t − b least.
 
     :param A: m rows and n columns.
-    :param b: m values.
     :returns: t, with n values, and that length. If several t are equally
         good, one of them.
     :raises ValueError: if the shapes do not match, or a value is not finite.
@@ -31,7 +30,7 @@ def solve(A: npt.ArrayLike, b: npt.ArrayLike) -> tuple[_Floats, float]:
         )
     if not (np.isfinite(matrix).all() and np.isfinite(values).all()):
         raise ValueError("A and b must be finite")
-    # Columns of one length make one tolerance right for all.
+    # With columns of equal length, one tolerance fits all.
     lengths = np.sqrt((matrix**2).sum(axis=0))
     scale = np.where(lengths > 0, lengths, 1.0)
     found = _solve(matrix / scale, values) / scale
@@ -42,13 +41,13 @@ def _solve(matrix: _Floats, values: _Floats) -> _Floats:
     count = matrix.shape[1]
     found = np.zeros(count)
     free = np.zeros(count, dtype=bool)
-    # Whether a column has just turned out not to help, by rounding alone.
+    # Whether rounding errors alone made a column look useful.
     useless = np.zeros(count, dtype=bool)
     tolerance = (
         10 * np.finfo(float).eps * max(matrix.shape) * np.linalg.norm(values)
     )
-    # Each round lowers the error, so that no set of free columns comes twice.
-    # The bound is for rounding errors only.
+    # Each round lowers the error, so no set of free columns occurs twice. The
+    # bound guards against rounding errors.
     for _ in range(10 * count):
         gain = matrix.T @ (values - matrix @ found)
         gain[free | useless] = -np.inf
@@ -73,7 +72,8 @@ def _reach(
     free: npt.NDArray[np.bool_],
     trial: _Floats,
 ) -> _Floats:
-    """Go from a solution to a better one, and stop where a value becomes 0.
+    """Move from one solution towards a better one, stopping where a value
+    reaches 0.
 
     :param free: the columns that may differ from 0; those that become 0 are
         taken out.
@@ -83,7 +83,7 @@ def _reach(
         steps = found[low] / (found[low] - trial[low])
         step = steps.min()
         found = found + step * (trial - found)
-        # The one that stops the step is 0 but for rounding.
+        # The value that stops the step is 0 except for rounding.
         stopped = np.flatnonzero(low)[steps <= step]
         free[stopped] = False
         free &= found > 0

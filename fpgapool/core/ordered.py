@@ -19,11 +19,11 @@ Timer: typing.TypeAlias = tuple[float, int]
 
 _Bucket = typing.TypeVar("_Bucket")
 
-# Longer lists are split in two. The limit is a trade-off: few lists, but cheap
-# insertion into one, and quick sorting.
+# Longer lists are split. A trade-off between few lists and cheap insertion and
+# sorting.
 _MAX_CHUNK = 1024
 
-# Changes that Ranks applies at once: some milliseconds.
+# Changes that Ranks applies in one go, which takes some milliseconds.
 _MAX_CHANGES = 2048
 
 
@@ -86,7 +86,6 @@ class SortedKeys:
         self._last_keys.insert(number, chunk[half - 1])
 
     def remove(self, key: Key) -> None:
-        """Remove a key."""
         number = bisect.bisect_left(self._last_keys, key)
         chunk = self._chunks[number] if number < len(self._chunks) else []
         place = bisect.bisect_left(chunk, key)
@@ -149,7 +148,6 @@ class _Queue(typing.Generic[_Bucket]):
             yield from self._in_order(bucket)
 
     def _in_order(self, bucket: _Bucket) -> list[Key]:
-        """Return the keys of a bucket, sorted."""
         raise NotImplementedError
 
     def _put(self, number: int, keys: list[Key]) -> None:
@@ -223,7 +221,6 @@ class KeyQueue(_Queue[list[Key]]):
                 self._split(number)
 
     def remove(self, key: Key) -> None:
-        """Remove a key that is in the set."""
         bounds, front = self._bounds, self.front
         if front[0] == key:
             del front[0]
@@ -264,7 +261,8 @@ class KeyQueue(_Queue[list[Key]]):
         self._behind += len(keys)
 
     def _split(self, number: int) -> None:
-        # Keeps the keys that are gone: filtering them takes longer.
+        # Filters without removing from the set of deleted keys: that would
+        # take longer.
         bucket = self._buckets[number]
         bucket.sort()
         half = len(bucket) // 2
@@ -372,11 +370,12 @@ class Timers(_Queue[dict[int, float]]):
 class Ranks:
     """Ranks of keys in a set that is kept elsewhere.
 
-    After a question it follows the set's changes, many at a time, until it has
-    not been asked for long. While it is not asked it costs next to nothing.
+    After a query it follows the changes of the set, in batches, until it has
+    not been queried for a while. Unused, it costs next to nothing.
 
     :param keys: returns all keys of the set, in any order.
-    :ivar followed: whether the caller has to report changes by :meth:`note`.
+    :ivar followed: whether the caller must report changes through
+        :meth:`note`.
     """
 
     __slots__ = ("_asked_ago", "_changed", "_keys", "_sorted", "followed")
@@ -388,7 +387,7 @@ class Ranks:
         #: Keys that came or went since the last update. A key that did both is
         #: not in it.
         self._changed: set[Key] = set()
-        #: The number of changes followed since the last question.
+        #: Changes followed since the last query.
         self._asked_ago = 0
 
     def rank(self, key: Key) -> int:

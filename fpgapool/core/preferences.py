@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a strategy needs from the pool, and its answer.
+"""What a strategy needs from the pool, and what it decides.
 
 The pool builds its indexes by these preferences. How a strategy chooses is in
 :mod:`fpgapool.core.strategy`.
@@ -28,11 +28,11 @@ class Choice:
 class Contender(typing.NamedTuple):
     """A job that competes with others for the same slot or core.
 
-    :param chunks: its work that is left, in chunks. Any unit will do that is
-        the same for all contenders.
-    :param slot_s: the time that this work takes in the slot, with the time to
-        attach it.
-    :param cpu_s: the time that it takes on a core alone; infinite: it needs a
+    :param chunks: the remaining work in chunks. Any unit works that is the
+        same for all contenders.
+    :param slot_s: time that this work takes in the slot, including attaching
+        it.
+    :param cpu_s: time that it takes on a CPU core alone; infinite: it needs a
         slot.
     """
 
@@ -67,8 +67,8 @@ class Preferences(abc.ABC):
 
     #: The indexes that the view keeps for it.
     idle_indexes: IdleIndexes = IdleIndexes()
-    #: Whether the pool keeps jobs by host, and which jobs wait for their own
-    #: host.
+    #: Whether the pool keeps jobs by host, and which jobs wait for a slot on
+    #: their own host.
     wants_hosts: bool = True
     #: Whether it looks at the applications of jobs, and at jobs by
     #: accelerator: the pool then keeps
@@ -78,19 +78,19 @@ class Preferences(abc.ABC):
     #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`
     #: sets rates.
     wants_rates: bool = False
-    #: If a pass leaves jobs and idle slots, the next one follows after this
-    #: time, because the strategy's inputs change with time. None: no such
+    #: If a pass leaves both jobs and idle slots, the next pass follows after
+    #: this time, because the strategy's inputs depend on time. None: no such
     #: pass.
     look_again_s: float | None = None
-    #: A job that was passed over so often may go to other hosts; None: skips
-    #: do not matter.
+    #: A job passed over this often may go to other hosts; None: skips are not
+    #: counted.
     skip_limit: int | None = None
     #: How projects share the pool: the view then keeps their jobs in separate
     #: lanes where needed. None: projects do not matter.
     shares: sharing.ShareOptions | None = None
-    #: Whether jobs with deadlines may take slots from others at borders.
+    #: Whether jobs with deadlines may preempt others at chunk borders.
     deadlines_preempt: bool = False
-    #: A job that has waited for so long is urgent: it goes first, by arrival;
+    #: A job that has waited this long is urgent: it goes first, by arrival;
     #: None: no job is.
     max_wait_s: float | None = None
 
@@ -114,11 +114,13 @@ class Preferences(abc.ABC):
         return min(contenders, key=lambda each: self.key(each.job))
 
     def patience_s(self, job: model.Job) -> float | None:
-        """The time that a job waits for its own host; None: for ever."""
+        """How long a job waits for a slot on its own host; None: for ever."""
         return None
 
     def weight(self, job: model.Job) -> float:
-        """The job's entry in the column of weights, if it wants rates."""
+        """The job's entry in the column of weights, if the strategy estimates
+        rates.
+        """
         return 0.0
 
     def remote_limit(self, slot_count: int) -> int | None:

@@ -124,9 +124,8 @@ class PoolState:
         self._drains = self._hardware.drains
         self._deadlines = self._admission.deadlines
         self._overdrawn = self._holders.overdrawn
-        # The time of the pending wake-up.
         self._wake_s = math.inf
-        # The time at which the strategy wants to look again.
+        # When the strategy asked for another pass.
         self._look_s = math.inf
         self._handlers = self._all_handlers()
 
@@ -300,7 +299,7 @@ class PoolState:
             self._holders.end_lost()
         if self._reservations.unsettled:
             self._settle_reservations()
-        # Most pools have no groups: their steps must not pay for them.
+        # Most pools have no groups; their steps must not pay for them.
         members = None if self._members.is_idle else self._members
         if members is not None:
             self._settle_groups()
@@ -325,14 +324,14 @@ class PoolState:
                 self._holders.call_back(called, codes.RESIZED)
             self._settle_groups()
         while outcome.pass_due or self._reservations.unsettled:
-            # Groups have asked for more slots since the pass, or have left
-            # some that reservations prefer.
+            # Groups have requested slots since the pass, or released some that
+            # reservations prefer.
             if self._reservations.unsettled:
                 self._settle_reservations()
             self._run_pass()
             self._settle_groups()
         if self._drains:
-            # The last holders may have left since.
+            # The last holders may have left in the meantime.
             self._hardware.drain(now)
         if (
             self._wake_s <= now
@@ -348,7 +347,7 @@ class PoolState:
     def _run_pass(self) -> None:
         view, jobs = self._view, self._jobs
         if view.power.is_set:
-            # A slot that was released elsewhere may have left power for these.
+            # A slot released elsewhere may have freed power for these.
             view.touch_idle()
         if self._reservations.stirred:
             self._program(self._reservations.serve())
@@ -470,8 +469,8 @@ class PoolState:
         self._outcome.pass_due = True
 
     def _on_wake(self, event: events.Wake) -> None:
-        # Every step finds what is due. After an early wake-up, _set_wake asks
-        # again.
+        # Each step finds everything due. After an early wake-up, _set_wake
+        # requests another.
         self._wake_s = math.inf
 
     def _all_handlers(

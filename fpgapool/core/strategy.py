@@ -18,7 +18,7 @@ IdleIndexes = preferences.IdleIndexes
 class Strategy(preferences.Preferences):
     """Decides which waiting job gets which idle slot.
 
-    A strategy may keep a random generator, but no state about jobs and slots:
+    A strategy may keep a random generator, but no state about jobs or slots:
     it reads that from the view. One object serves one pool.
     """
 
@@ -31,9 +31,8 @@ class Strategy(preferences.Preferences):
         :param view: the pool; every choice is made through its
             :meth:`~fpgapool.core.view.PoolView.take`, so that the next one
             sees it.
-        :returns: the choices. Each one is made when the caller asks for it. A
-            caller that stops asking ends the pass, and may begin another one
-            at once.
+        :returns: choices, each made when the caller requests it. A caller that
+            stops iterating ends the pass, and may start another at once.
         """
 
     def challenger(

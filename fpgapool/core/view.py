@@ -36,8 +36,7 @@ class PoolView:
     :ivar accounts: how projects share the pool; None: the strategy does not
         share it.
     :ivar touched: hosts with a new idle slot or waiting job since the last
-        pass. On other hosts, no job can have become able to get a slot of its
-        own host.
+        pass. On other hosts, no job has become able to use a local slot.
     :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
     :ivar boards: the boards with idle slots as vectors; None: as for
         ``loads``.
@@ -70,7 +69,8 @@ class PoolView:
         self.reservations = reservations.Reservations(
             self, self.slots, self.jobs
         )
-        # Whether slots are kept for reservations, and the shapes known then.
+        # Whether slots are kept for reservations, and the shapes known at that
+        # time.
         self._keeps = False
         self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
@@ -235,7 +235,7 @@ class PoolView:
     ) -> preferences.Contender:
         """Describe a job; a chunk is a second in the fastest slot.
 
-        :param attach_s: the time until the slot can compute.
+        :param attach_s: the time until the slot can start computing.
         """
         job = record.job
         left_bytes = max(job.claimed_bytes - record.done_bytes, 0.0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the pool would do with a job, found out on a copy of its state."""
+"""Predicts what the pool would do with a job, on a copy of its state."""
 
 import pickle
 import typing
@@ -11,11 +11,11 @@ from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core.queues import sharing
 
-#: The most slots and waiting jobs of a state that is copied, as the pool
-#: stands still meanwhile.
+#: The most slots and waiting jobs of a state that is copied, because the pool
+#: pauses meanwhile.
 MOST = 40_000
 
-# Values that never change, which a copy shares with its original.
+# Immutable values that a copy shares with its original.
 _SHARED = frozenset(
     {
         model.Accelerator,
@@ -35,9 +35,9 @@ class NotCopyable(Exception):
 
 @model.value
 class Prediction:
-    """What would become of a job.
+    """What would happen to a job.
 
-    :param status: NEVER: the job would be rejected, for the one reason.
+    :param status: NEVER: the job would be rejected, for the given reason.
     :param position: the number of jobs before it; None: it would not wait.
     """
 
@@ -76,11 +76,9 @@ class Snapshot:
         self._shared = pickler.shared
 
     def ask(self, job: model.Job) -> Prediction:
-        """Submit a job to the copy, and make one pass there.
+        """Submit a job to the copy, and run one pass.
 
-        It takes about as long as the copy.
-
-        :param job: its id must be new.
+        It takes about as long as making the copy.
         """
         unpickler = _Unpickler(_Bytes(self._data), self._shared)
         pool: state.PoolState = unpickler.load()
@@ -95,11 +93,11 @@ class Snapshot:
         return Prediction(status)
 
 
-# Only this module reads what it has written, and only in memory.
+# Safe to unpickle: this module wrote it, and it never left memory.
 
 
 class _Bytes:
-    """Bytes in memory, as a file that is written, or read, once."""
+    """A file in memory that is written or read once."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.parts: list[bytes] = []
@@ -121,7 +119,7 @@ class _Bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes all but the shared values, which it collects."""
+    """Pickles all but the shared values, which it collects."""
 
     def __init__(self, stream: _Bytes) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)

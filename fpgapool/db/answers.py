@@ -28,10 +28,7 @@ class SlotHolder:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCount:
-    """How many live sessions have all of these in common.
-
-    :param claimed_bytes: their total.
-    """
+    """How many live sessions have all of these in common."""
 
     state: str
     project_id: str
@@ -46,8 +43,6 @@ class ProjectUse:
     """What a project uses.
 
     :param slots: that its sessions have, also sessions that have ended.
-    :param sessions: the live ones.
-    :param group_clients: that it has attached.
     :param quotas: the limits that were set for it.
     """
 

@@ -147,7 +147,6 @@ class Database(connected.Connected):
         the starts of assignments move by the difference. So the remaining and
         elapsed times stay the same.
 
-        :param pool_time_s: the pool time now.
         :param ahead_s: by how much the leader's clock is ahead of it.
         :returns: by how many seconds the stored times moved.
         :raises: NotLeader if there is a later leader.
@@ -180,7 +179,6 @@ class Database(connected.Connected):
 
         Writing them again is safe: rows hold absolute values.
 
-        :param epoch: of the leader.
         :param admitted: ids of the sessions in ``changes`` that are new; one
             whose ``request_id`` belongs to another session is left out, with
             its assignment.
@@ -251,7 +249,6 @@ class Database(connected.Connected):
     def find_session(
         self, project_id: str, request_id: str
     ) -> SessionRecord | None:
-        """Return the session of a request; None if there is none."""
         return self._read_one(
             SessionRecord, project_id=project_id, request_id=request_id
         )
@@ -282,7 +279,6 @@ class Database(connected.Connected):
 
         :param marker: the ``session_id`` of the last session of the former
             page.
-        :param limit: the size of the page.
         :param order: members that are never None, and whether the smallest
             comes first. Equal sessions are sorted by arrival, in the direction
             of the last member.
@@ -429,14 +425,12 @@ class Database(connected.Connected):
     ) -> list[UsageSum]:
         """Return sums of projects' usage, a page at a time.
 
-        :param project_id: None means all projects.
         :param accelerator: None means all.
         :param first_day: in UTC; None means from the beginning.
         :param last_day: included; None means until now.
         :param keys: of :data:`fpgapool.db.usage.KEYS`, in their order; usage
             is grouped and sorted by them.
         :param after: the keys of the last sum of the former page.
-        :param limit: the size of the page.
         """
         where = db_usage.conditions(
             project_id, accelerator, first_day, last_day
@@ -463,7 +457,6 @@ class Database(connected.Connected):
     # The library.
 
     def accelerators(self) -> list[AcceleratorRecord]:
-        """Return all accelerators, by name."""
         return self._read(AcceleratorRecord)
 
     def upsert_accelerators(
@@ -537,8 +530,6 @@ class Database(connected.Connected):
 
         :param project_id: the owner; None means all.
         :param marker: the ``instance_id`` of the last one of the former page.
-        :param limit: the size of the page.
-        :param ascending: oldest first.
         """
         columns = models.instances.c
         conditions = [columns.deleted_at.is_(None)]
@@ -563,7 +554,7 @@ class Database(connected.Connected):
     ) -> int:
         """Delete the rows of instances that Nova has deleted.
 
-        :param deleted_before: wall clock; later ones stay.
+        :param deleted_before: wall-clock time; later ones stay.
         :param limit: the most rows to delete, so that locks are short.
         :param epoch: of the leader; None: an operator does it.
         :returns: the number deleted; less than the limit means all.
@@ -582,7 +573,7 @@ class Database(connected.Connected):
 def _write(
     connection: sa.Connection, changes: Changes, left_out: set[int]
 ) -> None:
-    """Write changes, and delete the sessions that are left out of them."""
+    """Write changes, and delete the sessions that are excluded."""
     wanted = changes.without_sessions(left_out)
     columns = models.assignments.c
     gone = sorted(left_out)
@@ -599,7 +590,7 @@ def _write(
 
 
 def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
-    # The library does not read messages in all languages.
+    # The library does not support messages in all languages.
     return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
         error.inner_exception, sa_exc.IntegrityError
     )

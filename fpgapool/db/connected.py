@@ -30,7 +30,7 @@ _R = TypeVar("_R")
 #: A query of one row takes milliseconds, even during large commits.
 SLOW_ANSWER_S = 2.0
 
-# Of an operator's transaction.
+# Limits of an operator's transaction.
 _TRIES = 5
 
 # In UTC: local times repeat when daylight saving time ends.
@@ -47,14 +47,13 @@ class Connected:
     It connects at the first call, so it can be created while the server is
     away.
 
-    :param url: a SQLAlchemy URL.
     :param options: see :func:`fpgapool.db.engine.create`.
     :raises: ConfigurationError for an unusable URL.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         self._engine = db_engine.create(url, **options)
-        # All threads share the one connection of an in-memory database, and
+        # All threads share the one connection of an in-memory database, and so
         # would share their transactions.
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.RLock()
@@ -83,15 +82,14 @@ class Connected:
 
     @property
     def engine(self) -> sa.Engine:
-        """The engine, for migrations."""
         return self._engine
 
     @property
     def failing(self) -> bool:
-        """Whether the server seems to be away; sends no query.
+        """Whether the server seems to be unavailable; sends no query.
 
-        That is so if the last transaction failed to reach it, or if a query
-        has been waiting for too long: a frozen server refuses nothing.
+        True if the last transaction failed to reach it, or if a query has been
+        waiting for too long, because a frozen server refuses nothing.
         """
         with self._asked_lock:
             due_s = min(self._answer_due_s.values(), default=math.inf)
@@ -105,7 +103,7 @@ class Connected:
         self._engine.dispose()
 
     def now(self) -> float:
-        """Return the server's wall clock, which all services share.
+        """Return the server's wall-clock time, which all services share.
 
         :returns: seconds since the epoch; by our own clock with SQLite.
         """
@@ -178,8 +176,8 @@ class Connected:
     def _change(self, work: Callable[[sa.Connection], _R]) -> _R:
         """Run a function in a transaction, for an operator.
 
-        :param work: called again if the server ends the transaction because
-            one of the conductor is in its way.
+        :param work: called again if a transaction of the conductor makes the
+            server abort this one.
         """
         with self._translated():
             for _ in range(_TRIES - 1):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections that are kept between transactions, and between queries."""
+"""Connections that are reused between transactions and queries."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TypeVar
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
 
-# A connection that was idle for longer is not used again. The server's limit
-# is longer; see fpgapool.db.engine.create.
+# A connection that was idle for longer is not reused. The server's limit is
+# longer; see fpgapool.db.engine.create.
 _FRESH_S = 5.0
 
-# A server that has gone fails at once, and the work is tried again; a frozen
-# one does not, and is not tried again.
+# A server that is gone fails at once, and the work is retried; a frozen one
+# does not, and is not retried.
 _PROMPT_S = 1.0
 
 #: Connections for queries that wait for the next one.
@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 class KeptConnection:
     """Runs transactions one after the other on the same connection.
 
-    Taking a connection from the pool and giving it back costs as many round
+    Taking a connection from the pool and returning it costs as many round
     trips to the server as a short transaction.
 
     :param autocommit: each statement is a transaction of its own, which saves
@@ -116,7 +116,7 @@ class Readers:
         :raises: any error of ``query``.
         """
         try:
-            # The one that was used last, so that the others get old.
+            # The one used last, so that the others age.
             reader = self._idle.pop()
         except IndexError:
             reader = KeptConnection(self._engine, autocommit=True)

@@ -18,9 +18,9 @@ from fpgapool.common import exception
 # The timeout for a free connection of the pool, and for a new one.
 _CONNECT_WAIT_S = 5
 
-#: Execution options of a connection whose transactions have the lock of the
-#: file with SQLite. Without it, one that reads before it writes fails at once
-#: if another has written meanwhile.
+#: Execution options of connections whose transactions lock the SQLite file.
+#: Without the lock, a transaction that reads before it writes fails at once if
+#: another has written meanwhile.
 WRITES = {"fpgapool_writes": True}
 
 # Options of [database] that are passed on unchanged.
@@ -59,9 +59,8 @@ def create(
 ) -> sa.Engine:
     """Create an engine; it does not connect yet.
 
-    :param url: a SQLAlchemy URL.
-    :param read_timeout_s: the time without an answer after which the server
-        counts as gone; None waits for ever, for changes of large tables.
+    :param read_timeout_s: time without an answer after which the server counts
+        as gone; None waits forever, for changes of large tables.
     :param lock_wait_s: the time that a statement may wait for locks of other
         transactions.
     :param idle_limit_s: the time after which the server closes an idle
@@ -134,7 +133,7 @@ def _with_postgresql_defaults(
         old = _is_installed("psycopg2") and not _is_installed("psycopg")
         url = url.set(drivername=f"postgresql+psycopg{'2' if old else ''}")
     if url.get_driver_name() not in ("psycopg", "psycopg2"):
-        # Only these know the parameters below, which are libpq's.
+        # Only these drivers know the parameters below, which are libpq's.
         return url
     settings = {
         "lock_timeout": lock_wait_s,
@@ -206,7 +205,7 @@ _MYSQL_SCHEMA_ERRORS = frozenset({1146, 1054})
 _POSTGRESQL_SCHEMA_ERRORS = frozenset({"42P01", "42703"})
 _SQLITE_SCHEMA_ERRORS = ("no such column", "has no column named")
 
-# Errors of a server, or of its state, that pass or that the operator ends
+# Temporary errors of a server or its state, or ones that the operator ends
 # there: the same statement may succeed later.
 _MYSQL_PASSING_ERRORS = frozenset(
     {
@@ -214,15 +213,16 @@ _MYSQL_PASSING_ERRORS = frozenset(
         *(1021, 1026, 1030, 1037, 1038, 1041, 1114, 1206),
         # The server refuses the connection, the user or the database.
         *(1040, 1042, 1043, 1044, 1045, 1049, 1129, 1130, 1203, 1226, 1698),
-        # It goes, the network has failed, a node is not ready, or only reads.
+        # The server shuts down, the network has failed, a node is not ready,
+        # or is read-only.
         *(1047, 1053, 1152, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 3168),
         *(1290, 1792, 1836, 1927, 3169, 4031),
-        # Other transactions are in the way, or the statement took too long.
+        # Other transactions block it, or the statement took too long.
         *(1020, 1180, 1205, 1213, 1317, 1969, 3024, 3101),
     }
 )
-# All others below are of the server's files and memory, and these are of the
-# connection.
+# The codes below are errors of the server's files and memory, except these of
+# the connection.
 _MYSQL_FIRST_OF_STATEMENTS = 1000
 _MYSQL_OF_CONNECTIONS = range(2000, 3000)
 # Classes of such errors in PostgreSQL, and single ones: connection exception,
@@ -275,7 +275,7 @@ def is_locked_file(error: Exception) -> bool:
 
 
 def _original(error: Exception) -> BaseException:
-    """Return the driver's error, of which others were made."""
+    """Return the driver's error behind a translated one."""
     inner = _of_sqlalchemy(error)
     return getattr(inner, "orig", None) or inner
 
@@ -312,7 +312,7 @@ def _is_passing(error: Exception, original: BaseException) -> bool:
 
 def _sqlite_code(original: BaseException) -> int | None:
     code = getattr(original, "sqlite_errorcode", None)
-    # The other bits tell more.
+    # The other bits give details.
     return None if code is None else code & 0xFF
 
 

@@ -33,7 +33,7 @@ def inventory(connection: sa.Connection) -> answers.Inventory:
 
 @functools.cache
 def _holders() -> sa.CompoundSelect[Any]:
-    # Cached, as the other: building it takes longer than executing it.
+    # Cached, like the other query: building it takes longer than executing it.
     assignments, sessions = models.assignments.c, models.sessions.c
     of_sessions = (
         sa.select(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool's hardware as its rows show it: states, holders, summary."""
+"""The pool's hardware, derived from its rows: states, holders, summary."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Slot:
 
     @property
     def is_usable(self) -> bool:
-        """Whether sessions can have it, now or after others."""
+        """Whether sessions can have it, now or later."""
         return self.device.state == states.UP and not self.record.faulty
 
     @property
     def serves_reservation(self) -> bool:
-        """Whether it is reserved, works, and no other session has it."""
+        """Whether it is reserved and works, and no other session has it."""
         instance_id = self.record.reserved_for
         if instance_id is None or self.record.faulty:
             return False
@@ -92,10 +92,7 @@ class Slot:
 
 
 class Inventory:
-    """All of the pool's hardware at one time.
-
-    :param found: the database's inventory.
-    """
+    """All of the pool's hardware at one time."""
 
     def __init__(self, found: db_api.Inventory) -> None:
         self.hosts = found.hosts
@@ -136,7 +133,7 @@ class Inventory:
         self.slot_counts = collections.Counter(
             slot.device.id for slot in self.slots
         )
-        #: The number of them that sessions have.
+        #: The number of slots of each device that sessions have.
         self.session_counts = collections.Counter(
             slot.device.id
             for slot in self.slots
@@ -155,7 +152,6 @@ class Inventory:
 
     @classmethod
     def load(cls, database: db_api.Database) -> Inventory:
-        """Return the current inventory of a database."""
         return cls(database.inventory())
 
     def pending_reservations(self, device: Device) -> int:
@@ -165,19 +161,16 @@ class Inventory:
 
     @property
     def devices(self) -> list[Device]:
-        """All devices."""
         return list(self._devices.values())
 
     def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
-        """Return the accelerators that the pool does not run on a host."""
+        """Return the accelerators that failures have taken off a host."""
         return self._kept_off.get(host.id, [])
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
-        """Yield the devices of a host."""
         return (one for one in self.devices if one.host is host)
 
     def slots_of(self, device: Device) -> Iterator[Slot]:
-        """Yield the slots of a device."""
         return (one for one in self.slots if one.device is device)
 
     def summary(
@@ -188,7 +181,8 @@ class Inventory:
         """Return hosts, devices and slots as JSON, without tenants' data.
 
         :param unusable: ids of the slots that the leader does not use now.
-        :param shown: returns an accelerator's key as the reader may see it.
+        :param shown: returns an accelerator's key in the form that the reader
+            may see.
         """
         devices: dict[int, list[dict[str, Any]]] = {}
         slots: dict[str, list[dict[str, Any]]] = {}

@@ -18,7 +18,7 @@ from fpgapool.db import records
 _LEASE = models.leader_lease
 _ID = 1
 _IS_THE_ROW = _LEASE.c.id == _ID
-#: One renewal more than there were.
+#: SQL for incrementing the renewals.
 ONE_MORE = _LEASE.c.renewals + 1
 
 # Start times and deadlines by the leader's clock.
@@ -38,7 +38,7 @@ def read(connection: sa.Connection) -> records.Lease | None:
 
 @functools.cache
 def _query() -> sa.Select[Any]:
-    # Cached: building it takes longer than executing it.
+    # Cached, because building it takes longer than executing it.
     names = [field.name for field in dataclasses.fields(records.Lease)]
     return sa.select(*(_LEASE.c[name] for name in names)).where(_IS_THE_ROW)
 
@@ -131,7 +131,7 @@ def begin_term(
 ) -> float:
     """Store the pool time, and move stored times to a new leader's clock.
 
-    :param ahead_s: by how much that clock is ahead of the pool time.
+    :param ahead_s: how far that clock is ahead of the pool time.
     :returns: by how many seconds the stored times moved.
     """
     before_s = connection.scalar(

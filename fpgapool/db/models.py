@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from fpgapool.db import records
 from fpgapool.vocabulary import states
 
-# Columns hold identifiers that differ by case, which the collations that
-# MariaDB and MySQL choose by default would take for equal.
+# Columns hold identifiers that differ by case, which the default collations of
+# MariaDB and MySQL would treat as equal.
 _OPTIONS: dict[str, Any] = {
     f"{dialect}_{option}": value
     for dialect in ("mysql", "mariadb")
@@ -107,14 +107,15 @@ slots = _table(
     _unique("slots", "device_id", "number"),
 )
 
-# A row for each device that ever had any: no row is deleted, so that every
-# change is a row to write. No foreign key: the reader knows the devices.
+# A row for each device that ever had a reservation: no row is deleted, so that
+# every change is a row to write. No foreign key: the reader knows the devices.
 reservations = _table(
     "reservations", records.ReservationRecord, key="device_id"
 )
 
 # No row is deleted, so that every change is a row to write: hardware that is
-# in use again is not active. No foreign keys: the level tells the target.
+# back in use is not active. No foreign keys, because the level determines the
+# target.
 faults = _table(
     "faults",
     records.FaultRecord,
@@ -150,7 +151,7 @@ groups = _table(
     sa.Index("ix_groups_project_id", "project_id"),
 )
 
-# No foreign key: rows go together with those of their groups.
+# No foreign key: rows are deleted together with those of their groups.
 group_clients = _table(
     "group_clients",
     records.GroupClientRecord,
@@ -163,7 +164,7 @@ group_clients = _table(
 # keys: rows go when the desk or its group has been gone for a while.
 group_desks = _table("group_desks", records.GroupDeskRecord)
 
-# The holder's id is of a row of the table of its kind.
+# The holder's id refers to the table of its kind.
 assignments = _table(
     "assignments",
     records.AssignmentRecord,

@@ -24,7 +24,7 @@ from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 # Texts and numbers with the lengths of their columns, in characters and bits.
-# An identifier: 255 characters of up to 4 bytes fit an index of InnoDB.
+# An identifier: 255 characters of up to 4 bytes fit an InnoDB index.
 _Name = Annotated[str, 255]
 _Code = Annotated[str, 64]
 _Uuid = Annotated[str, 36]
@@ -35,7 +35,7 @@ _Small = Annotated[int, 32]
 class ComputeState(enum.StrEnum):
     """State of a host's compute node in Nova."""
 
-    #: Nova never had a compute node of that UUID.
+    #: Nova never had a compute node with that UUID.
     NONE = "none"
     KNOWN = "known"
     #: Nova had such a compute node.
@@ -93,17 +93,15 @@ class FaultRecord:
 
     Times are wall clock.
 
-    :param level: a value of :class:`fpgapool.core.health.Level`.
     :param target_id: id of the device or slot; of the host, for an
         accelerator.
     :param accelerator: empty for devices and slots.
     :param shape: of the accelerator's slots; empty: any, and for devices and
         slots.
-    :param active: False: it is in use again.
+    :param active: False: it is back in use.
     :param failures: consecutive failures that took it out of use.
     :param tests: self-tests that it has not passed.
-    :param tries: the same, including those before it was last in use.
-    :param last_test: result of the last test.
+    :param tries: likewise, including those before it was last in use.
     :param next_test_at: in the past while a test runs.
     """
 
@@ -192,14 +190,14 @@ class GroupClientRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeskRecord:
-    """How much of what a group's desk has counted is in the usage.
+    """The charged part of what a group's desk has counted.
 
-    :param group_id: public id of the group.
-    :param boot_id: of the desk's process; :data:`DELETED`: the row goes.
-    :param counts: by client, what the process had counted for it.
-    :param charged_at: up to when the members on the host were charged.
-    :param unpaid_s: the time of members until then that is not in the usage;
-        below 0 if tasks have been charged for more.
+    :param boot_id: of the desk's process; :data:`DELETED`: the row is to be
+        deleted.
+    :param counts: the process's counts by client.
+    :param charged_at: until when the members on the host were charged.
+    :param unpaid_s: the uncharged time of members until then; negative if
+        tasks have been charged for more.
     """
 
     id: int
@@ -234,7 +232,6 @@ class AssignmentRecord:
 
     @property
     def of_session(self) -> bool:
-        """Whether the holder is a session."""
         return self.holder_kind == states.HELD_BY_SESSION
 
 
@@ -409,7 +406,7 @@ class Changes:
 
     @property
     def kinds(self) -> Collection[type]:
-        """The classes of the records that there are."""
+        """The classes of the records present."""
         return self._rows.keys()
 
     def rows(self, record_class: type[_R]) -> list[_R]:
@@ -440,7 +437,6 @@ class Changes:
         return len(self._released) + sum(map(len, self._rows.values()))
 
     def __bool__(self) -> bool:
-        """Whether there is anything to write."""
         return bool(self._released or any(self._rows.values()))
 
 
@@ -470,9 +466,9 @@ class Lease:
     :param epoch: grows whenever a conductor takes the lease.
     :param renewals: grows whenever the holder renews the lease; a holder that
         does not renew it for the lease time is gone.
-    :param pool_time_s: *pool time* that a leader last recorded: seconds that
-        conductors have measured by clocks that cannot be set. It measures the
-        waits of sessions. None: no leader has recorded it yet.
+    :param pool_time_s: last recorded *pool time*: seconds that conductors
+        measured by clocks that cannot be set. It measures the waiting times of
+        sessions. None: not recorded yet.
     """
 
     holder: _Name
@@ -506,7 +502,7 @@ class Snapshot:
         lost their slots, and that may go on in others.
     :param unknown_sessions: sessions that are neither live nor ended.
     :param usage: of the newest day only.
-    :param faults: including those that are over.
+    :param faults: including past ones.
     :param instances: those that are not deleted.
     """
 

@@ -67,10 +67,10 @@ def read(
     *conditions: sa.ColumnElement[bool],
     **equal: Any,
 ) -> list[_R]:
-    """Return the rows that fulfil all conditions, sorted by their keys.
+    """Return the rows that meet all conditions, sorted by their keys.
 
     :param record_class: of :data:`TABLES`.
-    :param equal: values that columns must have; not None.
+    :param equal: required values of columns; not None.
     """
     query = _query(TABLES[record_class], *equal)
     if conditions:
@@ -84,7 +84,7 @@ def read_one(
     """Return the row with some values, None if there is none.
 
     :param record_class: of :data:`TABLES`.
-    :param equal: values that columns must have; not None.
+    :param equal: required values of columns; not None.
     """
     result = connection.execute(_query(TABLES[record_class], *equal), equal)
     found = result.first()
@@ -95,7 +95,7 @@ def read_one(
 
 @functools.cache
 def _query(table: sa.Table, *names: str) -> sa.Select[Any]:
-    # Cached, as those below: building it takes longer than executing it.
+    # Cached, like those below: building it takes longer than executing it.
     (key,) = table.primary_key.columns
     same = (table.c[name] == sa.bindparam(name) for name in names)
     return sa.select(table).where(*same).order_by(key)
@@ -110,7 +110,6 @@ def fetch(
     """Return the result of a query.
 
     :param record_class: called for each row, with its columns as keywords.
-    :param values: of the query's parameters.
     """
     # In parts, so that a long result is not in memory twice.
     result = connection.execute(
@@ -123,7 +122,7 @@ def fetch(
 
 
 def beyond(order: Order, place: Sequence[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition for rows after a place in a sorted list.
+    """Return the condition for rows after a position in a sorted list.
 
     :param place: the values of the columns.
     """
@@ -225,7 +224,7 @@ def _upsert_statement(dialect_name: str, table: sa.Table) -> sa.Executable:
 def _raise_duplicate(
     error: sa.exc.IntegrityError, *_details: object
 ) -> NoReturn:
-    # It is what _upsert_mysql() makes of it, and not for the log.
+    # Created by _upsert_mysql(), and not for the log.
     raise oslo_exception.DBDuplicateEntry(inner_exception=error)
 
 
@@ -233,7 +232,7 @@ def _upsert_mysql(table: sa.Table) -> sa.Executable:
     statement = mysql.insert(table)
     (key,) = table.primary_key.columns
     # MariaDB would also "update" another object's row that is equal in another
-    # unique key. NULL makes that an error, before any column of that row
+    # unique key. NULL makes that an error before any column of that row
     # changes.
     updates: dict[str, Any] = {
         key.name: sa.case(

@@ -37,10 +37,10 @@ IS_UNKNOWN = sa.and_(
     _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
 )
 
-#: So long after the loss of its slot the client of a session asks for another
-#: one: it first looks for the worker, and then for a conductor.
+#: How long after the loss of its slot a session's client may ask for another:
+#: it first looks for the worker, and then for a conductor.
 _REOPENED_S = 120.0
-#: Has ended because its slot was lost, a short time before the last end.
+#: Has ended because its slot was lost, shortly before the last end.
 IS_LOST = sa.and_(
     _COLUMNS.state.in_(
         [
@@ -152,7 +152,7 @@ def revisions(
 
 @functools.cache
 def _revisions_query() -> sa.Select[Any]:
-    # Cached: building it takes longer than executing it.
+    # Cached, because building it takes longer than executing it.
     ids: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
     return sa.select(
         _COLUMNS.session_id, _COLUMNS.state, _COLUMNS.revision
@@ -212,7 +212,7 @@ def live_states() -> sa.Select[Any]:
 def sums(since: float) -> sa.Select[Any]:
     """Return the query of sums over sessions that had a slot and left it.
 
-    :param since: wall clock; they were queued then or later.
+    :param since: wall-clock time; sessions queued then or later.
     """
     by = _COLUMNS.project_id, _COLUMNS.accelerator
     return (
@@ -223,7 +223,7 @@ def sums(since: float) -> sa.Select[Any]:
             sa.func.sum(_COLUMNS.output_bytes).label("output_bytes"),
         )
         .where(
-            # The index is one of this time.
+            # The index is on this column.
             _COLUMNS.finished_at >= since,
             _COLUMNS.queued_at >= since,
             _COLUMNS.generation > 0,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Has operators' commands change the database one after the other.
+"""Serialises changes of the database by operators' commands.
 
 The server keeps the lock that they need, and releases it when the connection
 ends, however it ends.
@@ -20,12 +20,13 @@ from fpgapool.db import engine as db_engine
 
 LOG = logging.getLogger(__name__)
 
-# SQLite has no such locks: there the transaction has the lock of the file.
+# SQLite has no such locks: there the transaction locks the file.
 _TRY_LOCK = {
-    # The connection's: MariaDB commits before each change of a table. The name
-    # is the server's, of at most 64 characters.
+    # The lock of a connection: MariaDB commits before each change of a table.
+    # Its name is global to the server, of at most 64 characters.
     "mysql": "SELECT GET_LOCK(CONCAT('fpgapool ', SHA1(DATABASE())), 0)",
-    # The transaction's. The key is "fpgapool" in ASCII, in this database.
+    # The lock of a transaction. The key is "fpgapool" in ASCII, in this
+    # database.
     "postgresql": f"SELECT pg_try_advisory_xact_lock({0x66706761706F6F6C})",
 }
 
@@ -62,7 +63,7 @@ def _wait_for_lock(connection: sa.Connection) -> None:
 
 
 def _try_lock(connection: sa.Connection) -> bool:
-    """Begin a transaction that has the lock; :returns: whether it was free."""
+    """Begin a transaction with the lock; return whether it was free."""
     connection.execution_options(**db_engine.WRITES)
     try:
         connection.begin()

@@ -76,7 +76,6 @@ def sums(
 ) -> sa.Select[Any]:
     """Return the query of sums over rows that have the same keys.
 
-    :param where: the conditions of the rows.
     :param keys: the group columns, of KEYS.
     :param after: the keys of the last sum of the former page; None: the first
         page.

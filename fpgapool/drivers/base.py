@@ -75,8 +75,6 @@ class BitstreamFile:
     :ivar accelerator: the library's name of the accelerator.
     :ivar path: of the file. The file may be gone or replaced when it is
         opened.
-    :ivar checksum_sha256: its expected value, hexadecimal.
-    :ivar size_bytes: of the file.
     :ivar format: one of :data:`formats.FORMATS`.
     """
 
@@ -160,7 +158,6 @@ class DeviceInfo:
 class Health:
     """Whether a board can be used.
 
-    :ivar healthy: whether it can.
     :ivar message: why not, or an empty string.
     """
 
@@ -293,7 +290,6 @@ class Driver(abc.ABC):
         :data:`CHECK_TIMEOUT_S`: it may say :data:`UNANSWERED`, and go on.
         Idempotent; disturbs no running slot.
 
-        :param device: name of the device.
         :returns: its health; the message says in one line what is missing.
         """
         return self.health(device)
@@ -317,7 +313,6 @@ class Driver(abc.ABC):
         programming the slot; see :meth:`BitstreamFile.read`. The contents of
         the file come from a tenant.
 
-        :param device: name of the device.
         :param slot: number of the slot in it.
         :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
             or ``bitstream:<SHA-256 of the file>``.
@@ -337,7 +332,6 @@ class Driver(abc.ABC):
         Called before each ``open``, in the same thread. Must not block;
         idempotent. A driver may ignore it.
 
-        :param device: name of the device.
         :param slot: number of the slot in it.
         :param traffic: of the session that is about to be opened.
         """
@@ -357,7 +351,6 @@ class Driver(abc.ABC):
         group's slot each task opens the slot anew, and the core before is not
         used again; see :meth:`clear_task`.
 
-        :param device: name of the device.
         :param slot: number of the slot in it.
         :param params: the session's parameters, as its client sent them.
         :returns: the core that processes the session's data; it may raise any
@@ -376,7 +369,6 @@ class Driver(abc.ABC):
         May block for as long as it takes. Idempotent, and safe in a slot
         that was never opened or programmed.
 
-        :param device: name of the device.
         :param slot: number of the slot in it.
         :raises DriverError: ``SCRUB_FAILED``; the slot must not be used. Or
             ``PROCESS_SPENT``: only the end of this process removes the data,
@@ -391,7 +383,6 @@ class Driver(abc.ABC):
         before. The accelerator stays programmed. A driver that can do so in
         less time than :meth:`scrub`, which this calls, overrides it.
 
-        :param device: name of the device.
         :param slot: number of the slot in it.
         :raises DriverError: as :meth:`scrub`.
         """
@@ -403,7 +394,6 @@ class Driver(abc.ABC):
 
         Must not block for longer than a second; idempotent.
 
-        :param device: name of the device.
         :returns: its health; a board that is gone is not healthy.
         """
 
@@ -423,7 +413,6 @@ class Driver(abc.ABC):
 
         Must not block for longer than a second; idempotent.
 
-        :param device: name of the device.
         :returns: the available values.
         :raises DriverError: ``NO_SUCH_SLOT`` if there is no such board.
         """

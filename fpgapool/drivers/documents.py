@@ -35,7 +35,7 @@ def number(least: float, most: float) -> shapes.Shape[float]:
         try:
             return check(value, where)
         except shapes.Invalid as error:
-            # YAML 1.1 reads 2e9 as a text, which is easily overlooked.
+            # YAML 1.1 reads 2e9 as text, which is easily overlooked.
             hint = "; write 2.0e+9, not 2e9" if isinstance(value, str) else ""
             raise shapes.Invalid(where, error.reason + hint) from None
 
@@ -93,7 +93,7 @@ def read(
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         with open(path, encoding="utf-8") as file:
-            # Of the open file: by now the path may name another one.
+            # Of the open file: the path may name another one by now.
             version = _version(os.fstat(file.fileno()))
             return shape(yaml.load(file, Loader=loader), ""), version
     except (

@@ -41,7 +41,6 @@ def load_driver_path(
 ) -> base.Driver:
     """Instantiate a driver without searching for it.
 
-    :param path: ``module:Class``.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver, or ``INVALID_SETTINGS``.
     """
@@ -51,7 +50,6 @@ def load_driver_path(
 def load_driver_class(path: str) -> type[base.Driver]:
     """Import a driver without instantiating it.
 
-    :param path: ``module:Class``.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver.
     """

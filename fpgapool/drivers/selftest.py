@@ -12,7 +12,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
-# A few bytes of the wrong answer suffice; more may fill a log.
+# A few bytes of the wrong answer suffice; more may flood a log.
 _SHOWN_BYTES = 8
 
 

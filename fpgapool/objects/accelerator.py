@@ -13,15 +13,15 @@ from fpgapool.objects import base
 class AcceleratorProfile(base.Payload):
     """An accelerator, as the pool and its clients know it.
 
-    :param peak_bytes_per_s: of the input, in one slot.
+    :param peak_bytes_per_s: rate of the input, in one slot.
     :param return_ratio: output bytes per input byte.
     :param stateless: a session can continue in another slot.
     :param shapes: the slots that it fits; empty means any.
     :param params_schema: JSON schema of the parameters of a session.
     :param core: name of the software core.
     :param chunk_multiple_bytes: every chunk but the last must be a multiple.
-    :param projects: that may use it; empty means all. ``name`` is then a
-        key, see :mod:`fpgapool.vocabulary.names`.
+    :param projects: projects that may use it; empty means all. ``name`` is
+        then a key, see :mod:`fpgapool.vocabulary.names`.
     :param platforms: rates and powers by shape of the slot, see
         :mod:`fpgapool.vocabulary.platforms`; None: none are known.
     :param checkpoint: a session that is not stateless can continue in another
@@ -43,11 +43,12 @@ class AcceleratorProfile(base.Payload):
 
     @property
     def moves(self) -> bool:
-        """Whether a session goes on elsewhere when its slot is taken back."""
+        """Whether a session continues elsewhere when its slot is taken
+        back.
+        """
         return self.stateless or self.checkpoint
 
     def is_for(self, project_id: str | None) -> bool:
-        """Whether a project may use the accelerator."""
         return not self.projects or project_id in self.projects
 
     def changed(self, **members: Any) -> Self:

@@ -22,7 +22,7 @@ _PATTERN_KEY = "fpgapool_pattern"
 
 _MISSING = object()
 
-#: Returns a value, given its form.
+#: Builds a value from its form.
 _Reader = collections.abc.Callable[[Any], Any]
 
 
@@ -57,7 +57,6 @@ class Payload:
     def from_primitive(cls, primitive: object) -> Self:
         """Build a payload from its form, checking every member's type.
 
-        :param primitive: the result of :meth:`to_primitive`.
         :raises: ValueError that names the payload and the member, if one is
             missing or has the wrong type.
         """
@@ -103,7 +102,7 @@ def _class_members(cls: type[Payload]) -> dict[str, Any]:
 
 
 def added(minor: int, default: Any) -> Any:
-    """Declare a member that the first version did not have.
+    """Declare a member that was added after the first version.
 
     :param minor: minor version that it came with.
     :param default: its value in a payload of an older one.
@@ -147,7 +146,6 @@ def reader_of(
 
     It raises ValueError if the form is of none of them, or has a wrong member.
 
-    :param union: the classes.
     :param what: their common meaning, for the error.
     """
     kinds = {kind.__name__: kind for kind in typing.get_args(union)}
@@ -223,7 +221,7 @@ def _envelope_data(
     if not isinstance(data, dict):
         raise ValueError(f"{cls.__name__}: {DATA_KEY} is not an object")
     minor = version.partition(".")[2]
-    # A payload whose version is no number must have all members.
+    # A payload whose version is not a number must have all members.
     return data, int(minor) if minor.isdecimal() else math.inf
 
 
@@ -283,7 +281,7 @@ def _plain(type_: Any) -> frozenset[type]:
 def _reader(type_: Any) -> _Reader:
     """Return a function that reads a value of a type from its form.
 
-    Its errors say where in the value the fault is, and which.
+    Its errors name the place and the problem.
     """
     origin = typing.get_origin(type_)
     if origin in (types.UnionType, typing.Union):
@@ -302,7 +300,7 @@ def _reader(type_: Any) -> _Reader:
 
 def _payload(type_: type[Payload], value: Any) -> Payload:
     if type(value) is type_:
-        # It has been read before.
+        # It has been read already.
         return value
     try:
         return type_.from_primitive(value)

@@ -12,7 +12,7 @@ from fpgapool.vocabulary import formats
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitstreamRef(base.Payload):
-    """The file that a slot is to be programmed with.
+    """The file to program a slot with.
 
     :param checksum_sha256: of the whole file, hexadecimal.
     :param format: one of :data:`formats.FORMATS`.
@@ -29,11 +29,9 @@ class BitstreamRef(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CreateBitstream(base.Payload):
-    """Create a bitstream; its file comes later.
+    """Create a bitstream; its file is uploaded later.
 
-    :param project_id: of the owner.
     :param accelerator: plain name of the accelerator that it implements.
-    :param public: all projects may use it.
     :param profile: members of an :class:`AcceleratorProfile`.
     :param checksum_sha256: expected checksum; empty if not set.
     """
@@ -62,7 +60,7 @@ class UploadBitstream(base.Payload):
     :param signed_by: name of the key that it was verified with.
     :param shapes: of the slots that it fits; empty means those that have the
         resources.
-    :param resources: that it takes of a slot, as far as it declares them.
+    :param resources: resources of a slot that it declares to use.
     """
 
     bitstream_id: str

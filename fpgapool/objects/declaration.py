@@ -2,11 +2,11 @@
 
 """A bitstream of the emulator: a small document instead of a netlist.
 
-It names the software core of the host that computes, its fixed parameters,
-its speed, and the resources that it takes of a board. A tenant writes it, so
-nothing in it is trusted: it is plain JSON of bounded size and depth, names
-cores by their registered names only, and its schema of parameters may only
-have keywords that cost nothing to check.
+It names the host's software core that computes, its fixed parameters, its
+speed, and the board resources that it takes. Its author is an untrusted
+tenant: it is plain JSON of bounded size and depth, names cores by their
+registered names only, and its parameter schema may only use keywords that are
+cheap to check.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MAX_RETURN_RATIO = 1000.0
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
 _MAX_DESCRIPTION_CHARS = 1000
 
-# Without a colon: module:Class would run code that the host's
-# administrator never named.
+# Without a colon: module:Class would run code that the host's administrator
+# never named.
 _NAME = shapes.matching(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
     "a name of up to 64 letters, digits and any of _.-",
@@ -73,8 +73,8 @@ _SCHEMA_TYPES = frozenset(
     "array boolean integer null number object string".split()
 )
 _LENGTH = shapes.integer(0)
-#: The keywords that a schema of parameters may have. Others lead to other
-#: documents, or can take for ever to check.
+#: The keywords allowed in a schema of parameters. Others refer to other
+#: documents, or may take forever to check.
 _SCHEMA_KEYWORDS: dict[str, shapes.Shape[typing.Any]] = {}
 
 Capacities: typing.TypeAlias = collections.abc.Mapping[
@@ -170,7 +170,6 @@ class Declaration:
     ) -> dict[str, typing.Any]:
         """Return the core's parameters: a session's and the fixed ones.
 
-        :param params: the session's.
         :raises ValueError: if one of them is fixed; the message leaves out
             its value, which may be a key.
         """

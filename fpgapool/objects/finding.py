@@ -32,7 +32,7 @@ RECORDABLE = frozenset(
         SESSION_NOT_RECORDED,
     }
 )
-#: The leader repairs these as soon as it hears an agent again.
+#: The leader repairs these at the next agent report.
 RECONCILABLE = frozenset(
     {WORKER_WITHOUT_SESSION, SESSION_WITHOUT_WORKER, ORDER_NOT_FOLLOWED}
 )
@@ -42,11 +42,8 @@ RECONCILABLE = frozenset(
 class Finding(base.Payload):
     """A difference between the parts of a pool.
 
-    :param kind: one of the names above.
-    :param subject: its subject, for a person.
     :param detail: the value in each part.
     :param session_id: the session to repair; the two after it as well.
-    :param slot_id: of its row.
     """
 
     kind: str

@@ -18,7 +18,7 @@ _VERSION = base.version(one.in_request for one in _OPTIONS)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Goal(base.Payload):
-    """What a group shall reach: either a deadline or a rate.
+    """The target of a group: either a deadline or a rate.
 
     :param deadline_at: wall clock.
     :param actions: number of tasks; a deadline needs it.
@@ -34,7 +34,6 @@ class Goal(base.Payload):
 class CreateGroup(base.Payload):
     """Create a group, with options of the description.
 
-    :param project_id: of the owner.
     :param accelerator: as the project names it.
     """
 
@@ -77,7 +76,6 @@ class DeleteGroup(base.Payload):
 class AttachClient(base.Payload):
     """Attach a client to a group.
 
-    :param project_id: of the client.
     :param secret_hash: SHA-256 of its secret, hexadecimal.
     """
 
@@ -92,7 +90,7 @@ class AttachClient(base.Payload):
 class RevokeClient(base.Payload):
     """Revoke a client of a group.
 
-    :param ended: its own program ends it.
+    :param ended: whether its own program ended it.
     """
 
     group_id: str
@@ -134,7 +132,7 @@ class GroupHost(base.Payload):
     """The part of a group that is on one host.
 
     :param members: the slots that serve the group there.
-    :param endpoints: of its desk; empty until the desk has told them.
+    :param endpoints: of its desk; empty until the desk has reported them.
     """
 
     host_uuid: str
@@ -149,7 +147,7 @@ class GroupView(base.Payload):
     """All that a group's owner may know about it.
 
     :param hosts: where its clients connect.
-    :param hosts_revision: grows with every change of ``hosts``.
+    :param hosts_revision: incremented with every change of ``hosts``.
     """
 
     VERSION = base.version(one.in_view for one in description.GROUP.in_view)
@@ -162,7 +160,6 @@ class GroupView(base.Payload):
     def of(cls, record: Any, **others: Any) -> Self:
         """Return the view of a group.
 
-        :param record: its row.
         :param others: members that are not recorded.
         """
         return cls(**_recorded(record), **others)
@@ -172,7 +169,6 @@ class GroupView(base.Payload):
 class GroupAccess(base.Payload):
     """A client that a group's desks admit.
 
-    :param project_id: of the client.
     :param secret_sha256: of its secret, hexadecimal.
     """
 
@@ -183,19 +179,17 @@ class GroupAccess(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupOrder(base.Payload):
-    """All that the agent of a host has to know about a group.
+    """Everything that a host's agent needs to know about a group.
 
-    The agent makes its desk so; a repeated order changes nothing. Orders of
-    one group with higher revisions replace those with lower ones.
+    The agent configures the group's desk accordingly; a repeated order changes
+    nothing. Orders of a group with higher revisions replace those with lower
+    ones.
 
-    :param project_id: of the owner.
     :param accelerator: its key in the library.
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
-    :param clear_between: ``clients`` or ``projects``.
     :param max_task_bytes: longest input, and longest output, of a task.
-    :param clients: all that may use it; others are revoked.
-    :param hosts: all hosts with members.
-    :param deleted: the desk has to end.
+    :param clients: all clients that may use it; others are revoked.
+    :param deleted: whether the desk has to end.
     """
 
     group_id: str
@@ -215,7 +209,7 @@ class ClientCounts(base.Payload):
     """The tasks of one client of a desk.
 
     :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
-        never falls.
+        never decreases.
     :param waiting: those that wait in its queues now.
     :param running: those that run now, and its locks without one.
     :param busy_s: slot-seconds of its tasks and locks.
@@ -236,7 +230,7 @@ class GroupReport(base.Payload):
     """The desk of a group as its agent sees it.
 
     :param revision: of the last order that the desk follows; 0: of none.
-    :param desk_boot_id: another one means that its counts begin anew.
+    :param desk_boot_id: a new value means that its counts restart.
     """
 
     group_id: str

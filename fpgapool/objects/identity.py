@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of hardware that stay the same for ever."""
+"""Permanent identifiers of hardware."""
 
 import uuid
 

@@ -13,8 +13,6 @@ _PREFIX = "instance:"
 class InstanceEntry(base.Payload):
     """The pool's entry of an instance.
 
-    :param instance_id: its id in Nova.
-    :param name: for people.
     :param max_sessions: limit of concurrent sessions; None: no limit.
     :param token_nonce: the token is derived from it and a secret.
     :param token_hash: SHA-256 of its token, hexadecimal.
@@ -31,10 +29,7 @@ class InstanceEntry(base.Payload):
 
 
 def user_of(instance_id: str) -> str:
-    """Return the user as whom an instance acts.
-
-    :param instance_id: its id in Nova.
-    """
+    """Return the user id of an instance."""
     return _PREFIX + instance_id
 
 
@@ -47,7 +42,6 @@ def id_of(user_id: str) -> str | None:
 
 
 def is_user(user_id: str) -> bool:
-    """Whether a user is an instance."""
     return user_id.startswith(_PREFIX)
 
 

@@ -48,7 +48,6 @@ class PlacePayload(base.Payload):
     """The slot that a session has or had.
 
     :ivar slot_id: its name in the REST API.
-    :ivar slot: its number on the device.
     """
 
     slot_id: str

@@ -21,9 +21,9 @@ class SlotReport(base.Payload):
         started or found in the worker.
     :param programming_time_s: how long the slot takes to be programmed with
         another accelerator.
-    :param energy_j: the slot's share of the board's energy since its holder
-        got it, or, without a holder, while the last one had it; None if the
-        board does not measure it.
+    :param energy_j: the slot's share of the board's energy for its current
+        holder or, without one, for its last; None if the board does not
+        measure it.
     :param bitstream_id: of the file in the slot; None if it is not from the
         library.
     :param resources: the slot's resources for bitstreams, by name; None if
@@ -65,9 +65,9 @@ class SlotReport(base.Payload):
 class DeviceReport(base.Payload):
     """One board as its agent sees it.
 
-    :param builtins: the accelerators that its slots can be programmed with
-        without a file, each with the values of those of its parameters that it
-        does not take all values of; None: its driver or agent does not say.
+    :param builtins: the accelerators that its slots run without a file, each
+        with the supported values of restricted parameters; None: its driver or
+        agent does not report them.
     """
 
     name: str
@@ -84,17 +84,16 @@ class AgentReport(base.Payload):
     """The whole state of a host.
 
     :param agent_boot_id: ``"<time_ns>-<pid>"`` of the agent process.
-    :param sequence: grows by one with every report of an agent process.
+    :param sequence: incremented with every report of an agent process.
     :param leader_epoch: the highest epoch seen.
     :param link_message: why the data plane's share of the network card is
         not capped as configured; None if it is, or needs no cap.
-    :param sent_at: wall clock of the host; its front door uses that clock to
-        say how long a request is valid; None if the agent does not send it.
-    :param groups: the desks of groups.
+    :param sent_at: host's wall-clock time, which its front door also uses for
+        the validity of requests; None if the agent does not send it.
     :param power_cap_w: what its slots may take together, in addition to idle
-        boards; None: any power.
-    :param chunk_bytes: the longest piece that its workers take; None: an older
-        agent does not say.
+        boards; None: no cap.
+    :param chunk_bytes: the longest piece that its workers accept; None: an
+        older agent does not report it.
     """
 
     host_uuid: str = base.matching(rules.HOST_UUID)

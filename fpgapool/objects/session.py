@@ -22,8 +22,8 @@ class OpenRequest(base.Payload):
         the same request.
     :param host_uuid: the host where the client runs, None if it is on none
         of the pool's hosts.
-    :param secret_sha256: of the secret with which the client will come to the
-        first slot, hexadecimal; empty: the slot's worker makes one.
+    :param secret_sha256: hash of the client's secret for the first slot,
+        hexadecimal; empty: the slot's worker creates a secret.
     """
 
     VERSION = base.version(
@@ -63,8 +63,8 @@ class SessionView(base.Payload):
 
     :param secret: hexadecimal; only in a READY view for the front door that
         opened the session, else empty.
-    :param secret_sha256: in such a view: of the secret that the slot awaits,
-        if the front door has it and not the pool; empty: ``secret``.
+    :param secret_sha256: in such a view: hash of the secret that the slot
+        expects, if the front door has it and not the pool; empty: ``secret``.
     """
 
     VERSION = base.version(one.in_view for one in description.FIELDS.in_view)
@@ -91,10 +91,7 @@ class SessionView(base.Payload):
     def rejected(
         cls, request: OpenRequest, reason: str, message: str, **others: Any
     ) -> Self:
-        """Return the answer to a request that got no session.
-
-        :param reason: its code.
-        """
+        """Return the answer to a request that got no session."""
         return cls(
             session_id="",
             state=states.REJECTED,
@@ -111,7 +108,7 @@ class SessionView(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DryRun(base.Payload):
-    """What would become of a request, if it were made now.
+    """The predicted outcome of a request, if it were made now.
 
     :param state: that the session would have: PREPARING with a slot at once,
         QUEUED if it would wait, REJECTED if it would be refused.
@@ -157,7 +154,7 @@ class SessionResult(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer(base.Payload):
-    """Where the client of an idle slot's next session can come at once.
+    """Where the client of an idle slot's next session can connect at once.
 
     :param endpoints: where the slot's worker listens.
     :param certificate_sha256: of the worker; None without TLS.
@@ -181,10 +178,10 @@ class AssignRequest(base.Payload):
     :param local: the session's data stays on the host.
     :param origin_host_uuid: the host where the client runs, None if it is on
         none of the pool's hosts.
-    :param claim_limit_bytes: input beyond which the conductor is told at
+    :param claim_limit_bytes: input beyond which the conductor is notified at
         once.
-    :param quantum_bytes: input between two borders, of which the conductor is
-        told at once; 0: there are none.
+    :param quantum_bytes: input between two borders, each reported to the
+        conductor at once; 0: there are none.
     :param idle_timeout_s: longest time without new input; 0 is no limit, as
         for the two after it.
     :param max_hold_s: longest time from the first connection.
@@ -194,10 +191,10 @@ class AssignRequest(base.Payload):
     :param self_test: there is no session; the order only tests the slot.
     :param group_id: the slot becomes a member of this group, which is also
         the ``session_id``; empty: a session gets it.
-    :param secret_sha256: of the secret with which the client will come,
-        hexadecimal; empty: the worker makes one.
-    :param offer: where the client has been told to come, as a report said.
-        The conductor need not hear at once that the slot is ready there.
+    :param secret_sha256: hash of the client's secret, hexadecimal; empty: the
+        worker creates a secret.
+    :param offer: where the client was told to connect, from an earlier report.
+        The conductor then need not learn at once that the slot is ready.
     """
 
     host_uuid: str
@@ -231,8 +228,8 @@ class Prepared(base.Payload):
 
     :param secret: hexadecimal, single use; empty: the client has its own.
     :param agent_boot_id: of the agent that reports it.
-    :param sequence: of the agent's last report before: that one and earlier
-        ones do not show this yet, and may arrive later.
+    :param sequence: of the agent's last report: that one and earlier ones do
+        not show this yet, and may arrive later.
     """
 
     host_uuid: str

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JSON from strangers: of bounded size, depth and numbers, and readable in
-one way only.
+"""Untrusted JSON: of bounded size, depth and numbers, and readable in one way
+only.
 
-:mod:`fpgapool.vocabulary.shapes` checks what it says.
+:mod:`fpgapool.vocabulary.shapes` checks its contents.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ _MAX_INTEGER = 2**63 - 1
 def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
     """Decode a document.
 
-    :param data: JSON, UTF-8.
     :param what: the kind of the document, for messages.
     :param max_bytes: its largest size.
     :param max_depth: its largest number of levels.
-    :returns: the document.
     :raises ValueError: with the fault.
     """
     if len(data) > max_bytes:
@@ -56,7 +54,7 @@ class _Reader:
     def members_once(
         self, pairs: list[tuple[str, typing.Any]]
     ) -> dict[str, typing.Any]:
-        # Of two equal members, one reader may take the first, another the
+        # Of duplicate members, one reader may take the first, another the
         # last.
         members = dict(pairs)
         if len(members) != len(pairs):

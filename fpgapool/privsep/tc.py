@@ -186,7 +186,6 @@ class TrafficControl:
         self._route.link("add", ifname=name, kind="ifb")
 
     def set_up(self, index: int) -> None:
-        """Set a device up."""
         self._route.link("set", index=index, state="up")
 
     def delete_link(self, index: int) -> None:
@@ -295,7 +294,6 @@ class TrafficControl:
         self._put_filter(index, parent, preference, program, target)
 
     def delete_filter(self, index: int, parent: int, preference: int) -> None:
-        """Delete all filters of a preference."""
         self._send(
             rtnl.RTM_DELTFILTER,
             0,

@@ -30,13 +30,13 @@ MAX_REFERENCES = 64
 
 _REFERENCE = struct.Struct(">16sQII")
 REFERENCE_BYTES = _REFERENCE.size
-# How many references there are, and a bit for each that brings its data.
+# How many references there are, and a bit for each that includes its data.
 _HEAD = struct.Struct(">IQ")
 _HEAD_BYTES = _HEAD.size
 
 
 def name_of(data: frames.Buffer) -> bytes:
-    """Return the name of data: a digest of 16 bytes that only it has."""
+    """Return the name of data: a digest of 16 bytes."""
     digest = hashlib.blake2b(digest_size=ID_BYTES)
     digest.update(len(data).to_bytes(8, "big"))
     digest.update(data)
@@ -59,11 +59,11 @@ class Reference(typing.NamedTuple):
 
     @classmethod
     def of(cls, data: frames.Buffer, argument: int = 0) -> Reference:
-        """Return the reference of data, for which its bytes are read."""
+        """Return the reference of data, reading its bytes."""
         return cls(name_of(data), len(data), zlib.crc32(data), argument)
 
     def names(self, data: frames.Buffer) -> bool:
-        """Return whether data, of bytes, is what the reference means."""
+        """Return whether the reference refers to this data."""
         return (
             len(data) == self.length_bytes and name_of(data) == self.block_id
         )
@@ -71,7 +71,6 @@ class Reference(typing.NamedTuple):
     def encode(self) -> bytes:
         """Encode the reference.
 
-        :returns: 32 bytes.
         :raises ValueError: if a member does not fit its field.
         """
         if len(self.block_id) != ID_BYTES:
@@ -171,7 +170,7 @@ def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
 
     :param data: its input; see :func:`encode_parts`. A client may be changing
         it.
-    :returns: these, and a copy of the list of references that they are from.
+    :returns: the names and lengths, and a copy of the list of references.
     :raises frames.ProtocolError: if there is no list of references.
     """
     references, _, front = _decode_head(data, 2**64)
@@ -215,8 +214,8 @@ class _Place(typing.NamedTuple):
 class Shelf(typing.Generic[Key]):
     """Decides which blocks stay: the least recently used ones go first.
 
-    Lasting ones, which are arguments for all tasks, go when no other ones are
-    left. Pinned ones stay.
+    Lasting blocks, which are arguments for all tasks, are removed only when no
+    others are left. Pinned ones stay.
 
     :param capacity_bytes: of the memory; 0 keeps nothing.
     :ivar kept_bytes: length of all blocks that are kept.
@@ -238,7 +237,7 @@ class Shelf(typing.Generic[Key]):
         return len(self._places)
 
     def use(self, key: Key) -> bool:
-        """Note that a block is used now.
+        """Record that a block is used now.
 
         :returns: whether it is kept.
         """
@@ -252,9 +251,9 @@ class Shelf(typing.Generic[Key]):
     ) -> list[Key] | None:
         """Keep a block, if there is room for it.
 
-        :param lasting: whether other ones go before it.
-        :returns: the blocks that go for it; None: it is not kept, and nothing
-            has changed.
+        :param lasting: whether other blocks are removed before it.
+        :returns: the blocks removed to make room; None: it is not kept, and
+            nothing has changed.
         """
         if self.use(key):
             return []
@@ -268,7 +267,7 @@ class Shelf(typing.Generic[Key]):
         return going
 
     def _going(self, needed_bytes: int) -> list[Key] | None:
-        """Return the blocks that have to go; None if that is not enough."""
+        """Return the blocks to remove; None if that is not enough."""
         over_bytes = needed_bytes - self.capacity_bytes
         going: list[Key] = []
         for lasting in (False, True):
@@ -281,7 +280,7 @@ class Shelf(typing.Generic[Key]):
         return going if over_bytes <= 0 else None
 
     def pin(self, key: Key) -> None:
-        """Let a block stay until :meth:`unpin`, which each call needs."""
+        """Keep a block until :meth:`unpin`; calls are counted."""
         self._pins[key] += 1
 
     def unpin(self, key: Key) -> None:

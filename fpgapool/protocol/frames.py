@@ -31,20 +31,20 @@ MAX_JSON_BYTES = 64 * 1024
 MAX_DATA_BYTES = 256 * 1024 * 1024
 #: First type number of the frames that a receiver may skip.
 FIRST_OPTIONAL_TYPE = 128
-#: Name of the feature that CHECKSUM frames belong to.
+#: Name of the feature of CHECKSUM frames.
 CHECKSUM_FEATURE = "checksum"
-#: Name of the feature that CHECKPOINT frames belong to.
+#: Name of the feature of CHECKPOINT frames.
 CHECKPOINT_FEATURE = "checkpoint"
 #: Longest state of a core in a CHECKPOINT frame.
 MAX_CHECKPOINT_BYTES = 1024 * 1024
-#: Name of the feature that references to blocks belong to.
+#: Name of the feature of references to blocks.
 BLOCKS_FEATURE = "blocks"
 #: Name of the feature of connections to the desk of a group.
 GROUPS_FEATURE = "groups"
 #: Name of the feature of connections that only carry what a worker sends.
 RETURN_FEATURE = "return"
 
-# Flags. Plain integers: they are tested once for every frame.
+# Flags. Plain integers, because they are tested for every frame.
 END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
@@ -152,7 +152,6 @@ class FrameHeader(typing.NamedTuple):
     def pack(self) -> bytes:
         """Encode the header.
 
-        :returns: 32 bytes.
         :raises ValueError: if a member does not fit its field.
         """
         return pack_header(*self)
@@ -215,7 +214,7 @@ class FrameHeader(typing.NamedTuple):
         header = cls(
             kind, flags, stream_id, task_id, offset_bytes, length_bytes, aux
         )
-        # Nearly all headers are of these types.
+        # Nearly all headers have these types.
         if kind in DATA_TYPES:
             plain = length_bytes <= max_data_bytes
         else:
@@ -259,7 +258,6 @@ def pack_header(
 ) -> bytes:
     """Encode a header without making one; see :class:`FrameHeader`.
 
-    :returns: 32 bytes.
     :raises ValueError: if a member does not fit its field.
     """
     try:
@@ -283,7 +281,6 @@ class Checksums(typing.NamedTuple):
     """Payload of a CHECKSUM frame: sums of a core's input and output.
 
     :ivar input_bytes: length of the core's input in this slot.
-    :ivar output_bytes: length of its output there.
     :ivar input_crc32: CRC-32 of that input.
     :ivar output_crc32: CRC-32 of that output.
     """
@@ -296,7 +293,6 @@ class Checksums(typing.NamedTuple):
     def encode(self) -> bytes:
         """Encode the payload.
 
-        :returns: 24 bytes.
         :raises ValueError: if a member does not fit its field.
         """
         try:
@@ -320,7 +316,6 @@ class Checksums(typing.NamedTuple):
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
     """Encode a CHECKPOINT frame: a core's state between two pieces.
 
-    :returns: the bytes of the frame.
     :raises ValueError: if the state is too long.
     """
     if len(state) > MAX_CHECKPOINT_BYTES:
@@ -401,8 +396,8 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(name)
 
 
-# Creating one takes longer than encoding most documents.
-# A circle is a RecursionError: to look for circles takes a third of the time.
+# Creating one takes longer than encoding most documents. A reference cycle
+# raises RecursionError: checking for cycles takes a third of the time.
 _ENCODER = json.JSONEncoder(
     separators=(",", ":"), allow_nan=False, check_circular=False
 )
@@ -415,7 +410,6 @@ def encode_frame(
     """Encode a frame with a JSON payload.
 
     :param header: its header; the payload length is filled in.
-    :returns: the bytes of the frame.
     :raises ValueError: if the header or the document is not encodable.
     """
     payload = encode_json(document)
@@ -435,7 +429,6 @@ def error_frame(
     :param message: explanation for people, shortened if it is long.
     :param offset_bytes: input offset of the error.
     :param task_id: of a group's task, the only one that has failed.
-    :returns: the bytes of the frame.
     """
     return encode_frame(
         FrameHeader(

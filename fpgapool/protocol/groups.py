@@ -65,7 +65,7 @@ class Hello(typing.NamedTuple):
     application: str = ""
 
     def __repr__(self) -> str:
-        # The secret must not get into a log.
+        # The secret must not appear in a log.
         return f"Hello(client_id={self.client_id!r})"
 
     def document(self) -> dict[str, object]:
@@ -130,7 +130,7 @@ class Opened(typing.NamedTuple):
 class Host(typing.NamedTuple):
     """A host with members of a group.
 
-    :ivar host_id: sorts the hosts if they are equally good.
+    :ivar host_id: orders hosts that are equally suitable.
     :ivar members: how many there are now.
     :ivar endpoints: where its desk listens, as in a session's view.
     :ivar certificate_sha256: of its desk, if TLS is on.
@@ -250,7 +250,7 @@ class TaskReader:
 
     def __init__(self, max_task_bytes: int) -> None:
         self._max_task_bytes = max_task_bytes
-        # The task that is incomplete.
+        # The incomplete task.
         self._task_id: int | None = None
         self._kind = records.TASK
         self._params: frames.Buffer = b""
@@ -440,7 +440,7 @@ def task_frames(
         )
         yield params
     begins = kind & KIND_MASK == records.BLOCKS_TASK and frames.BLOCK
-    # Also without any input there is a piece.
+    # Without any input there is still one piece.
     for start in range(0, max(1, len(data)), chunk_bytes):
         piece = data[start : start + chunk_bytes]
         more = start + chunk_bytes < len(data)

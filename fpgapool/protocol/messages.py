@@ -115,10 +115,7 @@ def request(
 
 
 def reply(request_number: object, **members: object) -> dict[str, object]:
-    """Build the reply to a request that succeeded.
-
-    :param request_number: ``id`` of the request.
-    """
+    """Build the reply to a request that succeeded."""
     return {"id": request_number, "ok": True, **members}
 
 
@@ -137,5 +134,4 @@ def error_reply(
 
 
 def notification(event: str, **members: object) -> dict[str, object]:
-    """Build a notification."""
     return {"event": event, **members}

@@ -59,7 +59,7 @@ FAILED = 2
 READY = 3
 CLEARED = 4
 LEFT = 5
-#: The member lacks blocks of a task: ``arguments``, in the detail, has their
+#: The member lacks blocks of a task; ``arguments`` in the detail has their
 #: numbers. The task must be sent again, with them.
 MISS = frames.MISS
 
@@ -67,8 +67,8 @@ _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size
 _unpack = _HEADER.unpack_from
 
-#: Size of a ring, in both directions. A record may have half a ring, and one
-#: is read while the next is written.
+#: Size of a ring, in both directions. A record may take half a ring, so that
+#: one can be read while the next is written.
 RING_BYTES = 4 * (group.MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
 
 
@@ -86,8 +86,6 @@ class Record(typing.NamedTuple):
 
     :ivar task_id: 0 if it is about no task.
     :ivar kind: one of the constants of this module.
-    :ivar number: ``offset`` or ``busy_ns``.
-    :ivar middle: ``params`` or ``detail``, copied.
     :ivar rest: ``input`` or ``output``, in place.
     """
 
@@ -105,7 +103,6 @@ def header(
 
     :param kind: one of the constants of this module.
     :param middle_bytes: length of ``params`` or ``detail``.
-    :param number: ``offset`` or ``busy_ns``.
     """
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: More than any window. An integer: each piece is compared with it.
+#: More than any window. An integer, because each piece is compared with it.
 UNLIMITED = 2**64
 
 
@@ -36,8 +36,8 @@ class Side(typing.NamedTuple):
     :ivar is_client: the worker acknowledges a client's input task by task,
         and the client keeps the input until its output has come, too.
     :ivar code: error code of a wrong offset.
-    :ivar sends: the direction that it sends …
-    :ivar takes: … and the one that it receives.
+    :ivar sends: the direction that it sends.
+    :ivar takes: the direction that it receives.
     """
 
     is_client: bool
@@ -55,8 +55,8 @@ class Piece:
 
     :ivar data: its bytes; none for an END by itself.
     :ivar flags: ``END`` and ``TASK_END``.
-    :ivar task_id: of its task, once it is added …
-    :ivar offset_bytes: … and the position of its first byte.
+    :ivar task_id: number of its task, set when it is added.
+    :ivar offset_bytes: position of its first byte, set when it is added.
     """
 
     task_id: int
@@ -103,12 +103,13 @@ class Outbound(typing.Generic[_Piece]):
     :param window_bytes: how much may be sent and not acknowledged.
     :param cuts: whether a piece may be resent without its front.
 
-    :ivar added_bytes: position behind all added pieces …
-    :ivar sent_bytes: … behind those sent on this connection …
-    :ivar acknowledged_bytes: … and behind those acknowledged.
-    :ivar asked_bytes: where it last asked for an acknowledgement.
-    :ivar kept: the pieces that are not acknowledged, in order …
-    :ivar unsent: … and those of them that are still to send.
+    :ivar added_bytes: end position of all added pieces.
+    :ivar sent_bytes: end position of pieces sent on this connection.
+    :ivar acknowledged_bytes: end position of acknowledged pieces.
+    :ivar asked_bytes: position up to which it last requested an
+        acknowledgement.
+    :ivar kept: the unacknowledged pieces, in order.
+    :ivar unsent: the pieces among them that are still to be sent.
     """
 
     def __init__(
@@ -141,10 +142,11 @@ class Outbound(typing.Generic[_Piece]):
         return in_flight_bytes + len(self.unsent[0].data) <= self._window_bytes
 
     def may_ask(self, is_short: bool) -> bool:
-        """Whether to ask for an acknowledgement of all that was sent.
+        """Whether to request an acknowledgement of everything sent.
 
-        The other end counts bytes, and owes none while it holds few of them.
-        Asked, it acknowledges also those. One question at a time is open.
+        The other end counts bytes, and owes no acknowledgement while it holds
+        few. On request, it acknowledges these, too. One request is open at a
+        time.
 
         :param is_short: whether there is little room for more pieces.
         """
@@ -153,7 +155,7 @@ class Outbound(typing.Generic[_Piece]):
         return is_short or (bool(self.unsent) and not self.has_credit())
 
     def ask(self) -> int:
-        """Ask for an acknowledgement; see :meth:`may_ask`.
+        """Request an acknowledgement; see :meth:`may_ask`.
 
         :returns: the offset up to which it is wanted.
         """
@@ -161,7 +163,7 @@ class Outbound(typing.Generic[_Piece]):
         return self.sent_bytes
 
     def add(self, piece: _Piece, task_id: int, end: bool) -> None:
-        """Add a piece behind the others.
+        """Append a piece.
 
         :param end: whether it is the last one.
         """
@@ -208,7 +210,7 @@ class Outbound(typing.Generic[_Piece]):
                 break
             done.append(piece)
             left -= 1
-            # Empty pieces share their offset with the piece before them.
+            # Empty pieces share their offset with the previous piece.
             if length_bytes or not by_task or piece.task_id == task_id:
                 covered = len(done)
         del done[covered:]
@@ -227,9 +229,9 @@ class Outbound(typing.Generic[_Piece]):
         Empty pieces at the offset are resent: it does not tell whether they
         arrived.
 
-        :param offset_bytes: the position from which the other end lacks
-            data. A client has taken all before it; a worker has processed
-            all before it and still has to acknowledge it.
+        :param offset_bytes: the position from which the other end lacks data.
+            A client has received everything before it; a worker has processed
+            everything before it and still has to acknowledge it.
         :returns: the pieces to release.
         :raises frames.ProtocolError: if the offset is impossible.
         """
@@ -257,7 +259,7 @@ class Outbound(typing.Generic[_Piece]):
         self.sent_bytes = offset_bytes
         if side.is_client:
             return []
-        # A question before it is lost with its connection.
+        # An earlier request is lost with its connection.
         self.acknowledged_bytes = self.asked_bytes = offset_bytes
         self.kept = unsent.copy()
         if self._end is not None and not unsent:
@@ -268,7 +270,7 @@ class Outbound(typing.Generic[_Piece]):
         return there
 
     def go_back(self, task_id: int) -> _Piece:
-        """Send a piece of this connection once more, and all behind it.
+        """Resend a piece of this connection, and all after it.
 
         :raises frames.ProtocolError: if it was not sent, or is acknowledged.
         """
@@ -308,15 +310,14 @@ class Inbound:
     :param start_bytes: position of the first byte in this slot.
     :param credit_bytes: how many unacknowledged bytes may come.
     :param multiple_bytes: all pieces but the last are multiples of it.
-    :param due_bytes: how many bytes may be held before an acknowledgement is
-        due …
+    :param due_bytes: bytes held before an acknowledgement is due.
 
-    :ivar due_pieces: … and how many pieces.
+    :ivar due_pieces: pieces held before an acknowledgement is due.
     :ivar buffers: number of shared buffers with pieces; 0: frames hold them.
-    :ivar received_bytes: position behind all announced pieces …
-    :ivar consumed_bytes: … behind those used …
-    :ivar acknowledged_bytes: … and behind those acknowledged.
-    :ivar delivered_bytes: position behind the output of any slot so far.
+    :ivar received_bytes: end position of all announced pieces.
+    :ivar consumed_bytes: end position of used pieces.
+    :ivar acknowledged_bytes: end position of acknowledged pieces.
+    :ivar delivered_bytes: end position of the output of all slots so far.
     :ivar task_id: of the last used piece.
     :ivar closed: the other end sends no more.
     """
@@ -340,7 +341,7 @@ class Inbound:
         self.delivered_bytes = self.settled_bytes = start_bytes
         self.task_id = self._held_pieces = 0
         self.finished = self.closed = self._ended = self.ack_due = False
-        # Empty pieces before the END may come again.
+        # Empty pieces before the END may be repeated.
         self._repeats = False
 
     def accept(self, header: frames.FrameHeader) -> bool:
@@ -433,7 +434,7 @@ class Inbound:
         return self.consumed_bytes
 
     def settle(self) -> None:
-        """Settle here: the input before this position is acknowledged."""
+        """Mark the input before this position as acknowledged."""
         self.settled_bytes = self.consumed_bytes
 
     def move(self) -> None:

@@ -59,7 +59,6 @@ class AgentAPI:
         )
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
     @declared.sent_by("_cast")

@@ -52,8 +52,6 @@ def server_name(leader_epoch: int) -> str:
 
     The topic alone reaches any process that listens to it, including a
     former leader that is frozen and answers nothing.
-
-    :param leader_epoch: its epoch.
     """
     return f"leader-{leader_epoch % _LEADER_NAMES}"
 
@@ -123,14 +121,12 @@ class _Leader:
         return None
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """See :meth:`fpgapool.common.messaging.rpc.Client.together`."""
         return self._client.together()
 
     def _cast(self, method: str, **kwargs: Any) -> None:
         self._client.cast(method, server=self._leader(), **kwargs)
 
     def _call(self, method: str, **kwargs: Any) -> Any:
-        """Send a call that must not be repeated."""
         return self._try(method, self._call_timeout_s, kwargs)
 
     def _ask(self, method: str, **kwargs: Any) -> Any:

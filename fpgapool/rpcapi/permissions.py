@@ -54,12 +54,7 @@ def of_host(host_uuid: str) -> Permissions:
 
 
 def commands(host_uuid: str, user: str, vhost: str) -> list[str]:
-    """Return the commands that give a user of the broker these permissions.
-
-    :param host_uuid: see :func:`of_host`.
-    :param user: of the broker.
-    :param vhost: its virtual host.
-    """
+    """Return the commands that give a user of the broker these permissions."""
     wanted = of_host(host_uuid)
     return [
         shlex.join(("rabbitmqctl", command, "-p", vhost, user, *values))

@@ -28,9 +28,9 @@ from fpgapool.sim.inputs import arrivals
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import group_results
 
-# A run in which nothing happens for this many periods would never end.
+# A run with this many periods without events would never end.
 _MOST_CALM_PERIODS = 1000
-# Reports of tasks come as if from one host.
+# Task reports are treated as coming from one host.
 _HOST: model.HostId = 0
 
 
@@ -47,7 +47,6 @@ def _policies() -> dict[str, importlib.metadata.EntryPoint]:
 def check(scenario: scenarios.Scenario, name: str, source: str) -> None:
     """Check that :func:`run` knows a policy for a strategy.
 
-    :param name: see :func:`run`.
     :param source: the scenario's file, for messages.
     :raises errors.InputError: if there is no such policy, or it refuses its
         period.
@@ -198,7 +197,7 @@ class _Simulation:
             self._groups, key=lambda each: (each.begin_s, each.number)
         )
         self._horizon_s = arrivals.load_end_s(scenario.groups)
-        # Of each slot, the group that it served when last looked at.
+        # The group that each slot last served.
         self._served: list[int | None] = [None] * len(slots)
         clients = sum(len(group.clients) for group in self._groups)
         self._reported = [tasks.Counts(0, 0, 0, 0.0)] * clients
@@ -253,16 +252,17 @@ class _Simulation:
                 for each_s in (self._horizon_s, self._next_step_s())
                 if each_s is not None
             ]
-        # In the end, queues drain without resizes.
+        # At the end, queues drain without resizes.
         if self._accounts is None or not self._engine.is_going_on:
             limits.append(self._core.wake_s())
         return max(now, min(limits, default=math.inf))
 
     def _resize(self, now: float, calm_periods: int) -> int:
-        """Let the policy resize, if it is time.
+        """Let the policy resize, if it is due.
 
-        :param calm_periods: periods before this one in which nothing went on.
-        :returns: the same with this one.
+        :param calm_periods: consecutive periods without activity before this
+            one.
+        :returns: the same, including this one.
         """
         if self._core.wake_s() > now:
             return calm_periods
@@ -359,7 +359,7 @@ class _Simulation:
     # -- slots -------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Note the slots that joined, and send on those that left."""
+        """Record joined slots, and move on those that left."""
         for slot, before in enumerate(self._served):
             serves = self._engine.serves(slot)
             self._served[slot] = serves
@@ -405,7 +405,7 @@ class _Simulation:
         now: float,
         programming_s: float,
     ) -> None:
-        """Let a slot that has left its group begin its move."""
+        """Start the move of a slot that has left its group."""
         self._core.begin(move, now)
         if move.receiver is not None:
             self._engine.program(slot, move.receiver, now + programming_s)
@@ -419,7 +419,7 @@ class _Simulation:
         return len(self.course.times_s) * self._step_s
 
     def _record(self, now: float) -> None:
-        """Add a point to the course, if it is time."""
+        """Record a point if it is due."""
         next_s = self._next_step_s()
         if self._accounts is not None or next_s is None or now < next_s:
             return
@@ -511,7 +511,7 @@ class _Simulation:
 
 
 class _Accounts(typing.NamedTuple):
-    """The use of the slots from the start to a time."""
+    """The use of the slots from the start to a given time."""
 
     now: float
     spent: tasks.Spent

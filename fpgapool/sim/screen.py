@@ -42,7 +42,6 @@ def make_table(
 
     :param left: names of the columns of texts, which come first.
     :param right: names of the columns of numbers.
-    :param title: a line above the table.
     """
     table = rich.table.Table(
         title=title and rich.markup.escape(title),
@@ -61,7 +60,6 @@ def make_table(
 
 
 def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add the option that names strategies."""
     parser.add_argument(
         "--strategy",
         action="extend",

@@ -36,10 +36,10 @@ from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
 
-#: The least input of a chunk by default, as that of the conductor.
+#: The default minimum input of a chunk, as in the conductor.
 QUANTUM_BYTES = 64 * 2**20
-#: By how much jobs may exceed their claims, as a share of these, and the
-#: highest claim; both as in the conductor by default.
+#: How far jobs may exceed their claims, as a share of these, and the highest
+#: claim; both as in the conductor by default.
 CLAIM_SLACK = 0.1
 MAX_CLAIMED_BYTES = 2.0**50
 
@@ -62,7 +62,6 @@ class Watcher(typing.Protocol):
 
 
 def strategy_names() -> list[str]:
-    """Return the names of the installed strategies."""
     return sorted(_strategies())
 
 
@@ -136,7 +135,6 @@ def run(
 
     :param name: of one of the scenario's strategies, or of an installed one,
         which then has its default options.
-    :param engine: one of :data:`ENGINES`.
     :param seed: of the strategy's random choices.
     :param source: the scenario's file, for messages.
     :param watcher: the run calls it whenever rates may have changed.
@@ -296,23 +294,23 @@ class _Simulation:
         self._shapes = [
             scenario.cluster.shape_of(slot.host) for slot in self._slots
         ]
-        # Groups have the first ones.
+        # Groups have the first slots.
         self._for_jobs = self._slots[scenario.group_slots :]
         self._quantum_bytes = quantum_bytes
-        # Without a limit, or shares, tenants have no lanes with priorities.
+        # Without limits or shares, tenants have no lanes with priorities.
         self._limits = events.SessionLimitsChanged(
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
         )
-        # By job, the claims that were too small, as they are now.
+        # The current claims of jobs whose first claims were too small.
         self._claims: dict[int, float] = {}
         # The slots that jobs had to leave, by job.
         self._stays: dict[int, tuple[schedules.Stay, ...]] = {}
-        # The jobs that are at borders now, by slot.
+        # The jobs that are now at borders, by slot.
         self._at_border: dict[int, _Holding] = {}
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
         self._wants_rates = strategy.wants_rates
-        # The rates that the strategy got last.
+        # The rates last given to the strategy.
         self._rates = np.zeros(len(self._slots))
         self._holdings: list[_Holding | None] = [None] * len(self._slots)
         self._working = 0
@@ -347,7 +345,8 @@ class _Simulation:
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
-            # What the pool orders is done at once, unless it takes time.
+            # Instructions of the pool take effect at once, unless they take
+            # time.
             orders = self._pool.step(batch, now)
             while orders and (batch := list(self._execute_all(orders, now))):
                 orders = self._pool.step(batch, now)
@@ -396,7 +395,7 @@ class _Simulation:
             yield events.ClaimExceeded(number, held.generation)
 
     def _go_on_from_borders(self, now: float) -> None:
-        """Let the jobs compute that have kept their slots."""
+        """Continue the jobs that kept their slots at borders."""
         for number, held in self._at_border.items():
             if self._holdings[number] is held:
                 self._start_piece(number, held, now)
@@ -430,7 +429,7 @@ class _Simulation:
     def _progress(self) -> Iterator[events.Event]:
         """Yield the rates that changed at the last sharing."""
         rates = np.array(self._engine.rates())
-        # Those that are at borders are about to go on.
+        # Those at borders are about to continue.
         for number in self._at_border:
             rates[number] = self._rates[number]
         changed = np.flatnonzero(rates != self._rates)
@@ -498,7 +497,7 @@ class _Simulation:
         self._working -= 1
         self.waiting[job.id] = job
         if order.reason == codes.YIELDED:
-            # As the conductor does: a wrong claim costs its place.
+            # As in the conductor: a wrong claim costs its place.
             self._claims[job.id] = min(
                 2.0 * held.done_bytes, MAX_CLAIMED_BYTES
             )
@@ -536,7 +535,7 @@ class _Simulation:
         else:
             self._work(number, held, now)
             if self._quantum_bytes or programming_s:
-                # The core decides by what slots are programmed with.
+                # The core uses the slots' programmed accelerators.
                 yield events.SlotReady(number, held.generation)
 
     def _work(self, number: int, held: _Holding, now: float) -> None:

@@ -116,7 +116,6 @@ class BytesCodec(Codec):
     """
 
     def encode(self, records: list[Any]) -> Buffer:
-        """See :meth:`Codec.encode`."""
         parts = []
         for record in records:
             view = memoryview(record)

@@ -37,8 +37,6 @@ def map_batches(
     A record is a row: the value of its only column, or a tuple of the values
     of all. Results become rows in the same way.
 
-    :param frame: without nulls.
-    :param accelerator: computes.
     :param schema: of the results, for example ``value float``.
     :param group: see :meth:`fpgapool.spark.AccRDD.map_acc`.
     :raises errors.InvalidRequest: if the accelerator is incomplete; in the

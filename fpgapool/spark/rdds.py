@@ -18,10 +18,7 @@ if typing.TYPE_CHECKING:
 
 
 def wrap(rdd: pyspark.RDD[Any]) -> AccRDD:
-    """Give an RDD the means to use accelerators.
-
-    :param rdd: of records.
-    """
+    """Give an RDD the means to use accelerators."""
     return AccRDD(rdd)
 
 
@@ -31,7 +28,6 @@ class AccRDD:
     The numbers grow when an action has computed partitions; Spark may compute
     a partition more than once.
 
-    :ivar rdd: the wrapped one.
     :ivar served: accumulator of the partitions, not empty, that the pool has
         computed.
     :ivar fallbacks: accumulator of those that a processor has computed,
@@ -54,7 +50,6 @@ class AccRDD:
         Each partition that is not empty opens a session on its executor, for
         as long as its slot computes.
 
-        :param accelerator: computes.
         :param group: name of a group of the project with this accelerator;
             partitions are its clients then. None: they have a session each.
         :raises errors.InvalidRequest: if the accelerator is incomplete.

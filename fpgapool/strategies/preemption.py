@@ -138,10 +138,7 @@ class BorderChoice:
     def _best(
         self, rivals: abc.Iterable[_Rival], priority: int
     ) -> model.JobId | None:
-        """The best rival, if it is to take the slot.
-
-        :param priority: of the holder.
-        """
+        """The best rival, if it is to take the slot."""
         able = [each for each in rivals if each.priority >= priority]
         highest = max((each.priority for each in able), default=priority)
         contenders = [

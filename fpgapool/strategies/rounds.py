@@ -152,7 +152,6 @@ class Rounds:
         self._done.update(rivals.lanes)
 
     def _find_first(self) -> _Rivals | None:
-        """Return the first rivals of a pass."""
         view = self.view
         if not view.slots.idle_total:
             return None

@@ -105,7 +105,6 @@ class Field:
 
     @property
     def member(self) -> Member:
-        """The dataclass member for it."""
         type_ = self.kind.type
         if self.default is None:
             type_ |= None
@@ -143,7 +142,6 @@ class Option(Field):
 
     @property
     def flag(self) -> str:
-        """Return the name of the commands' option."""
         return "--" + self.name.removesuffix("_s").replace("_", "-")
 
 

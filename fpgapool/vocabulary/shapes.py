@@ -65,7 +65,6 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
-    """Return the shape of integers from least to most."""
     bounds = _bounds(least, most)
 
     def check(value: object, where: str) -> int:
@@ -241,7 +240,6 @@ def list_of(
 ) -> Shape[list[_T]]:
     """Return the shape of lists.
 
-    :param shape: of each member.
     :param distinct: whether no member, which is hashable, may be there twice.
     """
 
@@ -266,10 +264,8 @@ def list_of(
 def mapping_of(
     shape: Shape[_T], most: int | None = None, name: Shape[str] | None = None
 ) -> Shape[dict[str, _T]]:
-    """Return the shape of objects whose author chooses the names of members.
-
-    :param shape: of each member.
-    :param name: of each name.
+    """Return the shape of objects whose author chooses the names of
+    members.
     """
 
     def check(value: object, where: str) -> dict[str, _T]:
@@ -317,7 +313,6 @@ class Members:
 
     Calling it returns the checked members, without the missing ones.
 
-    :param required: shapes of the members that must be there, by name.
     :param optional: shapes of those that may be missing.
     :param others: whether unknown members are ignored.
     :param nulls: names of members that count as missing if they are null.
@@ -355,5 +350,4 @@ class Members:
 
 
 def place(where: str, member: object) -> str:
-    """Return the place of a member of an object."""
     return f"{where}.{member!s:.80}" if where else f"{member!s:.80}"

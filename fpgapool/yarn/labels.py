@@ -52,7 +52,6 @@ class _Node:
     :ivar label: that it has.
     :ivar had: the labels that its healthy slots stood for, last time.
     :ivar wanted: the label that it should have.
-    :ivar since_s: since when.
     :ivar has_lost: whether a fault has taken its label, which is not removed
         yet.
     """

@@ -2,9 +2,9 @@
 
 """The files of bitstreams on an agent's host.
 
-A file's name is the SHA-256 of its contents. A damaged file is recognized at
-any time, and equal bitstreams are stored once. The directory is the whole
-state: a starting agent finds in it the files of its predecessor.
+A file is named after the SHA-256 of its contents, so that damage can always be
+detected, and equal bitstreams are stored once. The directory is the whole
+state: a starting agent reuses the files of its predecessor.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Unavailable(Exception):
 
 
 class Late(Unavailable):
-    """The file could not be fetched in time; a longer timeout may help."""
+    """The file was not fetched in time; a longer timeout may help."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -66,7 +66,7 @@ class _Entry:
     """A file.
 
     :ivar used_ns: time of last use; wall clock, as in the file's times.
-    :ivar proved: the file's attributes when its contents were verified.
+    :ivar proved: the file's attributes when its contents were last verified.
     """
 
     size_bytes: int
@@ -78,7 +78,6 @@ class BitstreamCache:
     """Keeps files while there is room; thread-safe. Threads that need the same
     file take turns.
 
-    :param directory: created when needed.
     :param source: where missing files come from.
     :param max_bytes: limit of all files; files in use count, but are not
         evicted.
@@ -165,7 +164,7 @@ class BitstreamCache:
         """Return the path of a verified file. Blocks while the file is
         fetched, or hashed for the first time since the start.
 
-        :param again: the cached file is damaged.
+        :param again: whether the cached file is known to be damaged.
         :param deadline_s: when to give up, monotonic clock; None: after
             ``timeout_s``.
         :raises Unavailable: if it cannot be fetched.
@@ -225,10 +224,11 @@ class BitstreamCache:
     def _find(
         self, bitstream: objects.BitstreamRef, path: pathlib.Path
     ) -> bool:
-        """Return whether a file is cached and its contents are right.
+        """Return whether a file is cached with the right contents.
 
         Its contents are read unless its attributes are those of the last
-        check. The driver notices changes that leave no trace there.
+        check. Changes that leave the attributes unchanged are detected by the
+        driver.
         """
         checksum = bitstream.checksum_sha256
         entry = self._entries.get(checksum)

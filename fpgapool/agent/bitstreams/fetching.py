@@ -15,11 +15,11 @@ from fpgapool.agent.bitstreams import cache as caches
 
 
 class Fetcher:
-    """Calls the cache in other threads; only the loop's thread uses this.
+    """Calls the cache in other threads; used by the loop's thread only.
 
-    A request for a file that is already being fetched waits for that fetch.
-    The time limit of each request begins when it is made, not when a thread
-    is free: the caller that asked for the slot has a deadline, too.
+    A request for a file that is already being fetched joins that fetch. The
+    time limit of each request begins when it is made, not when a thread is
+    free, because the requester of the slot has a deadline, too.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class Fetcher:
     ) -> None:
         """Make a file available on this host.
 
-        :param on_ready: called in the loop's thread with the file's path,
-            before this method returns if the file is cached …
-        :param on_failed: … or this, with the error.
+        :param on_ready: called in the loop's thread with the file's path;
+            before this method returns if the file is cached.
+        :param on_failed: called instead with the error.
         """
         waiting = _Waiting(
             on_ready, on_failed, time.monotonic() + self._cache.timeout_s
@@ -100,7 +100,7 @@ class Fetcher:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A request that waits for a file."""
+    """A request waiting for a file."""
 
     on_ready: Callable[[str], None]
     on_failed: Callable[[str], None]

@@ -22,7 +22,7 @@ if typing.TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 20
 
-#: Of a connection on which no data arrive.
+#: Timeout of a connection without incoming data.
 READ_TIMEOUT_S = 20.0
 
 
@@ -35,14 +35,14 @@ class SourceError(Exception):
 
 
 class Source(typing.Protocol):
-    """Has the files of the library; any thread may use it."""
+    """The source of the library's files; thread-safe."""
 
     def pieces(
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
         """Yield a bitstream's file, piece by piece.
 
-        The data may be wrong. The caller verifies them and closes this
+        The data is unverified. The caller verifies it and closes this
         generator.
 
         :raises SourceError: if there is no such file, or it ends too early.
@@ -50,12 +50,11 @@ class Source(typing.Protocol):
 
 
 class NoSource:
-    """Has no files."""
+    """A source without files."""
 
     def pieces(
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
-        """See :class:`Source`."""
         raise SourceError("no source of bitstreams is configured", final=True)
         yield b""
 
@@ -69,7 +68,6 @@ class DirectorySource:
     def pieces(
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
-        """See :class:`Source`."""
         try:
             path = self._directory / files.relative_path(
                 bitstream.checksum_sha256, bitstream.bitstream_id
@@ -96,7 +94,7 @@ def _read(file: IO[bytes], path: pathlib.Path) -> bytes:
 class ApiSource:
     """The REST API, with the service's own credentials.
 
-    :param make_adapter: returns an adapter of the API's; called on first use.
+    :param make_adapter: returns an adapter for the API; called on first use.
         It may raise.
     """
 
@@ -107,12 +105,11 @@ class ApiSource:
     def pieces(
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
-        """See :class:`Source`."""
         from keystoneauth1 import exceptions
         from requests import exceptions as http_exceptions
 
         try:
-            # Two threads may make one each; the last one stays.
+            # Two threads may create one each; the last one stays.
             self._adapter = self._adapter or self._make_adapter()
             response = self._adapter.get(
                 f"/bitstreams/{bitstream.bitstream_id}/file",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decides which bitstreams an agent lets into the slots of its host."""
+"""Decides which bitstreams an agent may program into its host's slots."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fpgapool.vocabulary import names
 class Trust:
     """Verifies the bitstreams that slots are to be programmed with.
 
-    It does not trust the conductor, whose messages come over the message bus.
-    The signature covers the checksum. Cache and driver compare the checksum
-    with the file.
+    The conductor is not trusted, because its messages come over the message
+    bus. The signature covers the checksum; cache and driver compare the
+    checksum with the file.
 
     :param keys: the trusted keys, read at each check; None: this host trusts
         none.
@@ -43,7 +43,7 @@ class Trust:
         if not signatures.is_needed(file_format, self._required):
             return None
         if not has_file:
-            # Without a file a driver might keep the slot's present contents.
+            # Without a file, a driver might keep the slot's present contents.
             if str(order.members["bitstream"]).startswith(
                 names.BUILTIN_PREFIX
             ):

@@ -43,7 +43,7 @@ class Certificate:
 
 
 def _make() -> tuple[ssl.SSLContext, str]:
-    # A quarter of the worker's memory, so only where TLS is used.
+    # Takes a quarter of the worker's memory, so only where TLS is used.
     import ssl
 
     from cryptography import x509
@@ -74,7 +74,7 @@ def _make() -> tuple[ssl.SSLContext, str]:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # The library reads keys from files only: one in memory.
+    # The library reads keys only from files, so this one is in memory.
     fd = os.memfd_create("fpgapool-certificate", os.MFD_CLOEXEC)
     with os.fdopen(fd, "wb") as file:
         file.write(pem)

@@ -20,7 +20,7 @@ from fpgapool.protocol import messages
 LOG = logging.getLogger(__name__)
 
 _RECV_BYTES = 64 * 1024
-#: An agent that reads no message for this long is dropped.
+#: An agent that reads no message for this long is disconnected.
 _SEND_TIMEOUT_S = 5.0
 
 
@@ -34,7 +34,7 @@ class Agent:
     def send(self, message: collections.abc.Mapping[str, object]) -> None:
         """Send a message at the next :meth:`flush`.
 
-        It drops an agent that has sent names that no message can hold.
+        If the agent sent names that no message can hold, it is disconnected.
         """
         try:
             self._unsent.append(messages.encode(message))
@@ -45,7 +45,7 @@ class Agent:
     def flush(self) -> None:
         """Send all queued messages at once, so that the agent wakes only once.
 
-        It drops an agent that cannot accept them.
+        An agent that cannot accept them is disconnected.
         """
         if not self._unsent:
             return
@@ -64,8 +64,8 @@ class Agent:
     ) -> bool:
         """Send a message with descriptors, at once.
 
-        :param fds: descriptors, which stay the caller's own.
-        :returns: False if the agent did not accept them; it is dropped.
+        :param fds: descriptors, which the caller still owns.
+        :returns: False if the agent did not accept them and was disconnected.
         """
         self.flush()
         try:
@@ -110,7 +110,7 @@ class Newest:
         self.agent: Agent | None = None
 
     def came(self, agent: Agent) -> None:
-        """Take an agent, and hang up on the one before."""
+        """Adopt an agent, and disconnect the previous one."""
         if self.agent is not None:
             self.agent.hang_up()
         self.agent = agent

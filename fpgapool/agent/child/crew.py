@@ -3,8 +3,8 @@
 """Threads that are reused.
 
 A session needs several threads, most of them briefly; starting one takes
-longer than its work. The threads end with the process: a thread that hangs
-cannot be ended in any other way. An executor is no option, as it waits for its
+longer than its work. They are daemon threads, because a hanging thread cannot
+be ended in any other way. An executor does not work, as it waits for its
 threads at exit.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Callable
 LOG = logging.getLogger(__name__)
 
 _SPARE_THREADS = 8
-# A worker without work has no threads for it.
+# A worker without work keeps no threads for it.
 _IDLE_S = 5.0
 
 
@@ -36,8 +36,8 @@ class _Task(typing.NamedTuple):
 class Crew:
     """A pool of daemon threads that grows as needed.
 
-    :param spare: how many idle threads are kept …
-    :param idle_s: … and for how long.
+    :param spare: how many idle threads are kept.
+    :param idle_s: how long idle threads are kept.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Crew:
     ) -> threading.Event:
         """Run a function in a thread.
 
-        :returns: is set when it has ended.
+        :returns: an event that is set at its end.
         """
         task = _Task(name, target, arguments, threading.Event())
         with self._lock:
@@ -111,8 +111,8 @@ CREW = Crew()
 
 
 class Later:
-    """Calls functions after a fixed delay, in one thread. A call may come up
-    to a tenth of the delay late, so that the thread wakes less often.
+    """Calls functions after a fixed delay, in one thread. A call may be up to
+    a tenth of the delay late, so that the thread wakes less often.
     """
 
     def __init__(self, delay_s: float, name: str) -> None:

@@ -12,7 +12,7 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: How long an ending connection is still read.
+#: How long a closing connection is still read.
 LINGER_S = 1.0
 _LINGERING = crew.Later(LINGER_S, "linger")
 
@@ -26,7 +26,8 @@ def say(
     offset_bytes: int = 0,
     checkpoint: bytes = b"",
 ) -> None:
-    """Tell a client why its connection ends, and end it without data loss.
+    """Send a client the reason for the end of its connection, and close it
+    without data loss.
 
     Another thread must be reading the connection; see :func:`drop_rest`.
 

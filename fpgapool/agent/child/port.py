@@ -23,8 +23,8 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Limit of connections that have not identified themselves; beyond it one is
-#: cut.
+#: Limit of connections that have not identified themselves; above it, one of
+#: them is closed.
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
@@ -37,8 +37,8 @@ class PortUnavailable(Exception):
 def listen_unix(path: str) -> socket.socket:
     """Listen on a Unix socket that only this user can reach.
 
-    A file that an earlier process left is replaced; the caller holds the
-    slot's lock, so no process listens there.
+    A file left by an earlier process is replaced; the caller holds the slot's
+    lock, so no process listens there.
 
     :raises OSError: names the path.
     """
@@ -59,7 +59,7 @@ def listen_unix(path: str) -> socket.socket:
 def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
-    :param ports: first and last; 0 for any.
+    :param ports: first and last port; 0 for any.
     :raises PortUnavailable: if all of them are taken, or the address is not
         this host's.
     """
@@ -83,7 +83,7 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
 
 
 class Refused(exceptions.CodedError):
-    """A client is turned away."""
+    """A client is refused."""
 
 
 class Server(typing.Protocol):
@@ -94,7 +94,7 @@ class Server(typing.Protocol):
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param hello: of the client, as the port's parser returned it.
+        :param hello: the client's HELLO, as the port's parser returned it.
         :param local: whether it can pass descriptors.
         :raises Refused: if the client is turned away; the channel is
             left open.

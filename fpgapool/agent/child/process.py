@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What workers and desks do at their start.
+"""How workers and desks start.
 
-Their one argument is a JSON document with settings, the path of one, or ``-``
-for standard input.
+Their one argument is a JSON document with settings, its path, or ``-`` for
+standard input.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXIT_TAKEN = 3
 
 
 class Taken(Exception):
-    """Another process does the work of this one."""
+    """Another process already does this one's work."""
 
 
 _S = typing.TypeVar("_S", bound=child_settings.ChildSettings)
@@ -45,7 +45,7 @@ def main(
     parse: Callable[[str], _S],
     run: Callable[[_S], int],
 ) -> int:
-    """Run a process: read its settings, leave its agent, and begin a log.
+    """Run a process: read its settings, detach from its agent, and open a log.
 
     :param arguments: of the command line, without the program's name.
     :param run: does the work and returns the exit status.
@@ -138,9 +138,9 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
 
     :param end: takes the reason, in a thread of its own.
     """
-    # The kernel may give a signal to a thread other than the main one, which
-    # runs Python's handlers and would sleep on. Any thread writes the number
-    # to this socket at once.
+    # The kernel may deliver a signal to a thread other than the main one,
+    # which runs Python's handlers and might sleep on. Any thread writes the
+    # number to this socket at once.
     numbers, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)

@@ -2,9 +2,9 @@
 
 """The settings of a process: one JSON document from its agent.
 
-The type of a dataclass's field says what its values must be; ``number`` and
-``one_of`` say more. Unknown members are ignored, so that an agent may be newer
-than its processes.
+The annotation of a dataclass field says what its values must be; ``number``
+and ``one_of`` say more. Unknown members are ignored, so that an agent may be
+newer than its processes.
 """
 
 from __future__ import annotations
@@ -123,7 +123,6 @@ class ChildSettings:
 
     @property
     def log_name(self) -> str:
-        """Names the process in its log."""
         raise NotImplementedError
 
 

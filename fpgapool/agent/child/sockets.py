@@ -21,11 +21,12 @@ class Sockets:
     """The control socket and the data port, with its certificate.
 
     :param server: serves clients that have identified themselves.
-    :param on_agent: gets each new agent, in a thread that must not block …
-    :param on_request: … each of its requests, in a thread of the agent's own …
-    :param on_gone: … and the agent when its connection has ended.
-    :param expect: called with the HELLO; waits briefly if a client comes
-        early.
+    :param on_agent: called with each new agent, in a thread that must not
+        block.
+    :param on_request: called with each request, in a thread of its agent's
+        own.
+    :param on_gone: called with the agent when its connection has ended.
+    :param expect: called with the HELLO; waits briefly if a client is early.
     :raises OSError: if a Unix socket cannot be made.
     :raises port.PortUnavailable: if there is no TCP port.
     """
@@ -58,9 +59,9 @@ class Sockets:
         return self._port.tcp_port
 
     def certificate_sha256(self) -> str | None:
-        """Return the hash by which clients know this process.
+        """Return the certificate hash by which clients recognize this process.
 
-        :returns: None without TLS. The first call makes the certificate.
+        :returns: None without TLS. The first call creates the certificate.
         """
         certificate = self._certificate
         return None if certificate is None else certificate.sha256()

@@ -19,8 +19,8 @@
 ``requests``
     Checks of what clients send; pure.
 
-A client is served for the project whose socket it has opened. Sessions and
-groups take one road: a request is checked, other threads ask the conductor,
-and the answer goes back, with a connection to the worker or to the desk if
-there is one. Data never passes through here.
+A client acts for the project whose socket it has opened. Sessions and groups
+are handled alike: a request is checked, other threads query the conductor, and
+the answer is returned, with a connection to the worker or desk if there is
+one. Data never passes through here.
 """

@@ -2,8 +2,8 @@
 
 """The Unix sockets through which programs on this host reach the pool.
 
-Each project has one socket. A program that may open it acts for the project.
-The agent's loop serves all clients, so a client costs a descriptor and no
+Each project has one socket. A program with access to it acts for the project.
+The agent's loop serves all clients, so a client costs a descriptor but no
 thread. Clients take turns there, after the agent's own work.
 """
 
@@ -42,18 +42,18 @@ LOG = logging.getLogger(__name__)
 
 BACKLOG = 512
 RECEIVE_BYTES = 65536
-# Of a reply with a list.
+# Largest reply with a list.
 _OTHER_MEMBERS_BYTES = 1024
 
-#: Limits of one socket in a turn of the loop; then all others get their turns.
+#: Limits of one socket per turn of the loop; then all others get their turns.
 ACCEPTS_PER_TURN = 16
 MESSAGES_PER_TURN = 16
 
-#: A client with so many unread bytes is disconnected.
+#: A client with this many unread bytes is disconnected.
 MAX_UNREAD_BYTES = 1 << 20
 
-#: For all clients of a project; beyond it, the one with the most is
-#: disconnected.
+#: Unread bytes of all clients of a project; beyond it, the one with the most
+#: is disconnected.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
 #: Connections to workers that a client has not received yet. Until then they
@@ -67,7 +67,7 @@ SCARCE_SHARE = 0.75
 #: How often a front door checks that its sockets are still in place.
 CHECK_INTERVAL_S = 1.0
 
-#: New clients wait so long when the process has no free descriptor.
+#: How long to pause accepting clients when no descriptor is free.
 ACCEPT_PAUSE_S = 1.0
 
 #: Suffix of a socket's path until it is ready.
@@ -90,21 +90,22 @@ class Client:
     project_id: str
     user_id: str
     decoder: messages.MessageDecoder
-    #: Bytes, and the descriptors that go with the first of them.
+    #: Bytes, and the descriptors sent with the first of them.
     unsent: collections.deque[tuple[bytearray, list[int]]]
     unsent_bytes: int = 0
     questions: int = 0
-    #: The client waits for its turn.
+    #: Whether the client waits for its turn.
     in_line: bool = False
-    #: The decoder may hold messages that have not been handled yet.
+    #: Whether the decoder may hold unhandled messages.
     behind: bool = False
-    #: It accepts connections to workers with notifications of its sessions.
+    #: Whether it accepts connections to workers along with session
+    #: notifications.
     takes_connections: bool = False
     closed: bool = False
 
 
 class Doorway:
-    """The sockets of one host, and the clients that are connected.
+    """The sockets of one host, and their clients.
 
     Everything but the constructor runs in the loop's thread.
 
@@ -122,7 +123,7 @@ class Doorway:
         self._loop = loop
         self._on_message = on_message
         self._on_gone = on_gone
-        #: For log lines that clients cause.
+        #: Limits log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._listeners: dict[str, socket.socket] = {}
         self._inodes: dict[str, int] = {}
@@ -140,7 +141,6 @@ class Doorway:
         return bool(self._listeners)
 
     def client(self, number: int) -> Client | None:
-        """Return a client that is connected."""
         return self._clients.get(number)
 
     # Life of the sockets.
@@ -274,7 +274,7 @@ class Doorway:
         self._watch(client)
 
     def _refusal(self, project_id: str) -> str | None:
-        """Return why one more client is refused, None if it is not."""
+        """Return why another client is refused; None if it is accepted."""
         settings, count = self._settings, len(self._clients)
         most = settings.max_front_door_connections
         most_of_project = settings.max_front_door_project_connections
@@ -311,7 +311,7 @@ class Doorway:
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
-            # Until its turn comes, the loop would report it again and again.
+            # Otherwise the loop would report it repeatedly before its turn.
             self._loop.unwatch(client.sock)
         else:
             self._line_up(client)
@@ -368,7 +368,7 @@ class Doorway:
         message: Mapping[str, object],
         fds: Iterable[int] = (),
     ) -> None:
-        """Send a message, or keep it until the client reads.
+        """Send a message, or queue it until the client reads.
 
         :param fds: descriptors to pass; closed when they are sent.
         """
@@ -457,7 +457,7 @@ class Doorway:
             self._watch(client)
             return
         except OSError as error:
-            # The reading side ends the connection at its next turn, so a
+            # The reading side ends the connection in its next turn, so a
             # caller in the middle of an operation still finds the client.
             LOG.debug("Front door: sending failed: %s", error)
             self._loop.call(lambda: self._gone(client, "sending failed"))
@@ -488,7 +488,7 @@ class Doorway:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """A request of a client, which is answered once."""
+    """A request of a client, answered once."""
 
     doorway: Doorway
     client: Client

@@ -43,7 +43,7 @@ class FrontDoor:
     ) -> None:
         self._settings = settings
         self._slots = slots
-        #: For log lines that clients cause.
+        #: Limits log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._doorway = doorway.Doorway(
             settings, loop, self._dispatch, self._gone
@@ -132,7 +132,8 @@ class FrontDoor:
             chunk_bytes=self._settings.chunk_bytes,
         )
 
-    # Connections to workers and desks, which ask their client for its secret.
+    # Connections to workers and desks, which authenticate the client by its
+    # secret.
 
     def _connect(self, request: doorway.Request) -> None:
         session_id = requests.session_id(request.members)

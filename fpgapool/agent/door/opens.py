@@ -2,22 +2,23 @@
 
 """The sessions that clients of a front door have opened and wait for. Pure.
 
-Clients, the conductor and the clock come in as method calls; what to do comes
-out as effects. Nothing is kept on disk, and any message may be lost, so an
-entry repeats what it wants until the conductor's view of the session shows it:
+Clients, the conductor and the clock come in as method calls; actions come out
+as effects. Nothing is stored on disk, and any message may be lost, so an entry
+repeats its request until the conductor's view of the session shows the effect:
 
-* *asking*: nobody has answered its submit or reopen. The call is repeated with
-  growing pauses. After ``open_timeout_s`` the client gets
-  ``CONDUCTOR_UNAVAILABLE``, and a new session is cancelled.
-* *answered*: a view has come. Newer views go to the client. A session that has
-  been silent for ``poll_interval_s`` is polled.
-* *cancelling*: the client has cancelled or closed the session, or has gone
-  away before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``,
-  unless the client comes back.
+* *asking*: the submit or reopen is unanswered. The call is repeated with
+growing pauses. After ``open_timeout_s`` the client gets
+``CONDUCTOR_UNAVAILABLE``, and a new session is cancelled.
+* *answered*: a view has arrived. Newer views go to the client. A session that
+has been silent for ``poll_interval_s`` is polled.
+* *cancelling*: the client has cancelled or closed the session, or disconnected
+before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``, unless
+the client reconnects.
 
 The entry is forgotten when the session has ended, or when it is in use and its
-client has disconnected: then the worker decides. Replies to calls and views
-that the conductor sends by itself are handled alike, in order of revision.
+client has disconnected: then the worker decides. Replies to calls and
+unsolicited views from the conductor are handled in the same way, ordered by
+revision.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from fpgapool.vocabulary import states
 #: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
 
-#: How often the client of a waiting session may report its own work.
+#: How often the client of a waiting session may report its own progress.
 REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
@@ -43,19 +44,19 @@ LONGEST_RESEND_S = 8.0
 #: session expire, as no client connects.
 CANCEL_REPEAT_S = 60.0
 
-#: An unanswered request is taken back after this time. A client that still
-#: wants the session has asked again by then.
+#: An unanswered request is withdrawn after this time. A client that still
+#: wants the session has repeated it by then.
 TAKES_BACK_AFTER_S = 8.0
 
 MAX_POLLED_SESSIONS = 1000
 
-# Reasons for cancelling a request that its client has not given up.
+# Reasons for cancelling a request that its client did not give up.
 _TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Submit:
-    """Ask the conductor for the session."""
+    """Submit the session to the conductor."""
 
     request: objects.OpenRequest
 
@@ -67,7 +68,7 @@ class Submit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
-    """Ask the conductor for another slot for a session that lost its slot."""
+    """Request another slot for a session that lost its slot."""
 
     host_uuid: str
     project_id: str
@@ -93,9 +94,9 @@ class Close:
     """Tell the conductor that a client has closed its session.
 
     :ivar generation: of the slot that served it last.
-    :ivar input_bytes: that the client has sent, and the slots have computed.
-    :ivar confirmed: whether the worker has confirmed it; its report counts if
-        it comes.
+    :ivar input_bytes: bytes that the client sent and the slots computed.
+    :ivar confirmed: whether the worker has confirmed it; its report takes
+        precedence if it arrives.
     """
 
     project_id: str
@@ -108,7 +109,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask the conductor about sessions that have been silent.
+    """Query the conductor about sessions that have been silent.
 
     :ivar sessions: project and session ids, and the known revision of each.
     """
@@ -178,7 +179,7 @@ class _Open:
         return None
 
     def awaits_another(self) -> bool:
-        """Whether the slot awaits a secret that is not the request's."""
+        """Whether the slot expects another secret than the request's."""
         view = self.view
         return (
             isinstance(self.opening, Submit)
@@ -241,7 +242,9 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return the known view of a session without asking the conductor."""
+        """Return the known view of a session without querying the
+        conductor.
+        """
         entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
 
@@ -254,8 +257,8 @@ class Opens:
     ) -> list[Effect]:
         """A client requests a session, or reconnects to it.
 
-        :param secret: for its first connection to a slot; the request has its
-            hash. It stays here.
+        :param secret: for its first connection to a slot; only its hash is
+            sent.
         """
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
@@ -321,7 +324,8 @@ class Opens:
     def call_ended(self, opening: Opening, now: float) -> None:
         """A call has ended, and its result has been handled.
 
-        :param opening: the call; it is made again if it is still open.
+        :param opening: the call; it is repeated if the session is still not
+            open.
         """
         if isinstance(opening, Submit):
             request = opening.request
@@ -344,11 +348,7 @@ class Opens:
         reason: str,
         now: float,
     ) -> list[Effect]:
-        """A client cancels a session.
-
-        :param session_id: the session, or None.
-        :param request_id: the request, or None.
-        """
+        """A client cancels a session."""
         if request_id is not None:
             session_id = None
             entry = self._by_request.get((project_id, request_id))
@@ -362,8 +362,8 @@ class Opens:
         """A client has closed a session.
 
         The worker reports the end to the conductor, too. The client's report
-        is sent only if the worker's does not arrive: worker and agent may die
-        before.
+        is sent only if the worker's does not arrive, because worker and agent
+        may die first.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
@@ -378,7 +378,7 @@ class Opens:
     def client_gone(
         self, client: int, now: float, active: Iterable[str] = ()
     ) -> list[Effect]:
-        """A client's connection ended, so its sessions have no client.
+        """A client's connection ended, so that its sessions have no client.
 
         :param active: sessions that use slots of this host, whatever state the
             conductor last reported.
@@ -417,14 +417,14 @@ class Opens:
         if self._is_over(entry, view):
             return self._finish(entry, view)
         if entry.close is not None and view.state in states.TERMINAL:
-            # The conductor has not heard that the session was served.
+            # The conductor does not know yet that the session was served.
             return self._repeat(entry, now)
         return self._present(entry, now)
 
     def _present(self, entry: _Open, now: float) -> list[Effect]:
         """Send a client the known state of its session.
 
-        If the slot awaits another secret than the client's, ask for it again.
+        If the slot expects another secret than the client's, request it again.
         """
         if entry.client is None:
             return []
@@ -433,8 +433,8 @@ class Opens:
             return [Push(entry.client, view)]
         if not entry.awaits_another():
             return []
-        # The slot awaits the secret of an earlier agent, since the conductor
-        # does not have this one's request yet.
+        # The slot expects the secret of an earlier agent, since the conductor
+        # has not processed this one's request yet.
         entry.answered = False
         entry.gives_up_at_s = now + self._open_timeout_s
         entry.resend_s = FIRST_RESEND_S
@@ -556,8 +556,8 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # A client that is still connected is notified again when the
-            # conductor is back.
+            # A client that is still connected is notified when the conductor
+            # is back.
             entry.cancel_reason = None
             if entry.client is None:
                 self._forget(entry)
@@ -566,11 +566,11 @@ class Opens:
         if entry.cancel_reason is not None or isinstance(
             entry.opening, Reopen
         ):
-            # A running session is not taken back: its client may ask again.
+            # A running session is not withdrawn: its client may ask again.
             return self._finish(entry, view)
-        # The client of a request that was taken in before this agent started
-        # may ask again, too. A cancellation already under way by then would
-        # reach the returning conductor first.
+        # The client of a request from before this agent started may ask again,
+        # too. A cancellation already under way would reach the returning
+        # conductor first.
         self._mark_cancelled(entry, codes.CONDUCTOR_UNAVAILABLE, now)
         entry.next_send_s = now + TAKES_BACK_AFTER_S
         client = self._detach(entry)
@@ -606,7 +606,7 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
 
 
 def _answers(opening: Opening, view: objects.SessionView) -> bool:
-    """Whether a view answers an opening."""
+    """Whether a view answers a submit or reopen."""
     if isinstance(opening, Submit):
         return True
     # A view of the lost slot is not an answer.
@@ -617,11 +617,11 @@ def _answers(opening: Opening, view: objects.SessionView) -> bool:
 
 
 def _may_be_in_use(entry: _Open) -> bool:
-    """Whether the slot may have been in use all along.
+    """Whether the slot may be in use.
 
-    The worker reports its client's connection or orderly end through its
-    agent and the conductor. A cancellation must not overtake that report,
-    even where the slot is on this host.
+    The worker reports its client's connection or orderly end through its agent
+    and the conductor. A cancellation must not overtake that report, even for a
+    slot on this host.
     """
     return entry.view is not None and entry.view.state == states.READY
 

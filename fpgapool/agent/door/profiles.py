@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The library's accelerators as the conductor last reported them."""
+"""The library's accelerators, as the conductor last reported them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
-#: A project's own accelerator may have got other parameters with a new
-#: version.
+#: A project's own accelerator may have other parameters in a new version.
 REFRESH_AFTER_S = 10.0
 
 #: Neither unknown names nor an unresponsive conductor may cause a stream of
@@ -55,10 +54,10 @@ def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
 def page(
     known: Profiles, hosts: Iterable[Mapping[str, object]]
 ) -> dict[str, object]:
-    """Return the reply with accelerators, and the numbers of their slots.
+    """Return a reply that lists accelerators and their numbers of slots.
 
-    :returns: ``accelerators``, as many as one message holds; if there are
-        others, ``next``, after which these begin.
+    :returns: ``accelerators``, as many as fit into one message; if there are
+        more, ``next``, the name after which they continue.
     """
     counted = capacity.Capacity(hosts)
     shown = doorway.fitting(
@@ -70,11 +69,11 @@ def page(
 
 
 class ProfileCache:
-    """Profiles by name, fetched when one is missing or they grow old.
+    """Profiles by name, fetched when one is missing or they are too old.
 
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: how long a caller waits. The question is repeated within
-        that time, as the conductor may have died.
+    :param limit_s: how long a caller waits. The query is repeated within that
+        time, as the conductor may have died.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class ProfileCache:
     ) -> None:
         """Get the profiles, at once or when the conductor has answered.
 
-        :param name: the profile that is needed, None for all of them.
-        :param on_done: gets the profiles, which may lack that one; None if it
-            is not among the known ones and the conductor does not answer.
+        :param name: the profile that is needed, or None for all of them.
+        :param on_done: called with the profiles, which may lack that one; with
+            None if it is unknown here and the conductor does not answer.
         """
         age_s = self._loop.now() - self._fetched_at_s
         known = self._profiles
@@ -126,7 +125,7 @@ class ProfileCache:
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
         else:
-            # The accelerator may have just been approved, so old profiles do
+            # The accelerator may just have been approved, so old profiles do
             # not prove that it does not exist.
             self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
 

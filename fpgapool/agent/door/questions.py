@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Questions of clients that the conductor answers.
+"""Client operations that the conductor answers.
 
-A question is checked where it comes in. Another thread then makes the call to
-the conductor, whose result becomes the reply.
+A request is checked on arrival. Another thread then calls the conductor, and
+the result becomes the reply.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
-#: Questions of one client that the conductor has not answered yet.
+#: Unanswered queries of one client.
 MAX_QUESTIONS_PER_CLIENT = 64
 
-#: Of a reply.
+#: Largest reply.
 Members: typing.TypeAlias = dict[str, object]
-#: Asks the conductor, and returns the reply; may raise rules.RequestError.
+#: Calls the conductor, and returns the reply; may raise rules.RequestError.
 Call: typing.TypeAlias = Callable[[], Members]
 
 
 class Questions:
-    """Asks the conductor for clients.
+    """Queries the conductor on behalf of clients.
 
-    :param known: returns the view of a session of a project, without asking
-        the conductor; None if it is not known here.
+    :param known: returns a session's view for a project without querying the
+        conductor; None if it is unknown here.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Questions:
         self._conductor = conductor
         self._caller = caller
         self._known = known
-        #: For log lines that clients cause.
+        #: Limits log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._profiles = profiles.ProfileCache(
             loop,
@@ -73,7 +73,7 @@ class Questions:
     def operations(
         self,
     ) -> dict[str, Callable[[doorway.Request], None]]:
-        """Return what answers each operation, by its name."""
+        """Return the handler of each operation, by name."""
         return {
             "accelerator": self._accelerator,
             "accelerators": self._accelerators,
@@ -110,7 +110,8 @@ class Questions:
         def failed(error: Exception) -> None:
             client.questions -= 1
             if isinstance(error, queue.Full):
-                # A client asks too often; one line each would flood the log.
+                # A client asks too often; a line for each request would flood
+                # the log.
                 LOG.debug("A question was dropped")
             else:
                 self._log.warning("The conductor did not answer: %s", error)
@@ -204,7 +205,6 @@ class Questions:
         self._ask(request, ask)
 
     def _dry_run(self, request: doorway.Request) -> Call:
-        """Return the call that makes a dry run."""
         wanted = requests.open_request(
             {**request.members, "request_id": "dry-run"},
             project_id=request.client.project_id,
@@ -276,8 +276,8 @@ class Questions:
         return found[0]
 
     def _public(self, group: objects.GroupView) -> Members:
-        """Return what a client may know of its group: as many hosts as fit
-        into one message, this host first.
+        """Return the part of a group's view that clients may see: as many
+        hosts as fit into one message, this host first.
         """
         mine = self._settings.host_uuid
         hosts = sorted(
@@ -308,7 +308,7 @@ def _fail_unanswered(request: doorway.Request) -> None:
 
 @contextlib.contextmanager
 def _refusals(*errors: type[exception.FpgapoolException]) -> Iterator[None]:
-    """Turn refusals by the conductor into errors of the request."""
+    """Turn the conductor's refusals into errors of the request."""
     try:
         yield
     except errors as error:
@@ -317,7 +317,6 @@ def _refusals(*errors: type[exception.FpgapoolException]) -> Iterator[None]:
 
 
 def view_members(view: objects.SessionView) -> Members:
-    """Return a session as clients get it."""
     # asdict() would copy everything in it.
     endpoints = [dict(vars(one)) for one in view.endpoints]
     return {**vars(view), "endpoints": endpoints}

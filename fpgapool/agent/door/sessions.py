@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opens and ends sessions of programs, as :mod:`.opens` decides."""
+"""Opens and ends sessions of programs, as decided by :mod:`.opens`."""
 
 from __future__ import annotations
 
@@ -32,24 +32,21 @@ TICK_S = 0.25
 
 MAX_OPENS_PER_CLIENT = 1024
 
-#: Requests in one call.
+#: Requests per call.
 MAX_TOGETHER = 100
 
-#: Concurrent calls for a project; later requests go together in the next one.
+#: Concurrent calls for a project; later requests are combined in the next one.
 CALLS_PER_PROJECT = 4
 
-#: Of the secret for a client's first connection to a slot.
+#: Length of the secret for a client's first connection to a slot.
 SECRET_BYTES = 32
 
 
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
-    :param casts: sends casts.
-    :param caller: makes the calls that ask questions.
-    :param opener: makes calls that open sessions.
+    :param caller: makes the calls for queries.
     :param push: sends the view of a session to the client with that number.
-    :param is_open: whether clients are served.
     """
 
     def __init__(
@@ -77,7 +74,7 @@ class Sessions:
             poll_interval_s=settings.session_poll_interval_s,
         )
         self.view = self._opens.view
-        # By project: requests not sent yet, and calls under way.
+        # By project: unsent requests, and calls under way.
         self._unsent: dict[str, collections.deque[opens.Submit]] = (
             collections.defaultdict(collections.deque)
         )
@@ -89,7 +86,7 @@ class Sessions:
     def operations(
         self,
     ) -> dict[str, Callable[[doorway.Request], None]]:
-        """Return what carries out each operation, by its name."""
+        """Return the handler of each operation, by name."""
         return {
             "open": self._open,
             "reopen": self._reopen,
@@ -107,7 +104,7 @@ class Sessions:
         self._apply(self._opens.client_gone(number, now, in_use))
 
     def changed(self, views: Iterable[objects.SessionView]) -> None:
-        """Take changed sessions from the conductor."""
+        """Process changed sessions from the conductor."""
         now = self._loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))
@@ -202,7 +199,7 @@ class Sessions:
                 f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
             )
         if self._opens.is_counted(client.project_id, **ids):
-            # The client has come back for a session.
+            # The client has returned for a session.
             return
         most = self._settings.max_front_door_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
@@ -323,7 +320,7 @@ class Sessions:
 
         def failed(error: Exception) -> None:
             self._polling = False
-            # A refusal comes at once, and every agent polls.
+            # Without a pause all agents would poll after a refusal.
             self._polls_again_s = (
                 self._loop.now() + self._settings.session_poll_interval_s
             )

@@ -43,8 +43,8 @@ class HostSlots:
     ) -> socket.socket:
         """Return a connection to the data socket of a session's worker.
 
-        :param view: of the session, if the front door knows it: its slot may
-            have been offered before the order for it comes.
+        :param view: the session's view, if the front door knows it: its slot
+            may have been offered before the order for it arrives.
         :raises: rules.RequestError if the project has no such session here.
         """
         key = self._offered_key(generation, view) or self._key_in_use(
@@ -64,7 +64,7 @@ class HostSlots:
     def _offered_key(
         self, generation: int, view: objects.SessionView | None
     ) -> orders.Key | None:
-        """Return the slot of this host that the conductor has offered, None
+        """Return the slot of this host that the conductor has offered; None
         without one. The worker authenticates the client once the order has
         arrived.
         """

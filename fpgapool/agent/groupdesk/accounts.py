@@ -18,7 +18,7 @@ from fpgapool.vocabulary import codes
 
 #: A project's clients are not read while more than this waits at the desk.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-#: What a waiting task takes beside its record.
+#: Memory of a waiting task in addition to its record.
 TASK_BYTES = 512
 
 # New connections, each with its own rings: sustained rate and burst. All
@@ -32,8 +32,8 @@ class Account:
 
     All of it runs in the loop's thread.
 
-    :ivar wake: lets the loop look at a port again.
-    :ivar stalled: ports that are not read from, and have to be woken.
+    :ivar wake: lets the loop poll a port again.
+    :ivar stalled: ports that are not read until they are woken.
     """
 
     def __init__(self, wake: Callable[[typing.Any], None]) -> None:
@@ -42,7 +42,7 @@ class Account:
         self.stalled: set[typing.Any] = set()
 
     def wake_readers(self) -> None:
-        """Wake those that may be read again."""
+        """Wake ports that may be read again."""
         for port in [one for one in self.stalled if one.may_read]:
             self.stalled.discard(port)
             self.wake(port)
@@ -51,7 +51,7 @@ class Account:
 class Accounts:
     """The accounts of all projects.
 
-    :param wake: lets the loop look at a port again.
+    :param wake: lets the loop poll a port again.
     """
 
     def __init__(

@@ -3,8 +3,9 @@
 """Admits clients and serves their connections, each in its own thread.
 
 The thread of a local client only waits for the end of the connection: tasks
-and results go through rings that the loop reads. A client on another host has
-one thread that turns its frames into records, and one for the way back.
+and results pass through rings that the loop reads. A client on another host
+has one thread that converts its frames to records, and one for the other
+direction.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Access:
 
 
 class DeskLoop(typing.Protocol):
-    """The loop's side of connections."""
+    """The loop's interface for connections."""
 
     def attach(
         self,
@@ -62,7 +63,7 @@ class DeskLoop(typing.Protocol):
         """Let a client send records; an earlier connection of it ends."""
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
-        """The connection of a client is over."""
+        """Handle the end of a client's connection."""
 
 
 class GroupServer:
@@ -145,8 +146,7 @@ class GroupServer:
             or not known
             or hello.group_id != self._settings.group_id
         ):
-            # The same answer for every cause, so that an attacker learns
-            # nothing.
+            # The same answer in all cases, so that an attacker learns nothing.
             raise data_ports.Refused(
                 codes.UNAUTHORIZED, "wrong group, client or secret"
             )
@@ -216,9 +216,9 @@ class GroupServer:
     def _receive(
         self, channel: channels.Channel, mailbox: ports.Mailbox
     ) -> bool:
-        """Turn frames into records until the connection ends.
+        """Convert frames to records until the connection ends.
 
-        :returns: whether the client has said so.
+        :returns: whether the client announced the end.
         """
         reader = groups.TaskReader(self._settings.max_task_bytes)
         scratch = bytearray(frames.HEADER_BYTES)

@@ -2,9 +2,8 @@
 
 """One thread that serves many rings, and calls from other threads.
 
-While there is work, the thread polls all rings that were active lately,
-without system calls. When all are empty, it asks the peers to ring, and
-sleeps.
+While there is work, the thread polls all recently active rings without system
+calls. When all are empty, it enables the peers' doorbells and sleeps.
 """
 
 from __future__ import annotations
@@ -21,27 +20,28 @@ from fpgapool.common.monitoring import ratelimit
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
-# While the first ports have work, the others are polled every so many rounds.
+# While the first ports have work, the others are polled once per this many
+# rounds.
 _SKIPPED_ROUNDS = 4
 
 
 class Port(typing.Protocol):
-    """A ring, or another source of work, that the loop polls."""
+    """A ring, or another source of work, polled by the loop."""
 
     def fileno(self) -> int:
         """Descriptor that is readable when the peer has rung."""
 
     def work(self, now: float) -> bool:
-        """Do some of the work that is there."""
+        """Do some of the available work."""
 
     def arm(self) -> bool:
-        """Ask the peer to ring.
+        """Request a doorbell from the peer.
 
         :returns: False if there is work already.
         """
 
     def disarm(self) -> None:
-        """Silence the doorbell, after :meth:`arm` and perhaps a wait."""
+        """Switch off the doorbell, after :meth:`arm` and perhaps a wait."""
 
 
 class RingLoop:
@@ -73,10 +73,10 @@ class RingLoop:
         self._calls: collections.deque[Callable[[], None]] = (
             collections.deque()
         )
-        # By descriptor: ports, or what to call when it is readable.
+        # By descriptor: ports, or callbacks for when it is readable.
         self._ports: dict[int, Port] = {}
         self._watched: dict[int, Callable[[], None]] = {}
-        # Those whose peers do not ring.
+        # Ports whose peers have no doorbell.
         self._awake: list[Port] = []
         self._first: frozenset[Port] = frozenset()
         self._first_awake: list[Port] = []
@@ -94,7 +94,6 @@ class RingLoop:
     def add(self, port: Port, first: bool = False) -> None:
         """Serve a port.
 
-        :param port: not served yet.
         :param first: whether it is polled before the others.
         """
         fd = port.fileno()
@@ -122,7 +121,7 @@ class RingLoop:
         del self._ports[port.fileno()]
         self._epoll.unregister(port.fileno())
         self._first -= {port}
-        # The lists may be in use.
+        # The lists may be being iterated.
         self._awake = [one for one in self._awake if one is not port]
         self._first_awake = [
             one for one in self._first_awake if one is not port

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The members of a desk: their connections, and which of them it uses.
+"""The members of a desk: their connections, and which of them are in use.
 
-A slot connects by itself, and says with READY which one it is. It joins once
-the agent wants it with that generation, and leaves when the agent wants it no
-longer: the queues let its task end, STOP asks the worker to clear the slot,
-and LEFT confirms that. A slot whose connection ends has died.
+A slot connects and identifies itself with READY. It joins once the agent wants
+it with that generation, and leaves when the agent no longer does: the queues
+let its task end, STOP makes the worker clear the slot, and LEFT confirms that.
+A slot whose connection ends is dead.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class MemberPorts:
 
     :param path: of the socket where slots connect.
     :param slots: device and number of each slot of this host.
-    :param ended: takes the end of a task, as :class:`ports.MemberPort` says.
-    :param notify: tells the agent of a member and what has happened to it.
+    :param ended: called at the end of a task, see :class:`ports.MemberPort`.
+    :param notify: reports events of a member to the agent.
     :param decide: carries out the decisions of the queues.
     :raises OSError: if the socket cannot be made.
     """
@@ -61,8 +61,8 @@ class MemberPorts:
         self._ended = ended
         self._notify = notify
         self._decide = decide
-        # All that are connected; those that joined, by number; the slots that
-        # shall be members, with their generations; those that have left.
+        # All connected slots; joined ones, by number; wanted ones, with their
+        # generations; those that have left.
         self._connected: set[ports.MemberPort] = set()
         self._joined: dict[int, ports.MemberPort] = {}
         self._wanted: dict[Place, int] = {}
@@ -106,7 +106,7 @@ class MemberPorts:
         self._loop.watch(connection.fileno(), lambda: self._hung_up(port))
 
     def _hung_up(self, port: ports.MemberPort) -> None:
-        """The connection of a member is over; its last records count."""
+        """Handle the end of a member's connection; its last records count."""
         if port not in self._connected:
             return
         while port.work(time.monotonic()):
@@ -134,8 +134,7 @@ class MemberPorts:
         self._join_wanted()
 
     def want(self, wanted: dict[Place, int], surplus: int) -> None:
-        """Set which slots are members once they are ready; let the others
-        leave.
+        """Set which slots are members once they are ready; the others leave.
 
         :param surplus: how many of them should leave, idle ones first.
         :raises frames.ProtocolError: if one is not of this host.
@@ -173,7 +172,7 @@ class MemberPorts:
                 self._report(port, "joined")
 
     def stop(self, number: int) -> None:
-        """Stop a member that the queues have given away."""
+        """Stop a member that the queues have released."""
         port = self._joined.pop(number, None)
         if port is not None:
             port.number = None
@@ -200,7 +199,7 @@ class MemberPorts:
         port.close()
 
     def drop_forgetful(self) -> None:
-        """Drop members that have freed their task without an answer."""
+        """Drop members that freed their task without an answer."""
         now = time.monotonic()
         for port in [*self._joined.values()]:
             if port.has_forgotten(now):

@@ -37,9 +37,9 @@ class Admit(typing.NamedTuple):
 
 
 class Keep(typing.NamedTuple):
-    """Follow an order: revoke clients not admitted since the last one.
+    """Follow an order: revoke clients that it does not admit.
 
-    :ivar revision: of the order that the desk follows now.
+    :ivar revision: of the order that the desk now follows.
     :ivar arbitration: as in the settings; None: as before.
     :ivar clear_between: as in the settings; None: as before.
     """
@@ -50,9 +50,10 @@ class Keep(typing.NamedTuple):
 
 
 class Hosts(typing.NamedTuple):
-    """Tell clients where the group has members.
+    """Tell clients on which hosts the group has members.
 
-    :ivar spares_member: whether one member here is for clients without locks.
+    :ivar spares_member: whether one member here is reserved for clients
+        without locks.
     """
 
     members: groups.MemberList
@@ -60,7 +61,7 @@ class Hosts(typing.NamedTuple):
 
 
 class ReadCounts(typing.NamedTuple):
-    """Report the usage of clients since the desk began, page by page.
+    """Report the usage of clients since the desk's start, page by page.
 
     :ivar after: only clients whose names are greater.
     """

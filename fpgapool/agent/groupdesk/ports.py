@@ -38,18 +38,18 @@ _RESULTS = frozenset({records.DONE, records.FAILED, records.MISS})
 
 # Records per turn of a port.
 _BATCH = 8
-# Results that are sent together, and the longest of them.
+# Results that are batched, and the longest of them.
 _LATE_RESULTS = 32
 _LATE_BYTES = 4096
 # Results of longer tasks are sent at once.
 _SHORT_NS = 100_000
-# Records that wait for room: answers to a full window, and notifications.
+# Records that may wait for room: answers to a full window, and notifications.
 _MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
-# Results that are sent together to a client on another host.
+# Results batched for a client on another host.
 _MAILED_RECORDS = 32
 #: Longer tasks are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
-#: Records from, and to, a client on another host. While it does not receive
+#: Records from and to a client on another host. While it does not receive
 #: results, none of its tasks starts.
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
@@ -57,8 +57,8 @@ _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
 # What a task takes while it waits, beside its parameters and input.
 _KEPT_TASK_BYTES = records.HEADER_BYTES + accounts.TASK_BYTES
 
-#: A record for a member, in one piece if it is kept; else its last part is in
-#: place, in memory that its client may be changing.
+#: A record for a member: one piece if it is kept; otherwise its last part is
+#: in place, in memory that its client may be changing.
 Payload: typing.TypeAlias = tuple[rings.Buffer, ...]
 
 
@@ -97,9 +97,9 @@ class ClientPort:
 
     :param shutdown: ends its connection, from any thread.
     :param decide: carries out the decisions of the queues.
-    :param failed: takes this port and the reason when it must end.
-    :ivar client: in the queues, and …
-    :ivar account: … of its project; set when it is attached.
+    :param failed: called with this port and the reason when it must end.
+    :ivar client: the client in the queues; set on attach.
+    :ivar account: the account of its project; set on attach.
     """
 
     client: model.Client
@@ -122,7 +122,7 @@ class ClientPort:
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
-        # Results that had no room; meanwhile no task of the client starts.
+        # Results without room; meanwhile no task of the client starts.
         self._outbox: collections.deque[bytes] = collections.deque()
         self._late: list[bytes] = []
         self._waiting_bytes = 0
@@ -180,13 +180,13 @@ class ClientPort:
 
     def _work(self, now: float) -> bool:
         if self._outbox:
-            # That is work: its tasks may start again.
+            # Counts as work: its tasks may start again.
             return self._flush()
         if self._is_empty() or not self.may_read:
             return False
         taken = self._channel.take(_BATCH, _LONG_BYTES)
         if not taken:
-            # In place.
+            # Read in place.
             self._take(records.split(_there(self._channel)), now)
             if not self.closed:
                 self._channel.free()
@@ -242,9 +242,9 @@ class ClientPort:
         *data: rings.Buffer,
         keys: tuple[holding.Key, ...] = (),
     ) -> None:
-        """Take a task that is long, has a lock, or refers to blocks."""
-        # Its client may be changing the record: nothing but the last part of
-        # the data is from there now.
+        """Accept a task that is long, has a lock, or refers to blocks."""
+        # Its client may be changing the record: only the last part of the data
+        # is still read from there.
         middle = record.middle
         head = records.header(kind, record.task_id, len(middle), record.number)
         parts: Payload = (head, middle, *data)
@@ -257,7 +257,7 @@ class ClientPort:
             record.kind >> groups.KIND_BITS,
             keys,
         )
-        # It is sent from there, should a member be free.
+        # It is sent from there if a member is free.
         self._decide(now)
         if task.payload is parts and not self.closed:
             kept = b"".join(parts)
@@ -265,7 +265,7 @@ class ClientPort:
             self._keep(len(kept) + accounts.TASK_BYTES)
 
     def _keep(self, count_bytes: int) -> None:
-        """Count what waits: more, or less."""
+        """Add to, or subtract from, the waiting bytes."""
         self._waiting_bytes += count_bytes
         account = self.account
         account.waiting_bytes += count_bytes
@@ -273,7 +273,7 @@ class ClientPort:
             account.wake_readers()
 
     def answered(self, task: model.Task) -> None:
-        """Forget a task that has ended."""
+        """Remove a task that has ended."""
         payload, task.payload = task.payload, None
         if payload is not None and len(payload) == 1:
             # As _keep(), for each task.
@@ -285,7 +285,6 @@ class ClientPort:
                 account.wake_readers()
 
     def fail_task(self, task_id: int, code: str) -> None:
-        """Answer a task with a code."""
         detail = frames.encode_json({"code": code, "message": _TEXTS[code]})
         self.send(
             records.header(records.FAILED, task_id, len(detail)) + detail
@@ -294,12 +293,12 @@ class ClientPort:
     def notify(
         self, kind: int, number: int, document: dict[str, object] | None = None
     ) -> None:
-        """Send a record that is about no task."""
+        """Send a record that belongs to no task."""
         detail = b"" if document is None else frames.encode_json(document)
         self.send(records.header(kind, number, len(detail)) + detail)
 
     def send_result(self, busy_ns: int, *parts: rings.Buffer) -> bool:
-        """Send a result at once or with some others.
+        """Send a result at once or in a batch.
 
         A client with many waiting tasks is not woken for each result: up to a
         quarter as many results as it has waiting tasks are batched.
@@ -308,12 +307,12 @@ class ClientPort:
         :param parts: its record; if it is short, one part.
         :returns: whether results were batched, for :meth:`send_late`.
         """
-        # With fewer than eight waiting tasks each result goes at once, so that
-        # a program which waits for one result at a time never waits here. One
-        # with more may wait up to 5 ms longer if its next tasks are long, or
-        # wait behind long ones. That is short compared with those tasks.
-        # Sending whenever the loop would sleep would wake the program for each
-        # result while members are the bottleneck.
+        # With fewer than eight waiting tasks each result is sent at once, so
+        # that a program that waits for one result at a time is never delayed.
+        # With more, a result may be delayed by up to 5 ms if the next tasks
+        # are long, or wait behind long ones, which is short compared with
+        # those tasks. Sending whenever the loop would sleep would wake the
+        # program for each result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
         if busy_ns > _SHORT_NS or len(parts) > 1:
@@ -343,7 +342,7 @@ class ClientPort:
             self._put_off(results[sent:])
 
     def send(self, *parts: rings.Buffer) -> None:
-        """Send a record, once there is room."""
+        """Send a record once there is room."""
         try:
             if not self._outbox and self._channel.put(*parts):
                 return
@@ -359,7 +358,7 @@ class ClientPort:
             self._failed(self, "it does not receive its results")
             return
         self._queues.pause(self.client)
-        # If it sleeps, it waits for records, and now it needs room.
+        # A sleeping client waits for records; make it free room instead.
         self.account.wake(self)
 
     def _flush(self) -> bool:
@@ -400,12 +399,12 @@ class MemberPort:
 
     :param sock: its connection, which carries no data.
     :param ready: takes this port and what READY says.
-    :param ended: takes the number, the kind of the result, the task's id and
-        busy time in ns, the parts of its record, the last one in place if it
-        is long, and the time.
-    :param left: takes this port when the member has left.
+    :param ended: called with the number, the kind of the result, the task's id
+        and busy time in ns, the parts of its record (the last one in place if
+        it is long), and the time.
+    :param left: called with this port when the member has left.
     :ivar place: device, slot and generation, once READY has come.
-    :ivar number: in the queues while it is a member, else None.
+    :ivar number: its number in the queues while it is a member, else None.
     """
 
     def __init__(
@@ -422,7 +421,7 @@ class MemberPort:
         self.closed = False
         self._channel = channel
         self._is_empty = channel.is_empty
-        # Whose blocks its tasks use.
+        # Project and application whose blocks its tasks use.
         self._scope: tuple[str, str] | None = None
         self._ready = ready
         self._ended = ended
@@ -452,7 +451,7 @@ class MemberPort:
                 return False
             taken = self._channel.take(_BATCH, _LATE_BYTES)
             if not taken:
-                # In place.
+                # Read in place.
                 parts = records.split(_there(self._channel))
                 if parts.kind in _RESULTS:
                     self._end(*_result(parts), now)
@@ -507,7 +506,8 @@ class MemberPort:
         """Send a task.
 
         :param clear: whether another client was served before.
-        :returns: False if there is no room: the member does not work.
+        :returns: False if there is no room because the member does not
+            respond.
         """
         if clear and not self._clear(scope):
             return False
@@ -517,12 +517,12 @@ class MemberPort:
         return self._put(*payload)
 
     def has_forgotten(self, now: float) -> bool:
-        """Whether it has freed its task, and there is no result."""
+        """Whether it has freed its task without sending a result."""
         since_s = self._busy_since_s
         if since_s is None or now < since_s + ANSWER_S:
             return False
         try:
-            # In this order: it frees a task after the result.
+            # The order matters: a member frees a task after the result.
             return self._channel.is_drained() and self._is_empty()
         except rings.RingDamaged:
             return True
@@ -552,7 +552,7 @@ class MemberPort:
         )
 
     def stop(self) -> None:
-        """Ask the member to leave; LEFT confirms that it is cleared."""
+        """Request that the member leaves; LEFT confirms that it is cleared."""
         if not self._put(_STOP):
             self.sock.shutdown()
 
@@ -567,8 +567,8 @@ class MemberPort:
 class Mailbox:
     """The channel of a client on another host.
 
-    Records go through the memory of this process. The loop uses it as the
-    channel of rings that local clients have; two threads send and receive.
+    Records pass through the memory of this process. The loop uses it like the
+    rings of a local client; two threads send and receive.
     """
 
     def __init__(self) -> None:
@@ -648,10 +648,10 @@ class Mailbox:
             os.close(self._bell)
             self._bell = -1
 
-    # The side of the threads.
+    # The threads' side.
 
     def deliver(self, record: bytes) -> None:
-        """Hand a record to the loop; waits while it has too many.
+        """Pass a record to the loop; waits while it has too many.
 
         :raises channels.ChannelClosed: if the loop has closed the mailbox.
         """

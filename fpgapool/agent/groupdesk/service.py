@@ -3,7 +3,7 @@
 """The desk's process: carries out the decisions of the queues.
 
 The main thread owns queues, rings and members. Threads that accept clients,
-receive frames and talk to the agent only hand it calls.
+receive frames and talk to the agent only pass calls to it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ LOG = logging.getLogger(__name__)
 
 # The longest time for which results are batched.
 _LATE_S = 0.005
-# After locks have had all members for so long, clients are sent to other
-# hosts.
+# How long locks must have all members before clients are sent to other hosts.
 _LOCKED_S = 0.1
 # How long a revoked client may still receive answers.
 _GOODBYE_S = 1.0
@@ -57,7 +56,7 @@ class _News:
     clients send their tasks to another host.
 
     :ivar due_s: when clients have to be notified; None: not now.
-    :ivar is_watching: locks have had all members.
+    :ivar is_watching: whether locks have all members.
     """
 
     def __init__(self) -> None:
@@ -67,7 +66,7 @@ class _News:
         self._is_locked = False
 
     def take(self, hosts: groups.MemberList) -> bool:
-        """Take the hosts of the group; return whether they have changed."""
+        """Set the hosts of the group; return whether they changed."""
         known = self._hosts
         if known is not None and hosts.revision <= known.revision:
             return False
@@ -75,8 +74,8 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Take whether locks have all members; return whether clients must
-        know.
+        """Set whether locks have all members; return whether to notify
+        clients.
         """
         self.is_watching = have_all
         if not have_all:
@@ -94,7 +93,6 @@ class _News:
         return True
 
     def send(self, clients: Mapping[str, ports.ClientPort]) -> None:
-        """Notify all clients."""
         for port in [*clients.values()]:
             self.send_to(port)
 
@@ -107,7 +105,7 @@ class _News:
 
 
 class _Totals:
-    """What clients have done since the process began, for its agent.
+    """Counts of clients since the process began, for its agent.
 
     :ivar boot_id: names this process, whose counts begin at 0.
     """
@@ -191,11 +189,11 @@ class Desk:
             self._deadline_s,
         )
         self._clients: dict[str, ports.ClientPort] = {}
-        # Clients with batched results, and when these are due.
+        # Clients with batched results, and the time to send them.
         self._late: set[ports.ClientPort] = set()
         self._late_due_s = 0.0
         self._news = _News()
-        # Clients admitted since the agent last said which ones to keep.
+        # Clients admitted since the agent's last complete list.
         self._admitted: set[str] = set()
         self._clear_between = settings.clear_between
         self._revision = 0
@@ -228,7 +226,7 @@ class Desk:
         )
 
     def run(self) -> None:
-        """Serve until the agent, or the time without one, ends the desk."""
+        """Serve until the agent, or the lack of one, ends the desk."""
         self._sockets.serve()
         self._members.serve()
         LOG.info(
@@ -290,7 +288,7 @@ class Desk:
         port.client = self._queues.attach(
             port.client_id, self._owner(port.client_id), access.project_id
         )
-        # Without an application a client has its blocks for itself.
+        # A client without an application has its blocks to itself.
         own = f"\0{port.client_id}"
         port.client.scope = access.project_id, application or own
         port.account = self._accounts.of(access.project_id)
@@ -299,7 +297,7 @@ class Desk:
         self._news.send_to(port)
 
     def _owner(self, client_id: str) -> str:
-        """Return whose tasks follow each other without clearing."""
+        """Return the owner whose tasks follow each other without clearing."""
         access = self._connections.access(client_id)
         if access is None or self._clear_between == group.CLIENTS:
             return client_id
@@ -311,7 +309,7 @@ class Desk:
             return
         now = time.monotonic()
         if for_good:
-            # What it has sent before counts.
+            # What it sent before still counts.
             while port.work(now):
                 pass
         if self._clients.get(port.client_id) is not port:
@@ -384,7 +382,7 @@ class Desk:
                 self._late.add(port)
 
     def _port_of(self, client: model.Client) -> ports.ClientPort | None:
-        """Return the port of a client, unless another one has its name now."""
+        """Return the port of a client, unless another one now has its name."""
         port = self._clients.get(client.client_id)
         return port if port is not None and port.client is client else None
 
@@ -400,7 +398,7 @@ class Desk:
             news.send(self._clients)
 
     def _decide(self, now: float) -> None:
-        """Carry out what the queues decide; again if a member fails."""
+        """Carry out the decisions of the queues; repeat if a member fails."""
         due_s = self._queues.deadline_s
         if due_s is not None and now >= due_s:
             self._queues.expire(now)
@@ -418,7 +416,7 @@ class Desk:
     ) -> None:
         member = self._members.get(number)
         if member is None:
-            # It was lost after this was decided, with this task.
+            # It was lost after this decision, with this task.
             return
         if not member.start(
             task.payload, bool(task.blocks), clear, task.client.scope, now
@@ -427,7 +425,7 @@ class Desk:
             self._members.forget(member)
             return
         if len(task.payload) > 1:
-            # It is not kept: its room in the client's ring is needed.
+            # Not kept, because its room in the client's ring is needed.
             task.payload = None
 
     def _carry_out(self, decision: model.Decision) -> None:
@@ -510,10 +508,12 @@ class Desk:
         self._decide(time.monotonic())
 
     def _obey(self, order: orders.Order) -> dict[str, typing.Any]:
-        """Do what the agent wants; return the members of the reply."""
+        """Carry out a request of the agent; return the members of the
+        reply.
+        """
         match order:
             case orders.GetStatus():
-                # Agents ask for it every second.
+                # Agents request it every second.
                 self._members.drop_forgetful()
                 return {"status": self.status()}
             case orders.SetMembers(wanted, surplus):
@@ -555,7 +555,6 @@ class Desk:
         self._revision = order.revision
 
     def status(self) -> dict[str, typing.Any]:
-        """Return the status of this desk for the agent."""
         return {
             "pid": os.getpid(),
             "boot_id": self._totals.boot_id,

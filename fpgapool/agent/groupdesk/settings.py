@@ -36,7 +36,8 @@ class DeskSettings(settings.ChildSettings):
         that are not members.
     :ivar clear_between: ``clients`` or ``projects``: when a member is cleared
         that served another one.
-    :ivar window_tasks: most unanswered tasks of a client; it may have fewer.
+    :ivar window_tasks: the most unanswered tasks of a client; it may request
+        fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
     :ivar resume_grace_s: how long the locks of a lost client last.
     :ivar lock_idle_s: how long a lock lasts without a task.
@@ -62,7 +63,6 @@ class DeskSettings(settings.ChildSettings):
 
     @property
     def log_name(self) -> str:
-        """Names the desk in its log."""
         return self.group_id
 
 

@@ -16,11 +16,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Boards:
-    """Calls a driver in other threads; the loop's thread uses this class.
+    """Calls a driver in other threads; used by the loop's thread only.
 
-    :param tell: called in the loop's thread with a device's name, its fault,
-        None without one, and its power in W, None if it does not measure
-        that.
+    :param tell: called in the loop's thread with a device's name, its fault
+        (None without one) and its power in W (None if it is not measured).
     :ivar power_cap_w: the operator's cap on the host; None: it has none.
     """
 

@@ -29,11 +29,11 @@ class _Share:
 
 
 class Meter:
-    """Integrates the power of boards and divides it among holders.
+    """Integrates the power of boards and divides the energy among holders.
 
     A board draws the power of its last reading. All of it, idle power
     included, is divided equally among the held slots. While no slot is held,
-    it belongs to none.
+    it is charged to none.
     """
 
     def __init__(self, keys: list[orders.Key]) -> None:
@@ -48,7 +48,7 @@ class Meter:
     def set_power(
         self, device: str, power_w: float | None, now: float
     ) -> None:
-        """Take a reading.
+        """Record a power reading.
 
         :param power_w: None if the board does not measure it.
         """
@@ -68,7 +68,7 @@ class Meter:
         self._held = dict(generations)
 
     def energy_j(self, key: orders.Key, now: float) -> float | None:
-        """Return the energy drawn by a slot's holder, or by its last one.
+        """Return the energy drawn by a slot's current or last holder.
 
         :returns: joules; None if the board was not measured.
         """

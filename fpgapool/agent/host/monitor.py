@@ -2,8 +2,8 @@
 
 """The network device of a host: its rate and its counters.
 
-A separate thread asks by netlink, because a driver that hangs in the kernel
-must not stop the agent. This needs no privileges.
+A separate thread queries netlink, because a driver that hangs in the kernel
+must not block the agent. This needs no privileges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN_NIC_BYTES_PER_S = 1.25e9
 
 MBIT_BYTES = 125_000
 
-#: A rate changes when a cable is replaced or a bond loses a member.
+#: The rate changes when a cable is replaced or a bond loses a member.
 SPEED_INTERVAL_S = 60.0
 
 LOOPBACK_DEVICE = "lo"
@@ -35,7 +35,7 @@ class NicReading:
     """One reading of the network device.
 
     :ivar rx_bytes: received since the device was created.
-    :ivar rate_known: whether the rate is more than an assumption.
+    :ivar rate_known: False if the rate is only assumed.
     """
 
     device: str | None
@@ -46,7 +46,7 @@ class NicReading:
 
 
 class NetlinkKernel:
-    """Asks the kernel by pyroute2; one short-lived socket per question.
+    """Queries the kernel by pyroute2; one short-lived socket per query.
 
     Any method may raise anything.
     """
@@ -170,7 +170,6 @@ class NicMonitor:
                 return
 
     def read(self, now: float) -> None:
-        """Take one reading."""
         try:
             if now >= self._speed_due_s:
                 self._speed_due_s = now + SPEED_INTERVAL_S

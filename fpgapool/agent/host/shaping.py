@@ -2,9 +2,9 @@
 
 """Link protection: limits the data plane to its share of the link.
 
-The operator gives the desired state, and the kernel has the actual one. A
-separate thread reconciles the two repeatedly, because links go and come back.
-If that fails, the agent continues without a cap and reports it.
+The operator gives the desired state; the kernel has the actual one. A separate
+thread reconciles the two repeatedly, because links go up and down. If that
+fails, the agent continues without a cap and reports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHECK_INTERVAL_S = 10.0
 #: Each start of the privileged process adds a line to the host's security log.
 FAILURE_INTERVAL_S = 300.0
 
-# Reasons for a missing cap, besides those of fpgapool.privsep.cap.
+# Reasons for a missing cap, in addition to those of fpgapool.privsep.cap.
 ADDRESS_MISSING = "ADDRESS_MISSING"
 LOOPBACK = "LOOPBACK"
 RATE_UNKNOWN = "RATE_UNKNOWN"
@@ -62,8 +62,6 @@ def share(
 ) -> Share | None:
     """Check the share that the operator configured.
 
-    :param percent: ``data_share_percent``.
-    :param bytes_per_s: ``data_rate_bytes_per_s``.
     :returns: the share, None for no cap.
     :raises: ConfigurationError that names the option.
     """
@@ -102,7 +100,6 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 class Problem:
     """Why a direction has no cap.
 
-    :ivar direction: ``outgoing`` or ``incoming``.
     :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
     """
 
@@ -135,7 +132,7 @@ class LinkState:
 
 
 class PrivilegedKernel:
-    """Reads directly; the privileged process makes the changes.
+    """Reads the state directly; the privileged process makes the changes.
 
     Any method may raise anything.
     """
@@ -157,7 +154,6 @@ class PrivilegedKernel:
     def cap(
         self, device: str, bytes_per_s: int, network: str, ports: range
     ) -> Mapping[str, typing.Any]:
-        """See :func:`fpgapool.privsep.link.put_cap`."""
         from fpgapool.privsep import link
 
         outcome: Mapping[str, typing.Any] = link.put_cap(
@@ -166,13 +162,11 @@ class PrivilegedKernel:
         return outcome
 
     def uncap(self) -> None:
-        """See :func:`fpgapool.privsep.link.remove_cap`."""
         from fpgapool.privsep import link
 
         link.remove_cap()
 
     def is_capped(self, device: str) -> bool:
-        """See :meth:`fpgapool.privsep.cap.Cap.is_on`."""
         from fpgapool.privsep import cap
         from fpgapool.privsep import tc
 
@@ -192,9 +186,10 @@ class _NoCap(exceptions.PicklableError):
 class LinkProtection:
     """Keeps the cap in line with the operator's settings.
 
-    :param wish: the share, None for no cap; then a cap left by an earlier
-        agent is removed.
-    :param device: given by the operator, None for that of the address.
+    :param wish: the share, or None for no cap; a cap left by an earlier agent
+        is then removed.
+    :param device: given by the operator; None: the device that has the
+        address.
     :param reading: returns the latest reading of the link.
     :param remove_at_stop: whether the cap is removed when the agent stops.
     """
@@ -225,7 +220,6 @@ class LinkProtection:
 
     @property
     def state(self) -> LinkState:
-        """The state of the cap."""
         return self._state
 
     def start(self, timeout_s: float = 5.0) -> None:
@@ -268,8 +262,8 @@ class LinkProtection:
         except _NoCap as error:
             self._set_state(_failed(error.device, error.code, str(error)))
         except Exception as error:
-            # A missing right, a missing program or a kernel without traffic
-            # control must not stop the agent.
+            # A missing permission, a missing program or a kernel without
+            # traffic control must not stop the agent.
             device = self._given_device or self._state.device
             self._set_state(_failed(device, PRIVSEP_FAILED, repr(error)))
             return FAILURE_INTERVAL_S
@@ -310,7 +304,7 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate; it will come back with the same one.
+        # A link that is down has no rate; it will return with the same one.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(
@@ -339,7 +333,7 @@ class LinkProtection:
             )
 
     def remove_left_over(self) -> None:
-        """Remove a cap that an agent with other settings has left.
+        """Remove a cap left by an agent with other settings.
 
         No privileges are requested if there is no such cap.
         """
@@ -357,7 +351,6 @@ class LinkProtection:
             LOG.warning("An old cap may still be on the link: %r", error)
 
     def remove(self) -> None:
-        """Remove the cap."""
         try:
             self._kernel.uncap()
         except Exception as error:

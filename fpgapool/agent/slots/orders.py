@@ -47,7 +47,7 @@ class EndWorker:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeepGroup:
-    """Have a group's desk follow an order."""
+    """Send an order to a group's desk."""
 
     leader_epoch: int
     order: objects.GroupOrder

@@ -38,8 +38,8 @@ class WorkerStatus:
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
     :ivar blocks: figures of the blocks that the worker keeps.
-    :ivar is_stale: it is replaced before its next assignment; set by the
-        agent.
+    :ivar is_stale: whether to replace it before its next assignment; set by
+        the agent.
     """
 
     state: str
@@ -65,7 +65,6 @@ class WorkerStatus:
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
         """Read a status message.
 
-        :param members: of its ``status``.
         :raises: KeyError, TypeError or ValueError if it is not a status.
         """
         if members["state"] not in states.SLOT_MOVES:
@@ -98,7 +97,7 @@ _all_but_bytes = operator.attrgetter(
 )
 
 
-#: The holder of a slot: its assignment, or what its worker says of it.
+#: The holder of a slot: its assignment, or its worker's view of it.
 Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
 
 
@@ -109,15 +108,15 @@ class Slot:
     :ivar connected: there is a control connection to its worker.
     :ivar fault: why its worker cannot be started.
     :ivar status: the worker's last status, None without one.
-    :ivar pending: accepted, and not yet confirmed by a status of the worker;
+    :ivar pending: accepted, but not yet confirmed by the worker's status;
         ``pending_sent`` says whether it was sent to the worker.
     :ivar bitstream_path: of the fetched file of its bitstream; ``refetched``
         if the first file was damaged.
-    :ivar released: the slot was taken back from its last assignment.
+    :ivar released: whether the slot was taken back from its last assignment.
     :ivar leaving: the worker is about to be replaced.
     :ivar prepared: the message to the conductor about the holder's slot.
     :ivar offer: where its next client can connect, as last reported.
-    :ivar leave_asked_s: when its group's desk was first asked to let it leave;
+    :ivar leave_asked_s: when its group's desk was first asked to release it;
         the worker is released at ``leave_deadline_s``.
     """
 
@@ -144,7 +143,7 @@ class Slot:
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
     leave_deadline_s: float | None = None
-    # The last report, what it was made from, and when the energy was read.
+    # The last report, its source, and the time of its energy reading.
     _reported: objects.SlotReport | None = None
     _shown: tuple[object, ...] = ()
     _read_s: float = 0.0
@@ -176,7 +175,9 @@ class Slot:
         return self.status is not None and self.status.is_member
 
     def standing(self) -> tuple[object, ...]:
-        """Return its part in holders, members and unreported slots."""
+        """Return the slot's entries for the lists of holders, members and
+        unreported slots.
+        """
         holder = self.holder()
         return (
             None if holder is None else (holder.session_id, holder.generation),
@@ -206,7 +207,7 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return what is reported at once when it changes; byte counts can
+        """Return what is reported immediately when it changes; byte counts can
         wait.
         """
         shown = None if self.status is None else _all_but_bytes(self.status)
@@ -215,7 +216,6 @@ class Slot:
     # Assignments.
 
     def accept(self, request: objects.AssignRequest) -> list[orders.Effect]:
-        """Take an assignment."""
         self.pending = self.request = request
         self.bitstream_path = None
         self.refetched = self.released = False
@@ -234,7 +234,6 @@ class Slot:
         return None
 
     def forget_holder(self) -> None:
-        """Forget the holder of the slot."""
         self.pending = None
         self.pending_sent = False
         self.prepared = None
@@ -283,7 +282,7 @@ class Slot:
         reference = request.bitstream_ref
         members = {
             **vars(request),
-            # As JSON will have it.
+            # In the form that JSON gives it.
             "bitstream_ref": reference and dataclasses.asdict(reference),
         }
         # The worker need not know the client's offer.
@@ -291,14 +290,14 @@ class Slot:
         members["bitstream_path"] = self.bitstream_path
         if request.bitstream_ref is not None:
             # A driver need not program a bitstream that the slot already has.
-            # The driver goes by the name, so the name is that of the signed
-            # checksum, whatever the conductor says.
+            # It compares names, so the name must be that of the signed
+            # checksum, whatever the conductor sends.
             checksum = request.bitstream_ref.checksum_sha256
             members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
         return [self._order("assign", request.generation, members)]
 
     def send_release(self) -> list[orders.Effect]:
-        """Have the worker release its holder, if a release is due."""
+        """Make the worker release its holder, if a release is due."""
         holder = self.holder()
         if (
             holder is None
@@ -338,7 +337,6 @@ class Slot:
     # Events of its worker.
 
     def take(self, status: WorkerStatus, now: float) -> list[orders.Effect]:
-        """Take a status from the worker."""
         before = self.visible()
         is_first = self.status is None
         self.status = status
@@ -348,7 +346,7 @@ class Slot:
         self._confirm_pending(status, now)
         effects = self._fetch_again(status)
         if self.pending is None:
-            # Otherwise it is the result of the previous holder.
+            # Otherwise it is the previous holder's result.
             self._take_result(status.last_result)
         if status.state != states.SLOT_READY:
             self.prepared = None
@@ -382,8 +380,8 @@ class Slot:
             self.pending = None
             self.pending_sent = False
         if not is_taken and status.session_id is not None:
-            # A new agent found the worker running. The slot only seemed to be
-            # free, because the worker had not reported yet.
+            # A new agent found the worker running. The slot only seemed free
+            # because the worker had not reported yet.
             self.last_result = result(
                 pending,
                 states.PREPARE_FAILED,
@@ -404,7 +402,7 @@ class Slot:
             # A slot that could not be cleaned cannot retry.
             or status.state != states.SLOT_IDLE
             or status.session_id is not None
-            # The conductor knows how it ended, and may have moved on.
+            # The conductor knows the end, and may have moved on.
             or (told is not None and told.generation == request.generation)
             or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
         ):
@@ -459,7 +457,7 @@ class Slot:
     ) -> objects.SlotReport:
         """Return the slot's part of a report.
 
-        It is the same object as long as nothing but the energy changes.
+        It is the same object unless more than the energy changes.
 
         :param address: returns where a worker with a data port listens.
         """
@@ -551,7 +549,7 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Return a result for an assignment that no worker has reported.
+    """Return a result for an assignment that no worker reported.
 
     :param now: wall clock, seconds.
     """

@@ -2,8 +2,8 @@
 
 """The slot table of an agent: events of a slot and their effects.
 
-Pure: events come in as method calls with the time as an argument, effects
-come out as values. The agent executes them. Every command of the conductor is
+Pure: events come in as method calls with the time as an argument, effects come
+out as values. The agent executes them. Every command of the conductor is
 checked against the highest leader epoch and the slot's newest generation, so
 that lost, duplicated and reordered messages change nothing.
 """
@@ -25,7 +25,8 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A member leaves by then even if its desk reports that it still has a task.
+#: A member is released by then even if its desk reports that it still has a
+#: task.
 MAX_LEAVE_S = 600.0
 
 
@@ -74,7 +75,7 @@ class SlotTable:
         self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
-        # As JSON has them.
+        # In the form that JSON gives them.
         self._builtins = {
             device.name: device.builtins
             and {
@@ -98,11 +99,9 @@ class SlotTable:
         self.refusals: collections.Counter[str] = collections.Counter()
 
     def slot_keys(self) -> list[orders.Key]:
-        """Return the slots in order."""
         return list(self._slots)
 
     def holders(self) -> dict[orders.Key, slots.Holder]:
-        """Return the holder of each held slot."""
         return {
             key: holder
             for key, slot in self._slots.items()
@@ -110,7 +109,6 @@ class SlotTable:
         }
 
     def slot(self, key: orders.Key) -> slots.Slot:
-        """Return a slot."""
         return self._slots[key]
 
     def members(self) -> dict[str, dict[orders.Key, Member]]:
@@ -265,7 +263,6 @@ class SlotTable:
         return slot.ask_secret(generation)
 
     def report_now(self, leader_epoch: int) -> list[orders.Effect]:
-        """Report the table."""
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
     # Events of files.
@@ -327,7 +324,6 @@ class SlotTable:
     def worker_status(
         self, key: orders.Key, status: slots.WorkerStatus, now: float
     ) -> list[orders.Effect]:
-        """A worker reports its status."""
         slot = self._slots[key]
         effects = slot.take(status, now)
         if slot.leave_deadline_s is not None and not slot.is_at_desk():
@@ -391,8 +387,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker refused an assignment.
 
-        :param code: why; codes.RECYCLE keeps the assignment for the worker's
-            successor.
+        :param code: reason; codes.RECYCLE keeps the assignment for the
+            worker's successor.
         """
         slot = self._pending(key, generation)
         if slot is None:

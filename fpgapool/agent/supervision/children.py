@@ -48,7 +48,7 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_INTERVAL_S = 0.02
 
-#: A process that has sent nothing within this time is killed.
+#: A process that is silent for this long is killed.
 START_TIMEOUT_S = 30.0
 
 FIRST_RESPAWN_S = 0.1
@@ -57,10 +57,10 @@ LONGEST_RESPAWN_S = 30.0
 #: After this time a process counts as healthy.
 HEALTHY_AFTER_S = 10.0
 
-#: Report a process as faulty after so many failures in a row.
+#: Consecutive failures after which a process is reported as faulty.
 FAULTY_AFTER_FAILURES = 4
 
-#: The most that one tick adds to the silence of a process.
+#: The most that one tick adds to a process's silence.
 LONGEST_TICK_S = 2.0
 
 #: How a process ended.
@@ -99,7 +99,8 @@ def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
 class Child:
     """A process, or its absence.
 
-    :ivar proved: ``pidfd`` is proved to be of the process behind the socket.
+    :ivar proved: whether ``pidfd`` is proved to refer to the process behind
+        the socket.
     :ivar ended_for: why it was, or is about to be, ended on purpose.
     """
 
@@ -117,8 +118,8 @@ class Child:
     timer: agent_loop.Timer | None = None
 
     def is_silent(self, limit_s: float) -> bool:
-        """Whether it has not answered for so long."""
-        # One that has never reported has another limit.
+        """Whether it has not answered for this long."""
+        # A process that has never reported has another limit.
         link = self.link
         return (
             link.sock is not None
@@ -172,7 +173,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     @abc.abstractmethod
     def _greet(self, child: C) -> None:
-        """There is a control connection; ask for the status."""
+        """Request the status over a new control connection."""
 
     @abc.abstractmethod
     def _ask_status(self, child: C) -> None:
@@ -180,18 +181,20 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     @abc.abstractmethod
     def _handle(self, child: C, message: messages.Message) -> None:
-        """Take a message.
+        """Handle a message.
 
         :raises: KeyError, TypeError or ValueError if it is invalid.
         """
 
     @abc.abstractmethod
     def _hung_up(self, child: C) -> None:
-        """The control connection is over; the process may still be alive."""
+        """Handle the loss of the control connection; the process may still
+        run.
+        """
 
     @abc.abstractmethod
     def _died(self, child: C, how: str | None) -> None:
-        """A process is gone.
+        """Handle the end of a process.
 
         :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None for one
             that could not be proved to be of this kind.
@@ -202,7 +205,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """The start of a process failed several times in a row."""
 
     def _document(self, child: C) -> dict[str, object]:
-        """Return the settings of a process."""
         settings = self._settings
         return {
             "control_socket": child.control_path,
@@ -243,7 +245,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
-        # Time during which the agent itself stood still counts for little.
+        # Time during which the agent itself was suspended hardly counts.
         passed_s = min(now - last_s, LONGEST_TICK_S)
         for child in [*self._children()]:
             if child.link.requests:
@@ -259,7 +261,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.signal(signal.SIGKILL)
 
     def close(self, timeout_s: float) -> None:
-        """Leave the processes alone, or end them if they go with their agent.
+        """Leave the processes running, or end them if they end with their
+        agent.
 
         Called when the loop has ended.
 
@@ -269,7 +272,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         children = [*self._children()]
         for child in children:
             if child.link.sock is not None:
-                # A process that goes with its agent ends when the connection
+                # A process that ends with its agent ends when the connection
                 # does.
                 child.link.sock.close()
                 child.link.sock = None
@@ -300,7 +303,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._spawn(child)
 
     def _adopt(self, child: C) -> bool:
-        """Take over a process started by an earlier agent.
+        """Adopt a process started by an earlier agent.
 
         :returns: False if there is none.
         """
@@ -315,8 +318,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
             sock.close()
             return False
         LOG.info("%s found: process %d", child.title, child.pid)
-        # The number may have passed to another process just before its
-        # descriptor was opened. Its next message proves it.
+        # The number may have been reused just before its descriptor was
+        # opened. Its next message proves it.
         child.proved = False
         child.ended_for = None
         child.started_at_s = self._loop.now()
@@ -345,8 +348,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.started_at_s = self._loop.now()
         try:
             child.pid = processes.start(self.MODULE, self._document(child))
-            # The child has not been waited for yet, so that its number still
-            # belongs to it.
+            # The child has not been waited for, so its number is not reused
+            # yet.
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
             LOG.error("%s does not start: %s", child.title, error)
@@ -370,7 +373,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None or child.link.sock is not None:
             return
         sock = processes.dial(child.control_path)
-        # Until a fresh child has made its socket, another process may still
+        # Until a fresh child has created its socket, another process may still
         # listen there.
         if sock is not None and processes.peer_pid(sock) != child.pid:
             sock.close()
@@ -403,7 +406,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None:
             return
         if child.proved:
-            # Its descriptor becomes ready if it ends.
+            # The descriptor becomes ready when the process ends.
             child.started_at_s = self._loop.now()
             self._connect_later(child)
         else:
@@ -427,7 +430,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         # Its last messages, such as a result, may still be there.
         child.link.receive_rest()
         if child.pidfd != pidfd:
-            # Not proved, and given up with the end of its connection.
+            # Not proved, and abandoned with the end of its connection.
             return
         self._forget_process(child)
         LOG.info("%s ended (%s)", child.title, child.ended_for or status)
@@ -441,11 +444,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
         )
         if left:
             # The exit status is unknown if an earlier agent started it, and
-            # the first try is free.
+            # the first attempt is free.
             self._spawn(child)
         else:
-            # The other process may have been started by an agent that died
-            # before that process had made its socket.
+            # An agent that died may have started the other process before its
+            # socket existed.
             taken = exit_status == processes.EXIT_TAKEN
             log = child.log_file or "standard error of the agent"
             self._failed(

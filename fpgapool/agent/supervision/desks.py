@@ -2,9 +2,9 @@
 
 """The desks of groups on a host: one process for each group with members.
 
-A desk is started with the first member, when the conductor's order for the
-group is here, and ends with the group, or when the group has neither members
-nor clients here. It outlives its agent, as :mod:`.children` says.
+A desk is started with the first member once the conductor's order for the
+group has arrived. It ends with the group, or when the group has neither
+members nor clients here. It outlives its agent, see :mod:`.children`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Figures:
     """Numbers of the desk of one group, for metrics.
 
     :ivar members: slots that serve the group.
-    :ivar tasks: those that have ended since the first desk of the group.
+    :ivar tasks: tasks that have ended since the first desk of the group.
     """
 
     group_id: str
@@ -84,18 +84,16 @@ class _DeskProcess(children.Child):
 
     :ivar order: the current order, from the leader with this epoch.
     :ivar members: slots of this host that the group holds.
-    :ivar joined: the slots that the process has, with their generations.
+    :ivar joined: the slots of the process, with their generations.
     :ivar sent: the members of the last request to the process, if there was
         one.
-    :ivar boot_id: of the process that the counts are of.
-    :ivar revision: of the order that the process follows.
-    :ivar clients: how many are connected.
+    :ivar revision: revision of the order that the process follows.
     :ivar counts: of each client, by its name.
     :ivar partial: the pages of counts received so far.
-    :ivar is_counted: a process has reported all counts to this agent.
+    :ivar is_counted: whether a process has reported all counts to this agent.
     :ivar idle_since_s: when it was last needed.
-    :ivar tasks: number of ended tasks of all processes …
-    :ivar busy_s: … and their slot-seconds.
+    :ivar tasks: number of ended tasks of all processes.
+    :ivar busy_s: slot-seconds of these tasks.
     """
 
     group_id: str
@@ -122,7 +120,6 @@ class _DeskProcess(children.Child):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the process has to be started."""
         return (
             self.order is not None
             and not self.order.deleted
@@ -175,9 +172,9 @@ class _DeskProcess(children.Child):
     def take_partial(self, boot_id: str) -> bool:
         """Take the complete counts.
 
-        :returns: whether they are of another process than those before.
+        :returns: whether another process than before reported them.
         """
-        # Only complete counts: what a report lacked would count twice in the
+        # Only complete counts: what one report lacked would count twice in the
         # next.
         is_new = self.boot_id != boot_id
         former = {} if is_new else self.counts
@@ -192,13 +189,12 @@ class _DeskProcess(children.Child):
 
 
 class Desks(children.Keeper[_DeskProcess]):
-    """Keeps the desks of the host alive, and makes them follow their orders.
+    """Keeps the desks of the host alive, and sends them their orders.
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param keys: all slots of the host.
     :param emit: passes the events of members to the slot table.
-    :param changed: called when the next report has news.
+    :param changed: called when the next report has changes.
     """
 
     KIND = "desk"
@@ -221,7 +217,7 @@ class Desks(children.Keeper[_DeskProcess]):
         self._unreported: frozenset[orders.Key] = frozenset(self._keys)
 
     def start(self) -> None:
-        """Take over the living desks."""
+        """Adopt the running desks."""
         directory = pathlib.Path(_desks_dir(self._state_dir))
         if directory.is_dir():
             for path in sorted(directory.iterdir()):
@@ -247,7 +243,7 @@ class Desks(children.Keeper[_DeskProcess]):
     # Desired state.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Take an order; an outdated one changes nothing.
+        """Store an order; an outdated one changes nothing.
 
         :param epoch: of the leader that sent it.
         """
@@ -273,7 +269,7 @@ class Desks(children.Keeper[_DeskProcess]):
         members: Mapping[str, Members],
         unreported: frozenset[orders.Key],
     ) -> None:
-        """Take the slots that groups have here.
+        """Set the slots that groups hold here.
 
         :param unreported: slots that may have any holder: their workers have
             not reported yet.
@@ -396,10 +392,11 @@ class Desks(children.Keeper[_DeskProcess]):
         self._ask_status(desk)
 
     def _spares_member(self, order: objects.GroupOrder) -> bool:
-        """Whether locks leave a member of this host to the other clients.
+        """Whether locks reserve a member of this host for clients without
+        locks.
 
-        One host of a group does so: the one with the most members, ties go to
-        the lowest id. If in doubt, this host does.
+        One host of a group does so: the one with the most members, or the
+        lowest id among equals. In doubt, this host does.
         """
         members = {one.host_uuid: one.members for one in order.hosts}
         mine = self._settings.host_uuid
@@ -494,7 +491,7 @@ class Desks(children.Keeper[_DeskProcess]):
     def _handle(self, child: _DeskProcess, message: messages.Message) -> None:
         child.link.silent_s = 0.0
         if "event" in message:
-            # A member has joined or left; the status says more.
+            # A member has joined or left; the status has details.
             return
         operation = child.link.requests.pop(message["id"], None)
         if not message["ok"]:

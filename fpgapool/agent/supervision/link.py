@@ -33,15 +33,15 @@ def receive(sock: socket.socket) -> bytes | memoryview:
 class Link:
     """A control connection, or its absence; the loop's thread uses it.
 
-    :param title: of the process, for the log.
+    :param title: title of the process, for the log.
     :param on_message: raises KeyError, TypeError or ValueError if the message
         is invalid.
     :param on_end: called when the process has closed the connection, or it is
         lost; :meth:`close` has been called.
-    :param read: as :func:`receive`.
-    :ivar requests: what was asked and is not answered yet, by number.
+    :param read: see :func:`receive`.
+    :ivar requests: unanswered requests, by number.
     :ivar silent_s: how long the process has been silent while it owed answers.
-    :ivar heard: a status has come over the present connection.
+    :ivar heard: whether the present connection has delivered a status.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Link:
             return
         except ConnectionError as error:
             # It ended with an unread request, perhaps in an orderly way; its
-            # exit status says how.
+            # exit status tells.
             LOG.info("%s: %s", self._title, error)
             data = b""
         except (OSError, frames.ProtocolError) as error:

@@ -33,8 +33,8 @@ def start(module: str, document: Mapping[str, object]) -> int:
     :raises OSError: if it cannot be started.
     """
     environment = dict(os.environ)
-    # The process must be the agent's own version, wherever it runs, and
-    # take nothing from the working directory (-P).
+    # The process must be the agent's own version, wherever it runs, and must
+    # not import from the working directory (-P).
     root = str(pathlib.Path(fpgapool.__file__).parent.parent)
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = (

@@ -4,8 +4,8 @@
 
 A worker hands them to its agent, because the next project in the slot gets a
 new process, which must not have them. The agent never reads them. It clears
-them after a while: a client could keep its mappings, and thus the host's
-memory, forever.
+them after a while: otherwise a client could keep its mappings, and thus the
+host's memory, forever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fpgapool.common.channels import channel
 #: How long a client may read its buffers after the end of the session.
 UNREAD_S = 60.0
 
-#: Sessions per slot whose buffers are kept, as memory and descriptors are
+#: Sessions per slot whose buffers are kept; memory and descriptors are
 #: limited.
 SESSIONS = 4
 
@@ -29,7 +29,7 @@ SESSIONS = 4
 class Unread:
     """The kept buffers of a host. All runs in the loop's thread.
 
-    :param loop: calls when their time is over.
+    :param loop: runs the callbacks that clear them.
     :param session_bytes: size of a session's buffers, in both directions.
     """
 

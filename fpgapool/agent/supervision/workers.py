@@ -2,7 +2,7 @@
 
 """The worker processes of a host: one per slot, started ahead of its use.
 
-Workers may outlive their agent, as :mod:`.children` says.
+Workers may outlive their agent, see :mod:`.children`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _end_idle(path: pathlib.Path) -> None:
         try:
             sock.connect(str(path))
         except OSError:
-            # It has ended and left its socket.
+            # It ended and left its socket behind.
             return
         pidfd = os.pidfd_open(processes.peer_pid(sock))
         try:
@@ -125,13 +125,14 @@ def _status(sock: socket.socket) -> messages.Message:
 class _WorkerProcess(children.Child):
     """The process of one slot, or its absence.
 
-    :ivar stale: the present one was started for something else, or has served
-        a group.
-    :ivar reported_idle: it has reported that by itself since the last request.
+    :ivar stale: whether it was started for something else, or has served a
+        group.
+    :ivar reported_idle: whether it reported idleness by itself since the last
+        request.
     """
 
     key: orders.Key
-    #: Descriptors whose message has not come yet.
+    #: Descriptors whose message has not arrived yet.
     fds: list[int] = dataclasses.field(default_factory=list)
     made_for: str = ""
     stale: bool = False
@@ -141,8 +142,8 @@ class _WorkerProcess(children.Child):
 class Workers(children.Keeper[_WorkerProcess]):
     """Keeps one worker for each slot alive, and talks to it.
 
-    :param counts: receives the counts of events …
-    :param emit: … and this passes the events to the slot table.
+    :param counts: receives the counts of events.
+    :param emit: passes events to the slot table.
     :ivar started: number of started processes, by device.
     :ivar ended: number of ended ones, by device and how: "left", "killed", or
         "died".
@@ -172,7 +173,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self.ended = collections.Counter[tuple[str, str]]()
 
     def start(self, devices: Iterable[drivers.DeviceInfo]) -> None:
-        """Take over the living workers and start the missing ones."""
+        """Adopt the running workers and start the missing ones."""
         directory = pathlib.Path(_workers_dir(self._state_dir))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -229,7 +230,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not obey."""
+        """Kill a worker that does not comply."""
         self._end(self._workers[key], reason)
 
     def close(self, timeout_s: float) -> None:
@@ -390,7 +391,7 @@ def _made_for(
     document: Mapping[str, object],
     settings: agent_settings.AgentSettings,
 ) -> str:
-    """Return a digest of everything that determines what a worker does.
+    """Return a digest of everything that determines a worker's behaviour.
 
     It changes with the release, the settings, the board, and the files that
     the driver's settings name, such as one that describes the boards.

@@ -19,6 +19,6 @@
 ``data``
     The data plane of a session.
 
-``python -m fpgapool.agent.worker`` is started by an agent. It never opens
-the database or the message bus, and knows one slot only.
+``python -m fpgapool.agent.worker`` is started by an agent. It never opens the
+database or the message bus, and knows one slot only.
 """

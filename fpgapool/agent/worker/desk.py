@@ -76,7 +76,7 @@ class SessionServer:
     def mint(self, order: state.Order, anew: bool) -> str | None:
         """Create a secret for the expected client.
 
-        :param anew: also if the client has one of its own.
+        :param anew: whether to create one even if the client has its own.
         :returns: the secret, empty if the client has its own; None if the
             assignment is over.
         """
@@ -95,7 +95,6 @@ class SessionServer:
         return session.input_bytes, session.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Return the session's progress."""
         session = self._session
         return watch.BEGUN if session is None else session.progress()
 
@@ -191,7 +190,7 @@ class SessionServer:
     def _take_return(
         self, hello: hellos.Hello, channel: channels.Channel
     ) -> None:
-        """Send what a session sends over a second connection."""
+        """Attach a second connection for what a session sends."""
         with self._lock:
             keyring, session = self._keyring, self._session
             if keyring is None or session is None:
@@ -209,7 +208,7 @@ class SessionServer:
             self._fail(keyring, refused.code, refused.message)
             raise
         except (OSError, MemoryError) as exc:
-            # The client has lost nothing: it can go to another slot.
+            # The client has lost nothing: it can use another slot.
             reason = getattr(exc, "strerror", None) or type(exc).__name__
             code = codes.HOST_OUT_OF_MEMORY
             message = f"no memory for the client's buffers: {reason}"
@@ -376,7 +375,7 @@ class SessionServer:
 
 
 def _unauthorized() -> ports.Refused:
-    # The same answer for every cause, so that an attacker learns nothing.
+    # The same answer in all cases, so that an attacker learns nothing.
     return ports.Refused(
         codes.UNAUTHORIZED, "wrong session, generation or secret"
     )

@@ -25,7 +25,7 @@ SHM = "shm"
 #: offsets above it.
 MAX_START_OFFSET = 2**63
 
-# A secret may be reissued while the previous one is on its way.
+# A secret may be reissued while the previous one is under way.
 _MAX_SECRETS = 4
 # A HELLO has exactly one of them.
 _SECRETS = ("secret", "resume_secret", "return_secret")

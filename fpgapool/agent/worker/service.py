@@ -53,7 +53,7 @@ EXIT_CORE_HANGS = 4
 _GATHER_S = 0.01
 
 
-#: To be done by the main thread.
+#: Work for the main thread.
 _Call: typing.TypeAlias = Callable[[], None]
 
 
@@ -64,8 +64,8 @@ class Worker:
     :raises drivers.DriverError: if the driver cannot be built.
     :raises port.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
-    :ivar is_spent: the slot is clean only when the process ends; a driver's
-        library may have threads that never end.
+    :ivar is_spent: whether the slot is clean only after the process ends,
+        because a driver's library may have threads that never end.
     """
 
     def __init__(self, settings: worker_settings.WorkerSettings) -> None:
@@ -145,7 +145,7 @@ class Worker:
             self._discard_unread()
 
     def _has_work(self) -> bool:
-        # A session that ends may still leave buffers to be cleared. They are
+        # An ending session may still leave buffers to be cleared. They are
         # queued before its deadline is reset.
         return (
             self._quit_reason is None
@@ -369,7 +369,6 @@ class Worker:
         )
 
     def status(self) -> dict[str, object]:
-        """Return the status of this worker for the agent."""
         machine = self._machine
         order = machine.order
         input_bytes, output_bytes = self._counters(order)

@@ -19,7 +19,6 @@ class WorkerSettings(settings.ChildSettings):
     """The settings of a worker.
 
     :ivar state_dir: directory of the host's pool state.
-    :ivar driver: ``module:Class`` of the driver.
     :ivar driver_settings: settings of the driver, besides ``state_dir``.
     :ivar chunk_bytes: longest piece of input or output in one frame.
     :ivar window_chunks: chunks that may be on their way in one direction.
@@ -27,8 +26,8 @@ class WorkerSettings(settings.ChildSettings):
         its connection counts as lost.
     :ivar clear_timeout_s: how long a session's core may take to stop when
         the session ends; after that the process ends with it.
-    :ivar made_for: reported to agents: they replace a worker that they would
-        have started with another value.
+    :ivar made_for: identifies its configuration; agents replace a worker that
+        they would have started with another value.
     """
 
     worker_id: str
@@ -51,7 +50,6 @@ class WorkerSettings(settings.ChildSettings):
 
     @property
     def log_name(self) -> str:
-        """Names the worker in its log."""
         return self.worker_id
 
     @property

@@ -4,7 +4,7 @@
 
 The machine has no clock and does no I/O. The service around it carries out the
 effects and reports back with further events, some of which may be late: an
-event of another generation than the current assignment's is ignored.
+event of a generation other than the current assignment's is ignored.
 
 The state of the slot follows ``states.SLOT_MOVES``, which is also what agent
 and conductor know of it::
@@ -17,11 +17,11 @@ and conductor know of it::
      │                  ▼                    ▼                   │
      └──── scrubbed ────┴────────────────────┴───────────────────┘
 
-Beside that state, two things happen to an assignment, in this order:
+Besides that state, two things happen to an assignment, in this order:
 
 * It *ends* (``_ending``): the session closed or failed, a deadline passed, or
-  the agent released the slot. The first reason counts. Programming cannot be
-  interrupted, so an end meanwhile takes effect after it.
+the agent released the slot. The first reason counts. Programming cannot be
+interrupted, so an end during programming takes effect after it.
 * The slot is *cleared* (``_clearing``): the data plane stops and the driver
   scrubs the slot. The state stays until that is done, because a slot that is
   being cleaned is not free. If it cannot be scrubbed, the slot is ``faulty``
@@ -42,7 +42,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _NO_LIMITS = watching.Limits()
-#: A process that notices a deadline so late was not running.
+#: A process that notices a deadline this late was suspended.
 _LATE_S = 2.0
 
 #: How long a worker that ends with its agent waits for its first agent.
@@ -62,8 +62,8 @@ class Order:
     :ivar self_test: there is no client; the order only tests the slot.
     :ivar desk_socket: where a group's desk awaits its members; the desk is the
         client then. None for a session.
-    :ivar secret_sha256: of the secret with which the client will come,
-        hexadecimal; empty: the worker makes one.
+    :ivar secret_sha256: hash of the client's secret, hexadecimal; empty: the
+        worker creates a secret.
     """
 
     session_id: str
@@ -103,7 +103,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentConnected:
-    """An agent took over the control socket."""
+    """An agent connected to the control socket."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,10 +184,7 @@ class QuantumDone:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """The session ended on the data plane.
-
-    :ivar outcome: one of ``states.RESULTS``.
-    """
+    """The session ended on the data plane."""
 
     generation: int
     outcome: str
@@ -216,8 +213,8 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar is_waiting: the slot is a group's and has no task: no client is to
-        blame for its idleness.
+    :ivar is_waiting: the slot is a group's and has no task: no client is
+        responsible for its idleness.
     """
 
     progress: watching.Progress = watching.BEGUN
@@ -262,7 +259,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announce:
-    """Tell the agent that the client may come.
+    """Tell the agent that the client may connect.
 
     :ivar anew: create a secret even if the client has one.
     """
@@ -273,7 +270,7 @@ class Announce:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Join:
-    """Become a member of a group: run the tasks of its desk."""
+    """Join a group: run the tasks of its desk."""
 
     order: Order
 
@@ -334,8 +331,8 @@ class Machine:
     :ivar order: the assignment that holds the slot, None if none does.
     :ivar programmed: accelerator in the slot, None if unknown.
     :ivar bitstream_id: of the file in the slot, if there is one.
-    :ivar was_member: it has served a group, whose clients may belong to other
-        projects: the next assignment needs a new process.
+    :ivar was_member: whether it has served a group, whose clients may belong
+        to other projects: the next assignment then needs a new process.
     :ivar recycle_for: the project that needs a new process.
     :ivar last_result: of the previous holder, until the next assignment.
     :ivar fault: why the slot is faulty, None if it is not.
@@ -445,7 +442,7 @@ class Machine:
                 *self._exit("recycled for another project"),
             ]
         self.order = order
-        # The agent must see this state, to tell two failed attempts apart.
+        # The agent must see this state, to distinguish two failed attempts.
         repairs = order.generation == self.seen_generation
         changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
@@ -458,7 +455,7 @@ class Machine:
         return [changed, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
-        """Whether an assignment is retried with another file, as the first was
+        """Whether an assignment is retried because the first file was
         damaged.
         """
         result = self.last_result
@@ -537,7 +534,7 @@ class Machine:
             return self._scrubbed(event, order, now)
         if self._clearing:
             if isinstance(event, Ended) and event.outcome == states.CLOSED:
-                # The client had closed before the slot was taken.
+                # The client closed before the slot was revoked.
                 self._ending = _Ending(
                     event.outcome, event.code, event.message
                 )
@@ -643,7 +640,7 @@ class Machine:
         if self.deadline_s is None or now < self.deadline_s:
             return []
         if now - self.deadline_s >= _LATE_S:
-            # The process was frozen: handle what has arrived first.
+            # The process was suspended: handle what has arrived first.
             self.deadline_s = now + watching.INTERVAL_S
             if self._watch is not None:
                 self._watch.resumed(now)
@@ -666,7 +663,7 @@ class Machine:
         return self._exit("neither agent nor session")
 
     def _look(self, event: Tick, now: float) -> list[Effect]:
-        """Compare a connected session with its limits."""
+        """Check a connected session against its limits."""
         watch = self._watch
         assert watch is not None
         if event.is_waiting:

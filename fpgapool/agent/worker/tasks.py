@@ -2,11 +2,12 @@
 
 """A slot that is a member of a group: it runs the tasks of a desk.
 
-The desk sends one record after the other through a ring of shared memory; see
+The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
 parameters, gives the core all its input in one call, and leaves nothing behind
 but its result: parameters, core and input are gone before the next record is
-read. A core stays only under a lock, or if it has no parameters and no state.
+read. A core is reused only under a lock, or if it has no parameters and no
+state.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 class TaskResult(typing.NamedTuple):
     """The end of a task.
 
-    :ivar kind: ``records.DONE`` or ``records.FAILED``.
     :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
     :ivar detail: code and message of a failure, encoded.
     :ivar output: valid until the task's input is free.
@@ -88,7 +88,7 @@ class Runner:
         self._profile = profile
         self._traffic = traffic
         self._cache = cache
-        # Of the current project and application, None without any.
+        # The current project and application; None without any.
         self._blocks: blocks.Blocks | None = None
         self._clock_ns = clock_ns
         self.input_bytes = 0
@@ -99,7 +99,7 @@ class Runner:
         # For the output of cores that do not work in place.
         self._room = _NO_BYTES
         self._locked = False
-        # The core that stays, and its parameters.
+        # A core that is reused, and its parameters.
         self._kept: tuple[bytes, processing.Processor] | None = None
         self._processor: processing.Processor | None = None
         self._cancelled = False
@@ -208,7 +208,7 @@ class Runner:
         self._blocks = None
         self._cache.wipe(project_id)
         if self._room:
-            # Before the memory is freed.
+            # Must precede freeing the memory.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
         self._driver.clear_task(self._device, self._slot)
@@ -223,7 +223,6 @@ class Runner:
     def _open(
         self, task: records.Record, is_own: bool
     ) -> processing.Processor:
-        """Return the core of a task, open."""
         offset_bytes = task.number
         if offset_bytes and not self._profile.stateless:
             raise processing.Failure(
@@ -448,7 +447,6 @@ class Member:
             raise _Over
 
     def _receive(self, sock: channels.PlainChannel) -> rings.Channel:
-        """Receive the rings of a desk."""
         deadline_s = channels.deadline_after(self._settings.hello_timeout_s)
         try:
             fds = sock.recv_exact_with_fds(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of connected sessions, so that none keeps a slot idle. Pure: time and
-bytes are arguments.
+"""Limits of connected sessions, so that none leaves a slot idle. Pure: time
+and bytes are arguments.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Progress(typing.NamedTuple):
     """The progress of a session.
 
     :ivar output_bytes: grows with the output that its client receives.
-    :ivar wait: what it has been waiting for, for people; ``{}`` stands for how
-        long.
-    :ivar is_computing: it waits for the core, not for the client.
+    :ivar wait: what it has been waiting for, for people; ``{}`` stands for the
+        duration.
+    :ivar is_computing: whether it waits for the core, not for the client.
     """
 
     input_bytes: int = 0
@@ -87,7 +87,7 @@ class Watch:
         self._period_bytes = 0
 
     def resumed(self, now: float) -> None:
-        """A connection is back; its absence is not idleness."""
+        """Record that a connection is back; its absence is not idleness."""
         self._progress_s = now
         self._period_s = now
         self._period_bytes = self._input_bytes

@@ -60,7 +60,6 @@ def order(
 
 
 def bad_marker(marker: str) -> errors.ApiError:
-    """Return the error of an unknown marker."""
     return errors.ApiError(
         codes.INVALID_REQUEST, f"marker {marker!r:.80} is not in the list"
     )

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-#: Of all texts that are kept at a time.
+#: Number of texts that are cached.
 _MOST_BYTES = 16 * 2**20
-#: Of all ended values.
+#: Number of ended values that are cached.
 _MOST_VALUES = 1000
 
 
@@ -46,17 +46,17 @@ class Remembered(Generic[_T]):
         # The value, and when its loading began.
         self._known: tuple[_T, float] | None = None
         self._loading = False
-        # Grows when a value that is being loaded may be out of date.
+        # Incremented when a value that is being loaded may be out of date.
         self._era = 0
 
     def get(self) -> _T:
-        """Return the value, not too old when this call began.
+        """Return the value, which is not too old when this call begins.
 
         While another thread loads it, it is older by the time of loading.
         """
         if self._max_age_s <= 0:
             return self._load()
-        # Mostly so, and without the lock.
+        # The usual case, without the lock.
         known = self._known
         if known is not None and self._clock() - known[1] <= self._max_age_s:
             return known[0]
@@ -87,7 +87,7 @@ class Remembered(Generic[_T]):
                 self._changed.notify_all()
 
     def forget(self) -> None:
-        """Have it loaded for the next caller, as after a change."""
+        """Reload the value for the next caller, as after a change."""
         with self._changed:
             self._era += 1
             self._known = None
@@ -97,7 +97,7 @@ class Remembered(Generic[_T]):
 
 
 class Ended(Generic[_T]):
-    """Values that hardly change any more, once they have ended.
+    """Values that hardly change once they have ended.
 
     Thread-safe.
 
@@ -120,7 +120,6 @@ class Ended(Generic[_T]):
         self._known: dict[str, tuple[_T, float]] = {}
 
     def get(self, key: str) -> _T:
-        """Return the value of a key."""
         began = self._clock()
         known = self._known.get(key)
         if known is not None and began - known[1] <= self._max_age_s:
@@ -141,13 +140,12 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, document: Any) -> Text:
-        """Return the text of a document."""
         data = json.dumps(document).encode()
         return cls(data, hashlib.sha256(data).hexdigest()[:32])
 
 
 class Texts:
-    """Documents that are made of a value, as long as it is the current one.
+    """Documents generated from a value, cached while it is the current one.
 
     Thread-safe.
     """
@@ -160,7 +158,8 @@ class Texts:
     ) -> Text:
         """Return a document's text.
 
-        :param key: of the document, and all else that it depends on.
+        :param key: of the document, including everything else that it depends
+            on.
         """
         kept = self._kept
         if kept.value is not value:

@@ -23,7 +23,7 @@ def probation(
 ) -> dict[str, Any]:
     """Return the members about a fault and its self-tests.
 
-    :param fault: None: it works, or only its driver reports a fault.
+    :param fault: None: the unit works, or only its driver reports a fault.
     :param sees_all: whether the caller may see messages of hosts.
     """
     return {
@@ -37,9 +37,9 @@ def probation(
 def figures(
     database: db_api.Database, pool: inventory.Inventory
 ) -> dict[str, Any]:
-    """Return the figures about the pool that rows have.
+    """Return the figures about the pool from the database's rows.
 
-    They are for a leader that does not answer, see
+    Used when the leader does not answer, see
     :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`. Its strategy is
     unknown, and network cards count as idle.
     """

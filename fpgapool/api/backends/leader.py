@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask the leading conductor what the database does not have."""
+"""Queries the leading conductor for what the database lacks."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class _Silence(NamedTuple):
 
 
 class Leader:
-    """Answers questions that change nothing.
+    """Sends read-only queries to the leader.
 
-    If the conductor does not answer one question, it is not asked the next
-    ones, until the lease shows that a conductor leads. Thread-safe.
+    If the conductor does not answer one query, it gets no further ones until
+    the lease shows that a conductor leads. Thread-safe.
 
-    :param conductor: is asked; with a short timeout.
+    :param conductor: the conductor's client; with a short timeout.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Leader:
     def ask(
         self, question: Callable[[conductor_rpcapi.ConductorAPI], _T]
     ) -> tuple[_T | None, bool]:
-        """Ask a question.
+        """Send a query.
 
         :returns: the answer, and whether there is one.
         :raises: the conductor's errors, DatabaseError.
@@ -77,9 +77,9 @@ class Leader:
         return answer, True
 
     def revisions(self, session_ids: Iterable[str]) -> dict[str, int]:
-        """Return the revisions of sessions, as clients learn them now.
+        """Return the current revisions of sessions, as clients see them.
 
-        Sessions that do not exist are left out.
+        Sessions that do not exist are omitted.
         """
         found = self._database.session_revisions(session_ids)
         with self._lock:
@@ -96,7 +96,7 @@ class Leader:
         lease = self._new_lease(silence)
         if lease is None:
             return False
-        # One question is enough to find out.
+        # One query is enough to find out.
         with self._lock:
             is_first = self._silence is silence
             if is_first:
@@ -117,9 +117,9 @@ class Leader:
 
 
 def without_secret(state: str, revision: int) -> int:
-    """Return the revision of a session whose secret no leader tells.
+    """Return the revision of a session without its secret.
 
-    A READY session without its secret gets an older revision than with it: a
-    client that waits for a later one then gets it from the next leader.
+    A READY session without its secret gets an older revision: a client that
+    waits for a later one then gets the secret from the next leader.
     """
     return max(revision - (state == states.READY), 0)

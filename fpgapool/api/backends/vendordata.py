@@ -3,7 +3,7 @@
 """Vendordata: the data of an instance that Nova requests.
 
 A boot waits for the answer and must not fail because of an accelerator. So on
-any error the answer comes soon: the instance's earlier data, or nothing.
+any error the answer is quick: the instance's earlier data, or nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
-# For lines that each request can cause.
+# Limits log lines that each request can cause.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 #: Outcomes of Nova's requests, for the metrics.
@@ -44,14 +44,14 @@ BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
 
-# Nova has not given the instance's flavor.
+# Nova did not send the instance's flavor.
 _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 
 # Shorter keys can be guessed.
 _MIN_KEY_LENGTH = 32
 
-# A lookup that was too slow continues, so that the next one is quick. It must
-# not continue for ever.
+# A lookup that was too slow continues, so that the next one is quick, but not
+# forever.
 _REQUESTS_PER_LOOKUP_S = 5.0
 
 _MAX_NAME_LENGTH = 255
@@ -153,8 +153,8 @@ class Vendordata:
         self._servers = servers
         self._conductor = conductor
         self._known = known
-        # When all lookups wait for Nova, as many others can still read the
-        # database.
+        # Limit of lookups that wait for Nova; as many others can still read
+        # the database.
         self._asking = threading.BoundedSemaphore(settings.max_lookups)
         self._free = threading.BoundedSemaphore(2 * settings.max_lookups)
         self._lock = threading.Lock()
@@ -176,14 +176,13 @@ class Vendordata:
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """The number of each outcome."""
         with self._lock:
             return dict(self._outcomes)
 
     def answer(self, body: Mapping[str, Any], base_url: str) -> dict[str, Any]:
         """Return an instance's data; never raises, never takes long.
 
-        :param base_url: by which Nova has reached this API.
+        :param base_url: the URL with which Nova reached this API.
         """
         instance_id = str(body["instance-id"])
         known: list[db_api.InstanceRecord] = []
@@ -287,7 +286,8 @@ class Vendordata:
             )
             return {}, BUSY
         try:
-            # Not the request's own data: its sender could claim anything.
+            # Not the request's own data, because its sender could claim
+            # anything.
             server = self._servers.server(instance_id)
         finally:
             self._asking.release()

@@ -18,8 +18,8 @@ from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
 
-# Most new sessions get their slot within milliseconds, so the first question
-# comes soon.
+# Most new sessions get their slot within milliseconds, so the first query
+# follows soon.
 _FIRST_INTERVAL_S = 0.01
 
 #: Returns the revisions of those sessions that exist.
@@ -42,13 +42,13 @@ class _Waiter:
 
 
 class Waiters:
-    """Waits for many sessions with one question at a time.
+    """Waits for many sessions with one query at a time.
 
-    The thread that asks exists only while requests wait. A web server may
-    therefore fork after this was made.
+    The querying thread exists only while requests wait. A web server may
+    therefore fork after creating this.
 
     :param max_waiters: how many may wait at the same time.
-    :param interval_s: between questions, some time after the last request has
+    :param interval_s: between queries, some time after the last request has
         begun to wait.
     """
 

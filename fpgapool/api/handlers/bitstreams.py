@@ -34,7 +34,7 @@ from fpgapool.vocabulary import library as description
 
 _OCTETS = "application/octet-stream"
 
-#: After these codes the conductor may have made the change.
+#: After these errors the conductor may have made the change.
 _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
 
 
@@ -333,7 +333,9 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
 def _record(
     call: calls.Call, action: str, record: db_api.BitstreamRecord
 ) -> None:
-    """Write an owner's change to the audit log, which needs no more rights."""
+    """Write an owner's change to the audit log, although it needs no further
+    privileges.
+    """
     if call.audit.is_needed:
         return
     audit.record(
@@ -356,7 +358,9 @@ def _record(
 
 @contextlib.contextmanager
 def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
-    """Limit uploads: each holds a thread for as long as it likes."""
+    """Limit uploads, because each occupies a thread for as long as it
+    lasts.
+    """
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(files.uploads.place(call.project_id))
@@ -438,7 +442,7 @@ def _checked(
     signed_by = _signer(call, record, checksum)
     found = contents.Contents(dict(record.profile), tuple(record.shapes))
     if record.format in contents.MAX_SIZE_BYTES:
-        # From the store: a slow sender would hold memory for long.
+        # From the store, because a slow sender would occupy memory for long.
         pieces = _files(call).store.read(location)
         found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(

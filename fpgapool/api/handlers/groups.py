@@ -266,7 +266,7 @@ def _change(call: calls.Call, change: group_objects.GroupChange) -> None:
 
 
 def _wanted(call: calls.Call) -> dict[str, Any]:
-    """Return the members of the body, with whole numbers as such."""
+    """Return the members of the body, with integral numbers as int."""
     wanted = dict(call.body["group"])
     views.check_options(description.GROUP, wanted, call.version, "group")
     for option in description.GROUP.options:
@@ -330,7 +330,7 @@ def _record_revocation(
 
 
 def _later(call: calls.Call) -> dict[str, str]:
-    """Return the header that says when to look again."""
+    """Return the header that says when to retry."""
     return {"Retry-After": str(call.backends.limits.retry_after_s)}
 
 

@@ -15,8 +15,8 @@ def show(call: calls.Call) -> calls.Answer:
     """Show a summary of the pool."""
     now, call.origin.recorded = call.backends.pool_now()
     pool = call.backends.inventory.get()
-    # Asked at most once, and only if there is anything to hide: using this
-    # right leaves a line in the audit log.
+    # Checked at most once, and only if there is anything to hide: using this
+    # privilege leaves a line in the audit log.
     sees_all = functools.cache(lambda: call.may(rights.SESSIONS_ALL_PROJECTS))
     return calls.Answer(
         document={

@@ -141,6 +141,6 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
             for one in use.groups
         ),
         "group_clients": len(use.group_clients),
-        # Nothing is used up.
+        # Nothing is used.
         "max_priority": 0,
     }

@@ -31,14 +31,14 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-# How often a cast is repeated until it takes effect: it may get lost, or
-# come too early.
+# How often a cast is repeated until it takes effect: it may be lost, or arrive
+# too early.
 _TRIES = 10
 _TRY_S = 0.5
 
 _LONGEST_RETRY_S = 60
 
-#: States in which rows lack the place in the queue, or the present bytes.
+#: States in which rows lack the queue position or current bytes.
 _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
 
 
@@ -84,7 +84,8 @@ def show(call: calls.Call) -> calls.Answer:
     may_wait = wait_s > 0 and _may_change(row)
     if row.revision != known or not may_wait:
         now = _now(call, row)
-        # Without its secret, a READY session may be none that is news.
+        # Without its secret, a READY session may not be what the client waits
+        # for.
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
     _wait(call, row, known, wait_s)
@@ -133,7 +134,7 @@ def delete(call: calls.Call) -> calls.Answer:
             )
 
     def has_ended(now: db_api.SessionRecord) -> bool:
-        # Without a report, a session that was served has ended otherwise.
+        # Without a report, a served session has ended otherwise.
         unseen = now.state != states.CLOSED and now.reason in codes.UNSEEN
         return now.state not in states.LIVE and not (counts and unseen)
 
@@ -148,7 +149,7 @@ def delete(call: calls.Call) -> calls.Answer:
 def reopen(call: calls.Call) -> calls.Answer:
     """Request another slot for a session that has lost its slot.
 
-    Only the client knows that its data has stopped.
+    Only the client knows that its data flow has stopped.
     """
     lost = call.body["reopen"]["generation"]
     row = _find(call)
@@ -202,7 +203,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
 
 
 def _dry_run(call: calls.Call) -> calls.Answer:
-    """Say what would become of a session."""
+    """Predict the outcome of a session."""
     request = _request(call)
     found = call.backends.reader.dry_run(request)
     if found.state == states.REJECTED:
@@ -254,7 +255,7 @@ def _check_own(call: calls.Call, view: objects.SessionView) -> None:
 
 
 class _Now(NamedTuple):
-    """How a session stands.
+    """The current state of a session.
 
     :ivar connectable: whether the view has the data to connect with.
     """
@@ -284,7 +285,9 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
 
 
 def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
-    """Return how a session stands, with what only the leader knows of it."""
+    """Return the current state of a session, including what only the leader
+    knows.
+    """
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
@@ -299,7 +302,7 @@ def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
         revision = leaders.without_secret(row.state, row.revision)
         return _Now(dataclasses.replace(recorded, revision=revision))
     if view.state == states.READY and not is_ready:
-        # The row says so by now. Ask for the secret, too.
+        # The row says so by now. Request the secret, too.
         row = call.backends.database.get_session(row.session_id) or row
         if row.state == states.READY:
             return _now(call, row)
@@ -310,7 +313,7 @@ def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
 def _recorded(
     call: calls.Call, row: db_api.SessionRecord
 ) -> objects.SessionView:
-    """Return a session without what only the leader knows of it."""
+    """Return a session without what only the leader knows."""
     pool = call.backends.inventory.get()
     place: dict[str, Any] = {}
     slot = pool.slots_by_id.get(row.slot_id or 0)
@@ -332,7 +335,8 @@ def _insist(
     *,
     until: Callable[[db_api.SessionRecord], bool],
 ) -> db_api.SessionRecord:
-    """Act until the effect shows, or for as long as a client may wait.
+    """Repeat an action until it shows an effect, or for as long as a client
+    may wait.
 
     :returns: the session after that.
     """
@@ -359,7 +363,7 @@ def _leading(
     """Return the conductor, for a message about a session.
 
     A message that waits in the broker for the next leader would take effect
-    after the client was explained that it has failed.
+    after the client was told that it failed.
 
     :raises MessagingException: if none answers.
     """
@@ -388,7 +392,7 @@ def _wait(
             row.session_id,
             known,
             wait_s,
-            # Sessions that came later are mostly served later.
+            # Sessions that arrived later are mostly served later.
             place=row.id if row.state == states.QUEUED else 0,
             project_id=call.caller.project_id or "",
         )
@@ -477,7 +481,6 @@ def _placement(view: objects.SessionView) -> dict[str, Any] | None:
 
 
 def _connection(view: objects.SessionView) -> dict[str, Any]:
-    """Return the data to connect with."""
     return {
         "endpoints": views.endpoints(view.endpoints),
         "secret": view.secret or None,
@@ -500,7 +503,7 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
         filters,
         marker=marker,
         limit=paging.limit(call),
-        # Rows are numbered in the order in which they were queued.
+        # Rows are numbered in queueing order.
         order=[("id" if k == "queued_at" else k, up) for k, up in order],
     )
     return [

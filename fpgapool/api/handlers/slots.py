@@ -85,7 +85,7 @@ def _document(
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
     accelerator = holder.accelerator if holder else None
-    # The session of another project would tell tenants about each other.
+    # Another project's session would reveal tenants to each other.
     shown = holder is not None and (
         sees_all or holder.project_id == call.caller.project_id
     )

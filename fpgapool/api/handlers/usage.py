@@ -18,7 +18,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
-# The groups, by their names in the query, in the database's order.
+# The grouping columns by their names in the query, in the database's order.
 _KEYS = {
     None: ("day", "project_id", "accelerator"),
     "day": ("day",),

@@ -38,7 +38,7 @@ def _version(call: calls.Call) -> dict[str, Any]:
         "id": "v1",
         "status": "CURRENT",
         "min_version": str(microversion.OLDEST),
-        # Programs look for the newest one under either name.
+        # Programs look for the newest version under either name.
         "version": str(microversion.NEWEST),
         "max_version": str(microversion.NEWEST),
         "links": calls.self_link(call.url()),

@@ -17,15 +17,15 @@ from fpgapool.common.messaging import context
 
 LOG = logging.getLogger(__name__)
 
-# Of a path; the rest is cut off.
+# Longest path; the rest is cut off.
 _MAX_CHARACTERS = 512
 
 _SAFE = "/:@"
 _is_plain = re.compile(r"[\w.~/:@-]*", re.ASCII).fullmatch
 
 _LINE = "%s %s %s user=%s project=%s request_id=%s global_request_id=%s"
-# As oslo.log passes it on. Without a context: the line has all of it, and
-# oslo.log takes long to repeat it.
+# As oslo.log passes it on. Without a context, because the line contains all of
+# it and repeating it in oslo.log is slow.
 _EXTRA = LOG.process("", {"context": None})[1]["extra"]
 
 
@@ -47,7 +47,6 @@ class AccessLog:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         nobody = self._nobody.of_request(
             environ[request_id.ENV_REQUEST_ID],
             environ.get(request_id.GLOBAL_REQ_ID),
@@ -78,7 +77,9 @@ class AccessLog:
 
 
 def _log(*words: str) -> None:
-    """Log the line of a request, without a search for the calling line."""
+    """Log the line of a request, without determining the caller's source
+    line.
+    """
     logger = LOG.logger
     if logger.isEnabledFor(logging.INFO):
         logger.handle(

@@ -24,15 +24,15 @@ class TooMany(Exception):
 class Crowd:
     """Places that projects share; thread-safe.
 
-    :param each: the number of places that a project may have.
-    :param total: the number of all places; None: unlimited.
+    :param each: the number of places per project.
+    :param total: the total number of places; None: unlimited.
     """
 
     def __init__(self, each: int, total: int | None = None) -> None:
         self._each = each
         self._total = total
         self._lock = threading.Lock()
-        # Only projects that have a place.
+        # Only projects with a place.
         self._taken: collections.Counter[str] = collections.Counter()
 
     @contextlib.contextmanager

@@ -92,7 +92,8 @@ def missing(code: str, kind: str, name: str) -> ApiError:
 def text_of(error: Exception) -> str:
     """Return what an error says, without a traceback."""
     if isinstance(error, exception.FpgapoolException):
-        # Not str(): from another process it contains the traceback.
+        # Not str(), which contains the traceback if the error is from another
+        # process.
         return error.message
     return str(error)
 
@@ -106,7 +107,7 @@ def translate(error: Exception) -> ApiError:
         case ApiError():
             return error
         case exception.DatabaseError() if error.code in codes.STATUSES:
-            # The database's own words are for the log.
+            # The database's own text is for the log.
             return ApiError(
                 error.code,
                 "the database is not available; see the service's log for"

@@ -101,10 +101,7 @@ def instance_of(token: str) -> str | None:
 
 
 def owner(caller: context.RequestContext) -> str | None:
-    """Return the user whose objects a caller is restricted to.
-
-    :returns: None: the caller is not restricted.
-    """
+    """Return the user whose objects a caller is restricted to."""
     if ROLE not in caller.roles:
         return None
     return caller.user_id or ""
@@ -160,7 +157,6 @@ class InstanceAuth:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         token = _presented(environ)
         if token is None:
             return self._others(environ, start_response)
@@ -190,8 +186,8 @@ class InstanceAuth:
         instance_id = instance_of(token)
         record = self._known.get_instance(instance_id) if instance_id else None
         expected = record.token_hash if record else _NO_HASH
-        # Compared even if it cannot match, so that the time of the answer does
-        # not reveal which instances exist.
+        # Compared even if it cannot match, so that the response time does not
+        # reveal which instances exist.
         fits = instance_id is not None and hmac.compare_digest(
             hash_token(token), expected
         )

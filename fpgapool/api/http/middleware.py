@@ -30,14 +30,14 @@ CONTEXT = "fpgapool.context"
 #: Key of the path of a request's route, once that is known.
 ROUTE = "fpgapool.route"
 
-#: Key of the address that the server saw, and of the ``Host`` that it got.
+#: Key of the address and the ``Host`` that the server received.
 PEER = "fpgapool.peer"
 HOST = "fpgapool.host"
 
 _REQUEST_ID = re.compile(request_id.ID_FORMAT)
 _GLOBAL_ID_KEY = f"HTTP_{request_id.INBOUND_HEADER}".upper().replace("-", "_")
 
-#: Callers whose contexts are kept at a time.
+#: Number of callers whose contexts are cached.
 _MOST_CALLERS = 1000
 
 _DEFAULT_USER = "noauth"
@@ -83,14 +83,13 @@ class Middleware:
 class RequestId(Middleware):
     """Gives each request an id, and takes over a global one.
 
-    It does what oslo.middleware's does. That takes as long as all other
-    middleware together, because it makes objects of request and answer.
+    It replaces oslo.middleware's, which takes as long as all other middleware
+    together, because it creates request and answer objects.
     """
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         global_id = environ.get(_GLOBAL_ID_KEY, "")
         if _REQUEST_ID.match(global_id):
             environ[request_id.GLOBAL_REQ_ID] = global_id
@@ -112,7 +111,6 @@ class RememberPeer(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         environ[PEER] = environ.get("REMOTE_ADDR", "")
         environ[HOST] = environ.get("HTTP_HOST", "")
         return self._app(environ, start_response)
@@ -133,7 +131,6 @@ class NoAuth(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         if not _is_loopback(environ.get(PEER, "")):
             error = errors.ApiError(
                 codes.FORBIDDEN,
@@ -162,7 +159,7 @@ class NoAuth(Middleware):
         return self._app(environ, start_response)
 
 
-# Cached: parsing takes longer than the rest of this module.
+# Cached, because parsing takes longer than the rest of this module.
 @functools.lru_cache
 def _is_loopback(address: str) -> bool:
     try:
@@ -182,7 +179,7 @@ def _is_loopback_name(host: str) -> bool:
 
 
 class _Asked(dict[str, Any]):
-    """Has no member, and remembers which ones it was asked for."""
+    """An empty mapping that records which keys are read."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -197,9 +194,9 @@ class _Asked(dict[str, Any]):
 
 
 def _names_of_callers() -> list[str]:
-    """Return the members of an environment that make a caller's context.
+    """Return the keys of an environment that determine a caller's context.
 
-    Nothing here acts in a caller's name, so contexts have no tokens.
+    Nothing here acts on behalf of a caller, so contexts have no tokens.
     """
     asked = _Asked()
     context.RequestContext.from_environ(asked, overwrite=False)
@@ -214,7 +211,7 @@ _OF_CALLERS = _names_of_callers()
 
 
 class Context(Middleware):
-    """Takes over the result of the middleware before.
+    """Adopts the result of the middleware before.
 
     It refuses a request without a valid token itself, so that all refusals
     look the same.
@@ -227,7 +224,6 @@ class Context(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
             return refuse(
                 environ,
@@ -270,7 +266,6 @@ class Shield(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request."""
         try:
             return self._app(environ, start_response)
         except Exception as error:

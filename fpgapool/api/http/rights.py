@@ -30,7 +30,7 @@ PROJECT_MEMBER = "rule:project_member_api"
 PROJECT_MEMBER_OR_ADMIN = "rule:project_member_or_admin"
 PROJECT_READER_OR_ADMIN = "rule:project_reader_or_admin"
 ANY_READER = "rule:any_reader"
-# Also instances, which see only their own sessions of a project's.
+# Including instances, which see only their own sessions.
 PROJECT_MEMBER_OR_INSTANCE = "rule:project_member_or_instance"
 ANY_MEMBER = "rule:project_member_or_admin_or_instance"
 ANY_PROJECT_READER = "rule:project_reader_or_admin_or_instance"
@@ -122,12 +122,12 @@ BASIC = (
     ),
 )
 
-# Policies of routes that handlers check in other routes, too.
+# Policies of routes that handlers also check in other routes.
 BITSTREAMS_UPDATE = "fpgapool:bitstreams:update"
 GROUPS_UPDATE = "fpgapool:groups:update"
 HOSTS_LIST = "fpgapool:hosts:list"
 
-# The rights beside those of routes.
+# The rights that belong to no single route.
 BITSTREAMS_LIST_ALL = "fpgapool:bitstreams:list:all_projects"
 BITSTREAMS_ALL_PROJECTS = "fpgapool:bitstreams:all_projects"
 BITSTREAMS_PUBLISH = "fpgapool:bitstreams:publish"

@@ -12,7 +12,7 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-# The rest is for other projects.
+# The remaining share is for other projects.
 _PROJECT_SHARE = fractions.Fraction(3, 4)
 _WAITING_SHARE = fractions.Fraction(2, 3)
 
@@ -32,7 +32,7 @@ def count(conf: cfg.ConfigOpts) -> int | None:
 
 
 def most_of_a_project(limit: int, threads: int | None) -> int:
-    """Return the number of a project's requests that may be under way."""
+    """Return how many requests of one project may be in progress."""
     if threads is None:
         return limit
     return min(limit, max(1, int(threads * _PROJECT_SHARE)))

@@ -28,7 +28,7 @@ _AWAY = (
 )
 
 
-# The library's default is no timeout: a Keystone that hangs would block all
+# The library has no default timeout: a hanging Keystone would block all
 # threads of this service.
 _DEFAULTS = {
     "http_connect_timeout": 10,
@@ -63,7 +63,6 @@ class Authenticated:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         try:
             return self._app(environ, start_response)
         # The second kind: looking up Keystone's endpoints.

@@ -14,7 +14,7 @@ from fpgapool.vocabulary import rules
 
 Schema = Mapping[str, Any]
 
-#: What members mean that have the same meaning wherever they are.
+#: Descriptions of members that have the same meaning everywhere.
 _MEANINGS = {
     "accelerator": "Name of the accelerator.",
     "accelerators": "The accelerators.",
@@ -98,7 +98,7 @@ _MEANINGS = {
     " (`shared`) or all (`public`).",
 }
 
-#: What a text is that matches a pattern, for refusals.
+#: Descriptions of text patterns, for refusals.
 WORDS = {
     f"^{rules.REQUEST_ID}$": rules.REQUEST_ID_WORDS,
     f"^{rules.GROUP_NAME}$": rules.GROUP_NAME_WORDS,
@@ -106,7 +106,7 @@ WORDS = {
 
 
 def matching(pattern: str, words: str) -> Schema:
-    """Return the part of a schema that asks for texts of a form.
+    """Return the part of a schema that requires texts of a pattern.
 
     :param pattern: a regular expression for the whole text.
     """
@@ -199,7 +199,6 @@ ERROR: Schema = {
 
 
 def described(schema: Schema, description: str) -> Schema:
-    """Return a schema with a description."""
     return {**schema, "description": description}
 
 
@@ -267,7 +266,7 @@ def of_fields(
     members = {}
     for field in shown:
         schema = kinds[field.kind]
-        # Limits of options are for requests.
+        # Limits of options apply to requests only.
         if not isinstance(field, fields.Option):
             schema = {**schema, **field.limits}
         if field.nullable:
@@ -306,7 +305,7 @@ def newer(shown: Iterable[fields.Field]) -> list[str]:
     return [str(one.shown) for one in shown if one.since > (1, 0)]
 
 
-#: Filters of lists of what projects own.
+#: Filters for lists of what projects own.
 PROJECT_FILTERS = {
     "all_projects": described(FLAG, "Also show those of other projects."),
     "project_id": described(

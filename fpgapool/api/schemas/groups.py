@@ -12,7 +12,7 @@ _SHOWN = description.GROUP.shown
 _GOAL = description.GROUP.part(description.GOAL)
 _OPTIONS = common.of_options(description.GROUP.options)
 
-#: Without what only the conductor knows.
+#: Without members that only the conductor knows.
 _RECORDED_GOAL = common.record(
     **common.of_fields((one for one in _GOAL if one.in_record), {})
 )
@@ -29,7 +29,7 @@ _MEMBER = common.record(
 _NO_GOAL = {"type": "null"}
 _GROUP = common.of_fields(_SHOWN, {fields.STATE: _STATE})
 
-#: As a list shows it.
+#: As shown in a list.
 LISTED = common.record(
     **_GROUP, goal={"oneOf": [_RECORDED_GOAL, _NO_GOAL]}, links=common.LINKS
 )

@@ -54,7 +54,7 @@ _OWN: dict[fields.Kind, common.Schema] = {
 _SHOWN = description.FIELDS.shown
 _OPTIONS = common.of_options(description.FIELDS.options)
 
-#: As a list shows it: without what only the conductor knows.
+#: As shown in a list: without members that only the conductor knows.
 LISTED = common.record(
     common.newer(_SHOWN),
     **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
@@ -137,8 +137,8 @@ SHOW_QUERY = common.record(
 )
 SHOW = common.record(session=SESSION)
 
-#: A client that has closed its session, and whose worker has not confirmed
-#: that, says what it was served: all of them, or none.
+#: A client that closed its session, unconfirmed by the worker, reports what it
+#: was served: all of these members, or none.
 CLOSE_COUNTS = ("generation", "input_bytes", "output_bytes")
 DELETE_QUERY = common.record(
     optional=CLOSE_COUNTS,

@@ -22,7 +22,7 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-#: Where the page is below the API's root.
+#: Path of the page below the API's root.
 PATH = "/ui"
 
 _INDEX = "index.html"
@@ -36,7 +36,7 @@ _TYPES = {
 }
 _METHODS = ("GET", "HEAD")
 _KEYSTONE = "keystone"
-# Without a user, a query and all that a header must not have.
+# Without a user, a query and anything that a header must not contain.
 _URL = re.compile(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
     r"(/[A-Za-z0-9_./~-]*)?"
@@ -46,10 +46,7 @@ _VERSION = "/v3"
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """A file as it is sent.
-
-    :ivar tag: the header ``ETag``.
-    """
+    """A file as it is sent."""
 
     content: bytes
     media_type: str
@@ -57,7 +54,6 @@ class _File:
 
     @classmethod
     def of(cls, name: str, content: bytes) -> _File:
-        """Return a file."""
         digest = hashlib.sha256(content).hexdigest()
         return cls(content, _TYPES[name.rpartition(".")[2]], f'"{digest}"')
 
@@ -103,7 +99,6 @@ class Page:
         environ: middleware.Environ,
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
-        """Answer a request."""
         environ[middleware.ROUTE] = PATH
         body = self._answer(environ, start_response)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
@@ -205,7 +200,7 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
-        # Text that others wrote cannot become a part of the page.
+        # Text from other users cannot become part of the page.
         "require-trusted-types-for": "'script'",
     }
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())

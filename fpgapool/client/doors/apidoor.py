@@ -40,10 +40,10 @@ from fpgapool.vocabulary import states
 SERVICE_TYPE = "fpgapool"
 
 _GIVE_UP_S = 5.0
-# The API did not wait if it answers sooner.
+# If it answers sooner, the API did not wait.
 _SHORTEST_S = 0.1
-# The pool learns of the end of a session from its worker, which may take
-# longer than the program's next request: by at most this much.
+# The pool learns of the end of a session from its worker, possibly after the
+# program's next request; at most this much later.
 _END_LAG_S = 5.0
 
 # The sessions that this process ended last, and when.
@@ -159,10 +159,7 @@ class PoolApi:
     ) -> ApiDoor:
         """Connect.
 
-        :param cancel: cancels every wait.
-        :param deadline_s: absolute deadline.
         :param require_tls: refuse an API without TLS.
-        :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
         return self._admitted(
@@ -186,7 +183,9 @@ class PoolApi:
 
 
 def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
-    """Return the API's form of a request, and the version that has it all."""
+    """Return a request in the API's form, and the oldest version that supports
+    it.
+    """
     wanted = {
         "accelerator": members["accelerator"],
         "claimed_bytes": members["size_bytes"],
@@ -245,7 +244,6 @@ class ApiDoor:
         self.connections += 1
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`door.Door.reconnect`."""
         self._forget_news()
         self._connect(deadline_s)
 
@@ -256,7 +254,6 @@ class ApiDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`door.Door.request`."""
         if operation not in self._OPERATIONS:
             raise errors.RequestRejected(
                 codes.UNKNOWN_OPERATION,
@@ -269,7 +266,6 @@ class ApiDoor:
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`door.Door.request_all`."""
         return [
             self.request(operation, deadline_s, **members)
             for operation, members in requests
@@ -285,7 +281,6 @@ class ApiDoor:
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`door.Door.next_event`."""
         while not self._events:
             if self._poll is None:
                 self._poll = self._requests.begin(self._await_news)
@@ -299,11 +294,9 @@ class ApiDoor:
         return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`door.Door.discard_events`."""
         self._forget_news()
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_GIVE_UP_S)
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
             known = members.get("session_id") or self._session_id
@@ -353,11 +346,9 @@ class ApiDoor:
         return [session["id"] for session in found["sessions"]]
 
     def shutdown(self) -> None:
-        """See :meth:`door.Door.shutdown`."""
         self._requests.shutdown()
 
     def close(self) -> None:
-        """See :meth:`door.Door.close`."""
         self._requests.close()
         if self._session_id is not None:
             _ended.append((self._session_id, time.monotonic()))
@@ -365,7 +356,6 @@ class ApiDoor:
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        """See :meth:`door.Door.attach_group`."""
         return self._groups.attach(name, accelerator, deadline_s)
 
     # Operations.
@@ -539,7 +529,7 @@ class ApiDoor:
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
-            # The API refuses to wait: too many requests already do.
+            # The API refuses to wait because too many requests already do.
             time.sleep(_pause_s(session))
         return session
 
@@ -547,7 +537,7 @@ class ApiDoor:
         """Make a notification of a session's description."""
         self._revision = session["revision"]
         view = _view(session)
-        # After a conductor's restart the secret comes later.
+        # After a conductor's restart the secret arrives later.
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 

@@ -39,7 +39,6 @@ class Groups:
     def attach(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        """See :meth:`door.Door.attach_group`."""
         group = self._find(name, deadline_s)
         if accelerator is not None:
             doors.check_accelerator(accelerator, group["accelerator"])
@@ -63,7 +62,6 @@ class Groups:
     def detach(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        """End a client."""
         self._end(_path_of(members), deadline_s)
         return {}
 
@@ -76,7 +74,7 @@ class Groups:
             found = self._requests.ask("GET", f"/groups/{quoted}", deadline_s)
             named = [found["group"]]
         if len(named) > 1:
-            # Groups that other projects share may have the same name.
+            # Shared groups of other projects may have the same name.
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
                 f"{len(named)} groups are named {name}; give the ID",
@@ -84,7 +82,7 @@ class Groups:
         return named[0]
 
     def _post(self, path: str, deadline_s: float | None) -> _Document:
-        """Become a client; without an answer in time, undo it later."""
+        """Become a client; if no answer arrives in time, undo it later."""
         posting = self._requests.begin(
             lambda: self._requests.http(
                 "POST", path, deadline_s, pause=self._cancel.wait
@@ -110,7 +108,7 @@ class Groups:
                 self._end(f"{path}/{client_id}", deadline_s)
 
     def _end(self, path: str, deadline_s: float | None) -> None:
-        # ended=true: the program itself leaves, nobody revoked it.
+        # ended=true: the program itself leaves; nobody revoked it.
         self._requests.http("DELETE", f"{path}?ended=true", deadline_s)
 
 

@@ -19,14 +19,14 @@ from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
-# The version of the API that requests need, unless they say otherwise.
+# The version of the API that requests need by default.
 _MICROVERSION = "1.0"
 
 #: How long an answer may take, unless the caller has a deadline.
 REQUEST_S = 30.0
-#: How long the API should wait for news; it has a limit of its own.
+#: How long the API should wait for news; it has its own limit.
 POLL_S = 30.0
-#: Pauses before the API is asked again.
+#: Pauses before a request is repeated.
 LEAST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
@@ -39,10 +39,10 @@ Document: typing.TypeAlias = dict[str, Any]
 
 
 class Requests:
-    """Requests in threads of their own.
+    """Requests in their own threads.
 
-    A thread that waits for one can be woken, the request itself cannot. Any
-    number of threads may ask.
+    A waiting thread can be woken; the request itself cannot be interrupted.
+    Thread-safe.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Requests:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
 
     def use_version(self, since: tuple[int, int]) -> None:
-        """Ask for this version of the API from now on."""
+        """Use this version of the API from now on."""
         self._microversion = ".".join(map(str, since))
 
     def shutdown(self) -> None:
@@ -85,7 +85,7 @@ class Requests:
     def ask(
         self, method: str, path: str, deadline_s: float | None, **body: object
     ) -> Document:
-        """Ask in a thread of its own, and wait for the answer.
+        """Send a request in another thread, and wait for the answer.
 
         :raises errors.FpgapoolError: if the API refuses.
         :raises doors.ConnectionLost: if it does not answer.
@@ -144,7 +144,8 @@ class Requests:
         body: Document | None = None,
         pause: Callable[[float], object] = time.sleep,
     ) -> Document:
-        """Ask in this thread, which nothing wakes; otherwise as :meth:`ask`.
+        """Send a request in this thread, which cannot be woken; otherwise as
+        :meth:`ask`.
 
         :param body: None: there is none.
         """
@@ -152,8 +153,8 @@ class Requests:
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
-            # Bounded even if the caller allows hours: a service that hangs
-            # never answers.
+            # Bounded even if the caller allows hours: a hanging service never
+            # answers.
             response = self._send(
                 method, path, body, min(left_s, POLL_S + REQUEST_S)
             )
@@ -207,15 +208,16 @@ class Requests:
 
 
 def _failure(exc: Exception) -> Exception | None:
-    """Return the library's error for one of keystoneauth; None: it has
-    none."""
+    """Return the library's error for one of keystoneauth; None: there is
+    none.
+    """
     from keystoneauth1 import exceptions
 
     match exc:
         case exceptions.ConnectionError():
             return doors.ConnectionLost(str(exc))
-        # Of Keystone: those of the API are answers. If the credential, its
-        # user or its project is gone, it says 404.
+        # From Keystone; those of the API are answers. If the credential, its
+        # user or its project is gone, it is a 404.
         case exceptions.HTTPClientError() if exc.http_status not in _LATER:
             return errors.RequestRejected(
                 codes.UNAUTHORIZED, f"Keystone refuses the credentials: {exc}"
@@ -223,7 +225,7 @@ def _failure(exc: Exception) -> Exception | None:
         case exceptions.ClientException():
             return errors.FrontDoorUnavailable(str(exc))
         case ValueError():
-            # Such as a host name with a part that is empty or too long.
+            # Such as a host name with an empty or overlong part.
             return errors.InvalidRequest(
                 codes.INVALID_REQUEST, f"the URL of the API is invalid: {exc}"
             )
@@ -231,7 +233,7 @@ def _failure(exc: Exception) -> Exception | None:
 
 
 def _retry_after_s(response: Any) -> float:
-    """Return when a rate-limited service may be asked again."""
+    """Return when to repeat a request to a rate-limited service."""
     text = response.headers.get("Retry-After") or ""
     seconds = float(text) if text.isdecimal() else 1.0
     return max(LEAST_PAUSE_S, min(seconds, LONGEST_PAUSE_S))
@@ -266,7 +268,7 @@ def _document(response: Any) -> Document:
 # Codes for answers of a proxy in front of the API.
 _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 
-# Refusals of a service that works: repeating at once is useless.
+# Refusals of a working service: repeating at once is useless.
 _REFUSALS = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Entering a door: for one question, or for as long as a session lives."""
+"""Entering a door, for one request or for the life of a session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def entered(
     *,
     require_tls: bool = False,
 ) -> Iterator[doors.Door]:
-    """Enter for a while; a door that goes away is an error of this library."""
+    """Enter for a while; the loss of the door becomes an error of this
+    library.
+    """
     door = enter(front_door, cancel, deadline_s, require_tls=require_tls)
     with contextlib.closing(door):
         try:
@@ -59,7 +61,7 @@ def entered(
 def pause_until(
     token: cancelling.CancelToken, deadline_s: float | None
 ) -> instance.Pause:
-    """Return what waits for Nova's data until a deadline."""
+    """Return a function that waits for Nova's data until a deadline."""
 
     def pause(seconds: float) -> bool:
         left_s = channel.remaining_s(deadline_s)
@@ -79,7 +81,7 @@ def ask(
     cancel: threading.Event | cancelling.CancelToken | None,
     require_tls: bool | None,
 ) -> list[messages.Message]:
-    """Ask the front door, by a connection of its own."""
+    """Send requests to the front door on a separate connection."""
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     insists = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)

@@ -16,7 +16,7 @@ from fpgapool.vocabulary import exceptions
 
 
 class ConnectionLost(exceptions.PicklableError):
-    """The front door went away; asking it again may help."""
+    """The front door went away; repeating the request may help."""
 
 
 class TurnedAway(ConnectionLost):
@@ -28,7 +28,7 @@ class TurnedAway(ConnectionLost):
 
 
 def check_accelerator(wanted: str, accelerator: str) -> None:
-    """Check that a group has the accelerator that a program wants.
+    """Check that a group has the accelerator that a program requires.
 
     :raises errors.InvalidRequest: ``WRONG_ACCELERATOR``.
     """
@@ -55,7 +55,7 @@ class Door(Protocol):
         /,
         **members: object,
     ) -> messages.Message:
-        """Ask and wait for the reply.
+        """Send a request and wait for the reply.
 
         :raises errors.FpgapoolError: if the front door refuses.
         :raises ConnectionLost: if it went away.
@@ -66,7 +66,7 @@ class Door(Protocol):
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """Ask several things in one turn and wait for all replies.
+        """Send several requests in one turn and wait for all replies.
 
         :returns: the replies, in the order of the requests.
         :raises: as :meth:`request`, for the first that is refused.
@@ -75,16 +75,16 @@ class Door(Protocol):
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to a worker of this host."""
+        """Request a connection to a worker of this host."""
 
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
         """Become a client of a group.
 
-        :param accelerator: name of the one that it must have, from its
-            profile. A door that does not know it attaches the client: then the
-            caller checks it.
+        :param accelerator: name of the accelerator that the group must have. A
+            door that does not know it attaches the client, and the caller
+            checks it.
         :returns: ``group_id``, ``client_id``, ``secret``, ``accelerator``,
             ``hosts`` and ``hosts_revision``.
         """
@@ -124,11 +124,11 @@ class Door(Protocol):
     ) -> None:
         """Tell the pool that the client has closed a session; never raises.
 
-        The session ends as served then, even if no worker can report it any
+        The session then ends as served, even if no worker can report it any
         more.
 
-        :param confirmed: whether the worker has confirmed the end; if so, no
-            time is spent on a front door that is away.
+        :param confirmed: whether the worker has confirmed the end; if so, an
+            absent front door is not waited for.
         """
 
     def shutdown(self) -> None:

@@ -34,8 +34,8 @@ _RECEIVE_BYTES = 64 * 1024
 # Cancelling a session at the front door is optional: the pool notices by
 # itself.
 _CANCEL_TIMEOUT_S = 2.0
-# How long to retry reporting a close that no worker has confirmed, while
-# the agent is being restarted.
+# How long to retry reporting a close that no worker has confirmed, while the
+# agent is being restarted.
 _CLOSE_PATIENCE_S = 10.0
 _FIRST_CANCEL_PAUSE_S = 0.1
 _LONGEST_CANCEL_PAUSE_S = 0.5
@@ -80,11 +80,11 @@ def default_path() -> str:
 def _refusal_of(path: str) -> str | None:
     """Return why a path is not used; None if it is.
 
-    The front door decides where keys are sent.
+    Programs send keys where the front door tells them.
     """
     directory = os.path.dirname(path)
     try:
-        # lstat(): in /tmp any user can create a symbolic link.
+        # lstat(), because in /tmp any user can create a symbolic link.
         found = os.lstat(directory)
         mode = os.stat(path).st_mode
     except OSError as exc:
@@ -121,8 +121,8 @@ class FrontDoor:
         )
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
-        # A connection that came along with a READY notification: session,
-        # generation and descriptor.
+        # A connection received with a READY notification: session, generation
+        # and descriptor.
         self._brought: tuple[object, object, int] | None = None
         self._last_number = 0
         #: Number of connections made.
@@ -141,7 +141,7 @@ class FrontDoor:
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
-            # A caller may abandon the wait for a front door that hangs.
+            # A caller may abandon the wait for a hanging front door.
             sock = channel.connect_unix(self.path, deadline_s, self._pause)
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
@@ -163,7 +163,6 @@ class FrontDoor:
             raise errors.FrontDoorUnavailable("the wait was abandoned")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`door.Door.reconnect`."""
         with self._lock:
             self._hang_up()
             self._messages.clear()
@@ -177,7 +176,6 @@ class FrontDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`door.Door.request`."""
         with self._lock:
             return self._request(operation, deadline_s, members)
 
@@ -186,14 +184,12 @@ class FrontDoor:
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`door.Door.request_all`."""
         with self._lock:
             return self._request_all(requests, deadline_s)
 
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """See :meth:`door.Door.request_connection`."""
         with self._lock:
             brought, self._brought = self._brought, None
         if brought is not None:
@@ -209,13 +205,12 @@ class FrontDoor:
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        """See :meth:`door.Door.attach_group`."""
         secret = secrets.token_hex(_SECRET_BYTES)
         client = self.request(
             "attach_group",
             deadline_s,
             name=name,
-            # The secret itself goes to desks only.
+            # The secret itself is sent to desks only.
             secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
         )
         return {**client, "secret": secret}
@@ -223,7 +218,7 @@ class FrontDoor:
     def request_desk(
         self, group_id: str, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to the desk of a group on this host."""
+        """Request a connection to a group's desk on this host."""
         return self._request_socket(
             "connect_group", deadline_s, {"group_id": group_id}
         )
@@ -292,7 +287,6 @@ class FrontDoor:
                 raise
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`door.Door.next_event`."""
         with self._lock, self._translated():
             while not self._events:
                 message = self._next_message(deadline_s)
@@ -301,7 +295,6 @@ class FrontDoor:
             return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`door.Door.discard_events`."""
         with self._lock:
             self._events.clear()
 
@@ -316,7 +309,7 @@ class FrontDoor:
             )
         message = self._messages.popleft()
         if message.get("ok") is False and message.get("id") is None:
-            # The refusal is of the connection itself, which ends.
+            # The connection itself is refused, and ends.
             raise doors.TurnedAway(_error_of(message))
         if message.get("connection") is True:
             self._drop_brought()
@@ -351,7 +344,6 @@ class FrontDoor:
             raise doors.ConnectionLost(str(exc)) from exc
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
         self._request_elsewhere("cancel", members, deadline_s, waits=False)
 
@@ -365,7 +357,6 @@ class FrontDoor:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`door.Door.report_close`."""
         members = {
             "session_id": session_id,
             "generation": generation,
@@ -389,7 +380,9 @@ class FrontDoor:
         members: dict[str, object],
         deadline_s: float | None,
     ) -> bool:
-        """Send a request whose reply nobody reads; return whether it went."""
+        """Send a request whose reply nobody reads; return whether it was
+        sent.
+        """
         with self._lock:
             self._last_number += 1
             message = messages.request(self._last_number, operation, **members)
@@ -409,13 +402,13 @@ class FrontDoor:
         *,
         waits: bool,
     ) -> None:
-        """Send a request by a separate connection; never raises.
+        """Send a request on a separate connection; never raises.
 
-        :param waits: whether a front door that is away is awaited.
+        :param waits: whether to wait for an absent front door.
         """
         pause_s = _FIRST_CANCEL_PAUSE_S
         while channel.remaining_s(deadline_s):
-            # A separate token: the request's may be cancelled already.
+            # A separate token, because the request's may be cancelled already.
             token = cancelling.CancelToken()
             try:
                 other = FrontDoor(self.path, token, deadline_s)
@@ -425,9 +418,9 @@ class FrontDoor:
                 finally:
                     other.close()
             except doors.TurnedAway:
-                # There is no room: this connection may occupy the missing
-                # place. Its end cancels its own requests, but not those of an
-                # earlier connection.
+                # This connection may occupy the place that is missing. Its end
+                # cancels its own requests, but not those of an earlier
+                # connection.
                 self.shutdown()
             except (errors.FrontDoorUnavailable, doors.ConnectionLost):
                 if not waits:
@@ -439,14 +432,12 @@ class FrontDoor:
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:
-        """See :meth:`door.Door.shutdown`."""
         self._unwanted.set()
         connected = self._channel
         if connected is not None:
             connected.shutdown()
 
     def close(self) -> None:
-        """See :meth:`door.Door.close`."""
         self._cancel.detach(self)
         self._hang_up()
 

@@ -24,13 +24,13 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
-# The desk of this host, if it is one of the group's.
+# The desk of this host, if it belongs to the group.
 _LOCAL = ((views.LOCAL_NETWORK, "", 0),)
 
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
 _LOCAL_S = 2.0
-# An agent hears of a new client a moment after the API has attached it.
+# An agent learns of a new client a moment after the API has attached it.
 _UNKNOWN_S = 1.0
 _PAUSE_S = 0.02
 _FIRST_PAUSE_S = 0.1
@@ -47,7 +47,7 @@ class Access:
     :ivar members: the hosts of the group, and how many members each has.
     :ivar profile: public description of its accelerator; empty if the
         program's project does not see it.
-    :ivar application: with which the program shares blocks; empty: none.
+    :ivar application: programs with the same value share blocks; empty: none.
     """
 
     group_id: str
@@ -138,8 +138,7 @@ class GroupDoor:
     def connect_local(self, access: Access, host_id: str) -> socket.socket:
         """Connect to the desk of this host.
 
-        The front door of this host connects, if it has one that this program
-        may use.
+        The front door of this host connects, if this program may use one.
 
         :raises OSError: if there is no connection.
         """
@@ -201,7 +200,7 @@ def _profile_if_shown(
     except errors.RequestRejected as exc:
         if exc.code != codes.UNKNOWN_ACCELERATOR:
             raise
-        # Another project's, which shares the group but not this.
+        # It belongs to another project, which shares the group but not this.
         return {}
 
 
@@ -211,10 +210,10 @@ def _request_desk(
     deadline_s: float | None,
     token: cancelling.CancelToken,
 ) -> socket.socket:
-    """Ask for the desk, again while the agent does not know this client.
+    """Request the desk, repeatedly while the agent does not know this client.
 
-    Over another network, which is slower, its tasks would go for as long as
-    that connection lasts.
+    The tasks would otherwise use another, slower network for the life of that
+    connection.
     """
     patient_until_s = channel.deadline_after(_UNKNOWN_S)
     while True:
@@ -230,7 +229,7 @@ def _request_desk(
 
 
 def members_of(document: Document) -> groups.MemberList:
-    """Return the hosts that the pool's description of a client has."""
+    """Return the hosts in the pool's description of a client."""
     try:
         found = groups.MemberList.parse(
             {

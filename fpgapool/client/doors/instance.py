@@ -27,14 +27,16 @@ from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
-#: Environment variables of the API and the instance's token, instead of Nova.
+#: Environment variables with the API and the instance's token, instead of
+#: Nova.
 API_URL = "FPGAPOOL_API_URL"
 _VERSION_PATH = "/v1"
 TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
 CA_FILE = "FPGAPOOL_CA_FILE"
-#: The metadata service, if it is elsewhere; empty: it is not asked.
+#: Address of the metadata service, if it is not the usual one; empty: it is
+#: not queried.
 METADATA_URL = "FPGAPOOL_METADATA_URL"
-#: Where a config drive is mounted, if it is elsewhere.
+#: Where a config drive is mounted, if not at the usual place.
 CONFIG_DRIVE = "FPGAPOOL_CONFIG_DRIVE"
 
 DEFAULT_METADATA_URL = "http://169.254.169.254"
@@ -52,18 +54,17 @@ _DRIVES_STAY = (
 )
 
 _METADATA_S = 2.0
-# How long the metadata service counts as absent before it is asked again.
+# How long the metadata service counts as absent before the next query.
 _ABSENT_S = 10.0
-# How long, and how often, to ask a metadata service again that knows the pool,
-# but has no token for this instance: the pool's answer to Nova may have come
-# too late.
+# How long, and how often, to query a metadata service that knows the pool but
+# has no token for this instance: the pool's answer to Nova may have been late.
 _EMPTY_S = 15.0
 _RETRY_S = 1.0
 
 _MAX_BYTES = 4 * 1024 * 1024
 
 Environment: typing.TypeAlias = Mapping[str, str]
-#: Waits this many seconds; returns whether there is time to ask again.
+#: Waits this many seconds; returns whether there is time for another attempt.
 Pause: typing.TypeAlias = Callable[[float], bool]
 
 
@@ -71,8 +72,7 @@ Pause: typing.TypeAlias = Callable[[float], bool]
 class Credentials:
     """An instance's access to the pool.
 
-    :ivar ca_cert: certificates to verify the API's, besides those of the
-        system; PEM, or None.
+    :ivar ca_cert: additional certificates to verify the API; PEM, or None.
     """
 
     api_url: str
@@ -99,7 +99,7 @@ class Finder:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: Credentials | None = None
-        # Why the metadata service has no data, and how long that counts.
+        # Why the metadata service has no data, and until when that counts.
         self._absence = _Absent()
         self._absent_until_s = 0.0
         # When the metadata service first had no token for this instance.
@@ -333,7 +333,6 @@ class HttpAnswer:
         return self.status_code < 400
 
     def json(self) -> typing.Any:
-        """Return the document."""
         return json.loads(self.content)
 
 
@@ -389,7 +388,7 @@ def _exchange(
 def _read_all(
     connection: typing.Any, response: typing.Any, ends_s: float
 ) -> bytes:
-    """Read the body; a slow server gets no more time."""
+    """Read the body within the deadline, however slow the server is."""
     content = bytearray()
     while block := response.read1(65536):
         content += block

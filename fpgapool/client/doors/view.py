@@ -75,7 +75,7 @@ class SessionView:
 
     @property
     def ending(self) -> tuple[str, str]:
-        """Code and message of an error for the session's end."""
+        """Return code and message of the session's error."""
         if self.reason == codes.OK:
             return codes.SESSION_CLOSED, "the session was used and closed"
         message = self.message or f"the session is {self.state}"
@@ -87,7 +87,6 @@ class SessionView:
 
         :param members: decoded JSON; members that are not known are
             ignored. A door that has read it gives the view.
-        :returns: the view.
         :raises frames.ProtocolError: if a member is missing or has another
             type.
         """
@@ -103,8 +102,6 @@ class SessionView:
     def from_api(cls, session: dict[str, Any]) -> SessionView:
         """Read a session as the REST API describes it.
 
-        :param session: decoded JSON.
-        :returns: the view.
         :raises: AttributeError, KeyError, TypeError, ValueError or
             frames.ProtocolError if it is not a session.
         """
@@ -178,7 +175,7 @@ _READERS: dict[object, Any] = {
     tuple[str, ...]: _texts,
     tuple[Endpoint, ...]: _endpoints,
 }
-#: What reads each member; one that may be None is read as its other type.
+#: Parser of each member; one that may be None uses its other type.
 _READ = {
     name: _READERS.get(type_) or _READERS[typing.get_args(type_)[0]]
     for name, type_ in typing.get_type_hints(SessionView).items()
@@ -190,7 +187,7 @@ _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
 #: In all versions of the API.
 _ALWAYS_SHOWN = [_SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)]
 _READERS_API = {fields.TIME: _seconds, fields.CODES: _codes}
-#: What reads each member of the API's answers.
+#: Parser of each member of the API's answers.
 _READ_API = _READ | {
     one.name: _READERS_API[one.kind]
     for one in _DESCRIBED

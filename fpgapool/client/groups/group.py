@@ -127,12 +127,6 @@ class Group:
     :class:`fpgapool.client.Block` stays in members that have room for it. Do
     not change data before its result is there: a task whose slot, desk or
     connection is lost runs again.
-
-    :param door: gave the access.
-    :param access: of this client.
-    :param window_tasks: see :func:`group_open`.
-    :param token: see :func:`group_open`.
-    :param absence: of the pool.
     """
 
     def __init__(
@@ -147,12 +141,12 @@ class Group:
         self._access = access
         self._window_tasks = window_tasks
         self._hosts = grouphosts.Hosts(door, access, window_tasks, absence)
-        # The lock of each thread, and whether it calls callbacks.
+        # The lock of each thread, and whether the thread runs callbacks.
         self._mine = threading.local()
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
-        # The parameters that were checked last: most tasks have the same.
+        # The last checked parameters: most tasks use the same.
         self._checked: bytes | None = None
         self._token = token
         try:
@@ -209,7 +203,6 @@ class Group:
     ) -> Any:
         """Run a task and wait for its result.
 
-        :param data: the input.
         :param params: of the accelerator; bytes are sent as hexadecimal
             digits. They are checked against its schema before they are sent.
         :param offset: position of the input in a stateless accelerator's

@@ -26,13 +26,13 @@ from fpgapool.vocabulary import group
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
-#: A desk's answers after which this client is of no use.
+#: Answers of a desk after which this client is useless.
 _FATAL = frozenset(
     {codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR, codes.TLS_REQUIRED}
 )
 # The door knows that this client, or the whole group, has ended.
 _GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
-# A new desk hears of its clients a moment after its start, and refuses them
+# A new desk learns of its clients a moment after its start, and refuses them
 # until then.
 _PATIENCE_S = 30.0
 
@@ -86,7 +86,8 @@ class Hosts(grouptasks.Tasks):
     def _use_members(self, members: groups.MemberList) -> None:
         """Use the hosts of a list, unless it is old; holds the lock."""
         if members.revision <= self._revision or not members.hosts:
-            # Without hosts, the former ones are asked until there are others.
+            # Without hosts, the previous ones are tried until there are
+            # others.
             return
         self._revision = members.revision
         hosts = {host.host_id: host for host in members.hosts}
@@ -120,7 +121,7 @@ class Hosts(grouptasks.Tasks):
         if link.unanswered and any(
             one.host.members for one in self._links.values()
         ):
-            # Its tasks might wait there for ever.
+            # Its tasks might wait there forever.
             link.give_up()
         elif not link.wanted and link.wire is not None and not link.wire.leads:
             # Wake its thread, which is blocked in a receive.
@@ -183,9 +184,10 @@ class Hosts(grouptasks.Tasks):
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _ask_door(self) -> None:
-        """Ask the door where the group is now, as a desk cannot be reached.
+        """Query the door for the group's hosts, because no desk can be
+        reached.
 
-        The pool is away while neither a desk nor the door answers.
+        The pool is unavailable while neither a desk nor the door answers.
         """
         try:
             members = self._members_now()
@@ -198,7 +200,7 @@ class Hosts(grouptasks.Tasks):
                 self._go_on()
 
     def _members_now(self) -> groups.MemberList | None:
-        """Return the hosts of the group; None if the door does not say.
+        """Return the hosts of the group; None if the door does not know.
 
         :raises errors.FpgapoolError: what ends all tasks.
         """
@@ -225,7 +227,7 @@ class Hosts(grouptasks.Tasks):
             return any(link.wire is not None for link in self._links.values())
 
     def _attend(self, link: grouplink.HostLink, wire: wires.Wire) -> None:
-        """Use a connection until it is lost, or not wanted any more."""
+        """Use a connection until it is lost or no longer needed."""
         self._absence.end()
         with self._lock:
             link.connected(wire)

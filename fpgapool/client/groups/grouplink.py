@@ -34,7 +34,7 @@ def check_blocks(links: Iterable[HostLink]) -> None:
 class MemberLock:
     """A member that serves this client alone.
 
-    :ivar refused: hosts that have as many locks as they can have.
+    :ivar refused: hosts that allow no more locks.
     :ivar lost: why it is gone, None while it is held.
     """
 
@@ -51,9 +51,9 @@ class GroupTask:
 
     :ivar number: of the task or the lock, different from all unanswered ones.
     :ivar lock: that it runs under, or that it asks for.
-    :ivar out: makes the result of the output, which it must copy.
+    :ivar out: converts the output to the result, and must copy it.
     :ivar blocks: of its arguments, by number; 0: of its input.
-    :ivar brings: numbers of those that a member has missed.
+    :ivar brings: numbers of the blocks that a member lacked.
     """
 
     done = False
@@ -65,7 +65,7 @@ class GroupTask:
     losses = 0
     #: Set by a thread that waits for the end.
     finished: threading.Event | None = None
-    #: Called at the end with this task.
+    #: Callbacks at the end, with this task.
     notify: Callable[[GroupTask], None] | None = None
 
     def __init__(
@@ -90,7 +90,7 @@ class GroupTask:
 
     @property
     def size_bytes(self) -> int:
-        """Length of parameters and input, should it bring all blocks."""
+        """Length of parameters and input, including all blocks."""
         size_bytes = len(self.params) + len(self.data)
         if self.blocks:
             count = len(self.blocks)
@@ -104,7 +104,6 @@ class GroupTask:
         return any(self.blocks)
 
     def parts(self, link: HostLink) -> tuple[rings.Buffer, ...]:
-        """Return the record."""
         if self.kind == groups.LOCK:
             return (records.header(groups.LOCK, self.number),)
         kind, data = records.TASK, self.data
@@ -123,9 +122,9 @@ class GroupTask:
         )
 
     def finish(self, error: errors.FpgapoolError | None = None) -> None:
-        """End it, once, with an error or the result that it has.
+        """End it once, with an error or its result.
 
-        Not while a lock is held that its callbacks need.
+        The caller must not hold a lock that its callbacks need.
         """
         if error is not None:
             self.error = error.again()
@@ -149,8 +148,7 @@ class HostLink:
     :ivar locked: whether locks have all its members: other tasks wait there.
     :ivar wanted: whether it is used; also an unlisted one, while a member of
         it is locked.
-    :ivar stale_locks: numbers of locks that the desk still has to hear are
-        over.
+    :ivar stale_locks: locks whose end the desk does not know yet.
     """
 
     def __init__(self, host: groups.Host, lock: threading.Lock) -> None:
@@ -178,8 +176,7 @@ class HostLink:
     def load(self, task: GroupTask) -> tuple[bool, float, str]:
         """Sort key: the best host for one more task is first.
 
-        If it lacks the longest block of the task, that counts as much as a
-        task for each member.
+        Lacking the task's longest block counts as much as one task per member.
         """
         load = (len(self.unanswered) + 1) / self.host.members
         if task.blocks:
@@ -246,7 +243,7 @@ class HostLink:
             self.wire.shutdown()
 
     def follow(self) -> None:
-        """Let the link's own thread receive, for one task more."""
+        """Let the link's own thread receive for one more task."""
         self.followed += 1
         if not self.led:
             self.changed.notify_all()
@@ -257,7 +254,7 @@ class HostLink:
             self.unsent.append(parts)
 
     def flush(self) -> None:
-        """Send what had no room."""
+        """Send records that had no room before."""
         while self.unsent and self._put(self.unsent[0]):
             self.unsent.popleft()
 

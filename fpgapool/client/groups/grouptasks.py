@@ -53,7 +53,7 @@ class Tasks:
         self._last_task_id = 0
         self._last_lock_id = 0
         self._locks: dict[int, grouplink.MemberLock] = {}
-        # Of parameters and input of a task.
+        # Size of a task's parameters and input.
         self._most_bytes = group.MAX_TASK_BYTES
         self.failure: errors.FpgapoolError | None = None
         self._closed = False
@@ -208,7 +208,7 @@ class Tasks:
                 link.follow()
 
     def _needs_its_thread(self, link: grouplink.HostLink) -> bool:
-        """Whether a host's own thread has to receive, if no other one does.
+        """Whether a host's own thread has to receive, if no other thread does.
 
         The thread that waits for a task of one host knows nothing of others.
         """

@@ -33,14 +33,14 @@ CPU = "cpu"
 
 # How long the front door may take to report the state of a session.
 _OUTCOME_S = 2.0
-# The grace period of a worker that does not report it.
+# Grace period if the worker does not report one.
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
 # How long a worker may take to learn that the session is over.
 _FAREWELL_S = 1.0
 _MAX_WINDOW_BYTES = 2**32 - 1
 
-#: Features that every session uses if the worker has them.
+#: Features that every session uses if the worker supports them.
 _OFFERED = frames.BLOCKS_FEATURE, frames.CHECKPOINT_FEATURE
 
 # Of the C library.
@@ -123,7 +123,7 @@ def _grace_s(document: dict[str, Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
-    # JSON's numbers may exceed a float, and no client retries for ever.
+    # JSON's numbers may exceed a float, and no client retries forever.
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
@@ -268,7 +268,7 @@ class _Pair:
         self._incoming = there
 
     def turn(self) -> None:
-        """Receive by the other connection from now on."""
+        """Receive on the other connection from now on."""
         self._incoming = self._back
 
     def send(
@@ -341,8 +341,8 @@ class Connection:
     ) -> bool:
         """Tell the worker why the session ends, for its operator.
 
-        Waits until the worker has read it: later messages would arrive
-        first, and the session would count as cancelled.
+        Waits until the worker has read it: otherwise later messages might
+        arrive first, and the session would count as cancelled.
 
         :returns: whether the worker has ended the session.
         """
@@ -520,7 +520,7 @@ class Dialer:
         return_secret: str,
         deadline_s: float | None,
     ) -> channel.Link:
-        """Make a second connection; without it, the first one does as well."""
+        """Open a second connection; without it, the first one suffices."""
         hello = {
             "session_id": self.view.session_id,
             "generation": self.view.generation,
@@ -586,8 +586,8 @@ class Dialer:
             del failure
 
     def _may_use(self, local: bool) -> bool:
-        # While the front door is away, the local endpoint is unreachable, and
-        # the worker would refuse another transport.
+        # While the front door is unavailable, the local endpoint is
+        # unreachable, and the worker would refuse another transport.
         if self._local_only and not local:
             return False
         return self._transport is None or local == (self._transport == SHM)

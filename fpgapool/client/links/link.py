@@ -24,7 +24,7 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: How long one attempt may take: a working end answers within milliseconds.
+#: Time limit of one attempt: a working peer answers within milliseconds.
 ATTEMPT_S = 10.0
 
 
@@ -62,7 +62,7 @@ def connect(
 
 
 def require_tls(what: str) -> Refused:
-    """Return the refusal of an end without TLS."""
+    """Return the error for a peer without TLS."""
     return Refused(
         codes.TLS_REQUIRED,
         f"{what} does not offer TLS ([agent] tls is off there); nothing was"
@@ -73,7 +73,6 @@ def require_tls(what: str) -> Refused:
 def say_hello(
     data: channel.Channel, hello: dict[str, Any], deadline_s: float | None
 ) -> None:
-    """Send HELLO."""
     frame = frames.encode_frame(frames.FrameHeader(frames.HELLO), hello)
     data.send(frame, deadline_s=deadline_s)
 
@@ -121,6 +120,6 @@ def _refusal(document: dict[str, Any]) -> Refused | channel.ChannelClosed:
     code = str(document.get("code", codes.PROTOCOL_ERROR))
     message = str(document.get("message", ""))
     if code == codes.HELLO_TIMEOUT:
-        # This process was frozen meanwhile; the other end is still good.
+        # This process was suspended; the peer is still good.
         return channel.ChannelClosed(message)
     return Refused(code, message)

@@ -28,7 +28,7 @@ _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
 # How long the front door of a running session may be away.
 _REOPEN_PATIENCE_S = 60.0
-# A pool's replies while it cannot tell the state of the session.
+# Replies of a pool that does not know the session's state.
 _OUTAGES = {
     codes.CONDUCTOR_UNAVAILABLE,
     codes.DATABASE_UNAVAILABLE,
@@ -36,21 +36,21 @@ _OUTAGES = {
 }
 # Errors that may mean an outage.
 _REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
-# How long a front door may turn away a program that would wait for ever for an
+# How long a front door may turn away a program that would wait forever for an
 # absent one. Other programs come and go, but not if all of them wait.
 _TURNED_AWAY_PATIENCE_S = 15.0
-# A worker's replies after its assignment was revoked.
+# Replies of a worker after its assignment was revoked.
 _OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
 #: How a session ends if its first connection breaks before OPENED.
 _UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
-#: How many slots to request again because of that.
+#: How many slots to request again for that reason.
 _MAX_UNOPENED = 5
 
 StateCallback: typing.TypeAlias = Callable[[views.SessionView], object]
-#: Gets what does not answer, for people, and the seconds until the library
-#: gives up; None: it never does.
+#: Called with what does not answer, for people, and the seconds until the
+#: library gives up; None: it never does.
 AwayCallback: typing.TypeAlias = Callable[[str, float | None], object]
-#: Sends the request; gets the deadline of its reply.
+#: Sends the request; called with the deadline of its reply.
 Ask: typing.TypeAlias = Callable[[float | None], object]
 _T = TypeVar("_T")
 
@@ -60,7 +60,7 @@ class Stopped(Exception):
 
 
 class Attempts:
-    """Counts attempts in a row between which nothing has moved."""
+    """Counts consecutive attempts without progress."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -79,7 +79,7 @@ class Attempts:
         return self.count <= self._most
 
     def forget(self) -> None:
-        """Count anew."""
+        """Reset the count."""
         self._reached = ()
 
 
@@ -106,13 +106,13 @@ class Absence:
         return self._since_s + self._timeout_s
 
     def end(self) -> None:
-        """Note that the pool is there."""
+        """Record that the pool is available."""
         with self._lock:
             self._since_s = None
             self._announced = False
 
     def answered(self) -> None:
-        """Note an answer that does not end the outage for the program."""
+        """Record an answer that does not end the outage for the program."""
         with self._lock:
             self._since_s = None
 
@@ -122,7 +122,7 @@ class Absence:
         since_s: float | None = None,
         *limits_s: float | None,
     ) -> None:
-        """Note that the pool does not answer.
+        """Record that the pool does not answer.
 
         :param since_s: when that began, if it was not now.
         :raises errors.FrontDoorUnavailable: if it was away for too long.
@@ -185,9 +185,9 @@ class SlotSeeker:
         on_away: AwayCallback | None = None,
     ) -> None:
         self.door = door
-        # Since when the slot's worker has been unreachable ...
+        # Since when the slot's worker has been unreachable.
         self._lost_since_s: float | None = None
-        # ... and since when the front door has been, too.
+        # Since when the front door has been unreachable, too.
         self._absence = Absence(away_timeout_s, on_away)
         self._features = features
         self._returns = returns
@@ -287,7 +287,7 @@ class SlotSeeker:
                 session_id=lost.session_id,
                 generation=lost.generation,
             )
-            # Notifications that precede the reply are about the lost slot.
+            # Notifications before the reply are about the lost slot.
             self.door.discard_events()
 
         return ask
@@ -345,7 +345,7 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get a slot, and others if the first connection to it breaks.
 
-        The secret is used up then, and the resume secret has not come.
+        By then the secret is used up, and the resume secret has not arrived.
         """
         for _ in range(_MAX_UNOPENED):
             try:
@@ -379,7 +379,7 @@ class SlotSeeker:
                 self._pause(exc)
 
     def _is_outage(self, exc: errors.FpgapoolError) -> bool:
-        """Whether the request is still good in spite of an error.
+        """Whether an error leaves the request valid.
 
         An accepted request keeps its place in the queue, and a session that
         has lost its slot can still get another one.
@@ -434,7 +434,7 @@ class SlotSeeker:
         return away_since_s + self._patience_s
 
     def _note_absence(self, reason: Exception) -> None:
-        """Note whether the front door answered.
+        """Record whether the front door answered.
 
         :raises errors.FrontDoorUnavailable: if the pool was absent too long.
         """
@@ -449,8 +449,8 @@ class SlotSeeker:
             )
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
-        # A restarted agent comes back within seconds. The request is still
-        # good: its name makes repeating it safe.
+        # A restarted agent returns within seconds. The request is still valid,
+        # and its name makes repeating it safe.
         self._be_patient(reason)
         while not self._stopped:
             self._pause(reason)
@@ -463,7 +463,7 @@ class SlotSeeker:
                 self._be_patient(exc)
 
     def _be_patient(self, reason: Exception) -> None:
-        """Raise the error if the outage has lasted long enough.
+        """Raise the error if the outage has lasted too long.
 
         A front door that accepts connections and drops them is away, too.
         """
@@ -554,7 +554,7 @@ class SlotSeeker:
         """
         silent_since_s = self._away_since_s
         if self._view is None and self._lost_generation < 0:
-            # It soon tells the state of a new request.
+            # It will soon know the state of a new request.
             silent_since_s = self._asked_s
         event = self._call(self.door.next_event, silent_since_s, pause_s)
         if event.get("event") != "session":
@@ -577,7 +577,7 @@ class SlotSeeker:
         return view
 
     def _end_outage(self) -> None:
-        """Note that the pool is there, and knows the session's state."""
+        """Record that the pool is available, and knows the session's state."""
         self._reset_backoff()
         self._lost_since_s = None
         self._absence.end()
@@ -587,11 +587,11 @@ class SlotSeeker:
         self._backoff_s = _FIRST_BACKOFF_S
 
     def _check_for_outage(self, view: views.SessionView) -> None:
-        """Return if the view tells the session's state.
+        """Return if the view has the session's state.
 
-        :raises errors.RequestRejected: if it only tells that the state is
-            unknown. An agent that was started meanwhile says so of a session
-            that it does not know, nor its revision.
+        :raises errors.RequestRejected: if the view only says that the state is
+            unknown. A restarted agent reports this for sessions that it does
+            not know.
         """
         unknown = view.state == states.REJECTED and not view.session_id
         if not unknown and view.state != states.LOST:
@@ -624,8 +624,8 @@ class SlotSeeker:
             )
         except connections.WorkerError as exc:
             if exc.code in _OVER:
-                # The assignment is over, and the pool is about to announce
-                # the next one; or its worker has not heard of it yet.
+                # The assignment is over, and the pool is about to announce the
+                # next one; or its worker does not know yet.
                 return exc.code == codes.UNAUTHORIZED
             raise _refused(exc) from exc
         except tls_channel.PinMismatch as exc:

@@ -23,10 +23,10 @@ from fpgapool.protocol import groups
 
 _CLOSE = frames.pack_header(frames.CLOSE)
 
-# Records that are taken from a ring at once, and the longest of them.
+# Records read from a ring in one go, and the longest of them.
 _TAKEN_RECORDS = 32
 _TAKEN_BYTES = 16 * 1024
-# Records that are sent to another host at once, and bytes of all but the last.
+# Records sent to another host in one go, and the bytes of all but the last.
 _SENT_RECORDS = 32
 _SENT_BYTES = 64 * 1024
 
@@ -61,13 +61,13 @@ class Wire(Protocol):
         """
 
     def is_whole(self) -> bool:
-        """Whether what was read of the record until now was there.
+        """Whether the record was intact while it was read.
 
         If not, the connection is lost.
         """
 
     def free(self) -> None:
-        """Give back the room of the record."""
+        """Release the room of the record."""
 
     def say_goodbye(self) -> None:
         """Tell the desk that this client leaves for good."""

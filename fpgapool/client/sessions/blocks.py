@@ -96,7 +96,7 @@ class BlockSender:
         self._there: blocks.Shelf[blocks.Reference] = blocks.Shelf(0)
 
     def move(self, capacity_bytes: int) -> None:
-        """Use a worker that has no block yet."""
+        """Switch to a worker without blocks."""
         self._there = blocks.Shelf(capacity_bytes)
 
     def announce(self, piece: BlockPiece) -> bytes:
@@ -110,7 +110,7 @@ class BlockSender:
         return _frame(reference, piece, frames.TASK_MORE)
 
     def missed(self, piece: pieces.Piece) -> None:
-        """The worker lacks the block to which a piece refers.
+        """Record that the worker lacks a piece's block.
 
         :raises frames.ProtocolError: if the piece brought its data along.
         """

@@ -3,7 +3,7 @@
 """Computing on this machine's CPU while a session waits for a slot.
 
 A slot takes over between two pieces of the input. When it is lost, the CPU
-goes on until the next slot comes.
+continues until the next slot comes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Found: typing.TypeAlias = tuple[connections.Dialer, connections.Connection]
 
 
 class BridgingSeeker(waiting.SlotSeeker):
-    """Seeks slots in a thread of its own, and has the CPU compute meanwhile.
+    """Seeks slots in another thread while the CPU computes.
 
     :param load: loads the software core, as soon as it is needed; called with
         the longest piece that all workers take, None if it is not known.
@@ -189,7 +189,9 @@ class BridgingSeeker(waiting.SlotSeeker):
         return view
 
     def _report(self) -> None:
-        """Tell the pool what the CPU has computed; it steers the queue."""
+        """Report the CPU's progress to the pool, which uses it to order the
+        queue.
+        """
         self._reports_at_s = channel.deadline_after(_REPORT_S)
         view, connection = self._view, self._computing[1]
         if view is None or view.state != states.QUEUED:
@@ -206,7 +208,7 @@ class BridgingSeeker(waiting.SlotSeeker):
                 time.monotonic(),
             )
         except errors.RequestRejected:
-            # An older pool, or its API: it does not take reports.
+            # An older pool, or its API: it does not accept reports.
             self._reports_at_s = None
 
     def _connect(

@@ -7,10 +7,10 @@ and how much output it has produced in this slot, and the CRC-32 of both. The
 client compares them with what it has sent and received before the
 acknowledgement counts, so a later loss of the slot does not matter.
 
-Unacknowledged output of a lost slot comes again from the next one, and is
-dropped. It was not checked, so its checksum is compared with that of the
-repetition, once the repetition is complete. Until then some input is
-unacknowledged, so no caller regards the output as complete.
+Unacknowledged output of a lost slot is repeated by the next one, and dropped.
+It was not checked, so its checksum is compared with that of the complete
+repetition. Until then some input is unacknowledged, so no caller regards the
+output as complete.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ class Sent(Protocol):
 
 @dataclasses.dataclass(slots=True)
 class _Again:
-    """Output that comes a second time, and what follows it.
+    """Output that is received a second time, and what follows it.
 
     :ivar expected: CRC-32 of the output that was passed on.
-    :ivar crc32: the same of this slot's output.
-    :ivar settled_crc32: the same at the last acknowledgement.
-    :ivar end_bytes: end of the repetition.
+    :ivar crc32: CRC-32 of this slot's output.
+    :ivar settled_crc32: CRC-32 at the last acknowledgement.
     """
 
     expected: int
@@ -119,7 +118,7 @@ class Verifier:
             self.add_input(piece)
 
     def take(self, header: frames.FrameHeader, payload: bytearray) -> None:
-        """Note the worker's report before an acknowledgement.
+        """Record the worker's report before an acknowledgement.
 
         :raises frames.ProtocolError: if it is malformed.
         """

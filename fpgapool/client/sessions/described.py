@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a session tells about its slot."""
+"""Properties of a session's slot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fpgapool.client.sessions import flow as flows
 
 
 class Described:
-    """The slot of a session, and how it came there."""
+    """Describes the slot of a session and its history."""
 
     flow: flows.Flow
 
@@ -25,7 +25,6 @@ class Described:
 
     @property
     def host_name(self) -> str | None:
-        """Host of the slot."""
         return self.view.host_name
 
     @property

@@ -38,7 +38,7 @@ class Flow(recovery.Recovering):
         super().__init__(dialer, connection, seeker, sender)
         self.ended = False
         self.closed: dict[str, Any] | None = None
-        # There is no output left to give back.
+        # No output is left to return.
         self._ended_by_worker = False
         self._spare = memoryview(b"")
         self._scratch = bytearray(frames.HEADER_BYTES)
@@ -92,7 +92,8 @@ class Flow(recovery.Recovering):
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
         if kind == frames.PING:
-            # It also acknowledges the output before the PING: that is taken.
+            # It also acknowledges the output before the PING, which is
+            # processed.
             pong = header._replace(type=frames.PONG).pack()
             self._behind.send(pong, self._present, deadline_s)
         elif kind == frames.ERROR:
@@ -158,8 +159,8 @@ class Flow(recovery.Recovering):
         return place[:length_bytes]
 
     def _finish(self) -> None:
-        # The last output implies that all input was processed, should the
-        # acknowledgement behind it get lost.
+        # The last output implies that all input was processed, even if its
+        # acknowledgement is lost.
         self.ended = True
         self.window.finish()
 
@@ -185,7 +186,7 @@ class Flow(recovery.Recovering):
             self._output.settle()
             finished = self._output.finished and self.window.idle
         if finished and not self.ended:
-            # With checksums an END counts only now.
+            # With checksums, an END counts only now.
             self._finish()
 
     def _fail(self, document: dict[str, Any]) -> NoReturn:

@@ -41,18 +41,17 @@ CPU = "cpu"
 
 # How long the pool may take to report the end of the time in the queue.
 _QUEUE_MARGIN_S = 2.0
-# With a fallback: how long a front door may be away, or hang.
+# With a fallback: how long a front door may be absent, or hang.
 _FALLBACK_PATIENCE_S = 15.0
 # How long an accelerator's profile is cached; front doors do the same.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
-#: Smaller inputs gain little by a second connection for the output. With TLS
-#: it takes about a millisecond.
+#: Smaller inputs gain little by a second connection for the output, which
+#: takes about a millisecond with TLS.
 RETURN_FROM_BYTES = 32 * 2**20
 _HELLO = "hello", {**asking.HELLO, "connections": True}
 
-#: Profiles by path of the front door and name of the accelerator, and when
-#: they came.
+#: Profiles by front door path and accelerator name, with their age.
 _profiles: dict[
     tuple[str | None, str], tuple[float, Mapping[str, typing.Any]]
 ] = {}
@@ -153,15 +152,15 @@ class _Opening:
         self._with_cpu = given["fallback"] == CPU
         self._computes_meanwhile = given["meanwhile"] == CPU
         self._started_s = time.monotonic()
-        # Limits of the front door, and of the queue, count from here on.
+        # The limits of the front door and of the queue start here.
         self._asked_s = self._started_s
         self._greeted = False
         self._asked = False
         # The pool's name of the accelerator's software core, if known.
         self._core_name: str | None = None
-        # That of the workers of this host, if known.
+        # Longest piece of this host's workers, if known.
         self._chunk_bytes: object = None
-        # Whether it is a bitstream that belongs to a project.
+        # Whether the accelerator is a bitstream that belongs to a project.
         self._is_own = False
 
     def run(self) -> sessions.Session:
@@ -183,7 +182,7 @@ class _Opening:
         try:
             return self._seek(door)
         except BaseException:
-            # First, so that the pool sees a cancellation, and not the end of a
+            # First, so that the pool sees a cancellation, not the end of a
             # connection.
             if self._asked:
                 door.give_up(request_id=self._members["request_id"])
@@ -281,10 +280,10 @@ class _Opening:
         return self._asked_s + wait_timeout_s + _QUEUE_MARGIN_S
 
     def _is_verified(self, door: doors.Door) -> bool:
-        """Check the parameters by what a former request has learnt.
+        """Check the parameters against a cached profile.
 
-        :returns: whether they are right; if not, another version of the
-            accelerator may take them.
+        :returns: whether they are valid; if not, another version of the
+            accelerator may accept them.
         """
         known_at_s, profile = _profiles.get(self._key(door), (-math.inf, {}))
         if time.monotonic() > known_at_s + _PROFILE_AGE_S:
@@ -401,9 +400,7 @@ def acc_run(
 ) -> memoryview:
     """Process what is in the session's input buffer.
 
-    :param session: from :func:`acc_open`.
     :param n_bytes: how many bytes of ``session.pin``; None for all.
-    :param timeout_s: time limit.
     :returns: the output, valid until the next call.
     :raises: as :meth:`sessions.Session.run`.
     """
@@ -417,7 +414,6 @@ def acc_close(
 ) -> None:
     """Release the slot.
 
-    :param session: from :func:`acc_open`.
     :param timeout_s: how long to wait for the worker.
     :raises errors.SessionClosed: if the session was closed before.
     """

@@ -88,7 +88,6 @@ class Window:
         self._free = collections.deque(range(buffers))
 
     def __len__(self) -> int:
-        """Return the number of buffers."""
         return len(self._own)
 
     @property

@@ -34,10 +34,9 @@ from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.02
 _LONGEST_BACKOFF_S = 1.0
-# A connection that breaks this often without moving a byte is not worth
-# another one.
+# A connection that breaks this often without moving a byte is given up.
 _MAX_IDLE_RESUMES = 8
-# The same for slots in which the session makes no progress.
+# Likewise for slots in which the session makes no progress.
 _MAX_IDLE_REOPENS = 5
 _UINT32_MAX = 2**32 - 1
 
@@ -111,7 +110,7 @@ class Recovering:
         return self._connection
 
     def _count_buffers(self) -> None:
-        """Short outputs occupy whole buffers: acknowledge them sooner."""
+        """Short outputs occupy whole buffers, so acknowledge them sooner."""
         shared = self._connection.shared
         self._output.buffers = 0 if shared is None else shared.buffers
         self._output.due_pieces = (
@@ -216,7 +215,7 @@ class Recovering:
                 piece.keep()
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1
             if self._verifier is not None:
-                # Before a worker can reach it.
+                # The worker cannot reach it yet.
                 self._verifier.add_input(piece)
             with self.window.lock:
                 self._input.add(piece, self._last_task_id, end)
@@ -251,7 +250,7 @@ class Recovering:
                 self._check_held(source)
             else:
                 if source is None or source.identity != shared.identity:
-                    # The worker made new buffers, or it is another worker.
+                    # The worker made new buffers, or is another worker.
                     buffer = shared.input(piece.number)
                     buffer[: len(piece.data)] = piece.data
                     self._check_held(source)
@@ -278,7 +277,7 @@ class Recovering:
         self._check_held(shared)
 
     def _check_held(self, source: connections.SharedBuffers | None) -> None:
-        """Check that the data read from a former slot's buffers was whole."""
+        """Check that the data read from a former slot's buffers was intact."""
         if source is not None:
             source.check_held(self.acknowledged_bytes)
 
@@ -304,7 +303,7 @@ class Recovering:
                         self._resume(deadline_s, trouble)
                     self._send_again(deadline_s)
                     if self.window.stopped:
-                        # stop() may only have seen the connection before.
+                        # stop() may only have seen the previous connection.
                         raise waiting.Stopped
                     return
                 except (channel.ChannelClosed, SlotLost) as exc:

@@ -35,7 +35,6 @@ class Statistics:
     """The amount of data and time of a session.
 
     :ivar input_bytes: input whose output has arrived.
-    :ivar output_bytes: output that has arrived.
     :ivar run_s: seconds in :meth:`Session.run` and similar calls; of a closed
         session that stayed in one slot the worker's measurement.
     """
@@ -88,7 +87,6 @@ class Session(described.Described):
 
     @property
     def closed(self) -> bool:
-        """Whether the session was closed."""
         return self._closed
 
     @property
@@ -424,7 +422,7 @@ class _Collected:
         elif output.last and start == 0:
             self._view = output.data
         else:
-            # Release the shared buffer before the next piece comes.
+            # Release the shared buffer before the next piece arrives.
             self._make_room(len(output.data))
             self.buffer[start:end] = output.data
             self._filled_bytes = end

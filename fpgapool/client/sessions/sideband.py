@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Short frames that do not wait for a long one."""
+"""Short frames that need not wait for a long one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from fpgapool.client.links import connection as connections
 from fpgapool.common.channels import channel
 
-#: Not kept: its owner has this.
+#: Not kept: its owner has it.
 Present = Callable[[], connections.Connection]
 
 
 class Sideband:
-    """Sends at once, or behind the frames that another thread is sending.
+    """Sends at once, or after the frames that another thread is sending.
 
     :param sending: is held by the thread that is sending. It calls
         :meth:`flush` when it has released it.
@@ -38,18 +38,20 @@ class Sideband:
         self.flush(present, deadline_s)
 
     def drop(self) -> None:
-        """Drop what is left for a connection that is lost.
+        """Drop frames left for a lost connection.
 
         Another slot may know no such offset. Call it with ``sending``.
         """
         self._left.clear()
 
     def flush(self, present: Present, deadline_s: float | None) -> None:
-        """Send what is left, unless another thread will; see :meth:`send`."""
+        """Send remaining frames, unless another thread will; see
+        :meth:`send`.
+        """
         while self._left and self._sending.acquire(blocking=False):
             try:
                 # ChannelClosed: the receiver learns why. IndexError: another
-                # thread has sent the frame.
+                # thread sent the frame.
                 with contextlib.suppress(channel.ChannelClosed, IndexError):
                     present().channel.send(
                         self._left.popleft(), deadline_s=deadline_s

@@ -34,7 +34,7 @@ from fpgapool.vocabulary import states
 if typing.TYPE_CHECKING:
     from fpgapool.accelerators import base
 
-#: Codes with which the pool cannot do the work, or not now.
+#: Codes with which the pool cannot do the work, at least not now.
 FALLBACK_CODES = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,
@@ -55,8 +55,8 @@ FALLBACK_CODES = frozenset(
     }
 )
 
-# As in the pool. Reading the next piece overlaps with computing this one;
-# more buffers would not help.
+# As in the pool. Reading the next piece overlaps with computing this one; more
+# buffers would not help.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BUFFERS = 2
 
@@ -186,7 +186,7 @@ class CpuWorker:
         self._replies: collections.deque[memoryview] = collections.deque()
         self._computing = False
         self._paused = False
-        # Number of the argument that comes next; 0: input does.
+        # Number of the next argument; 0: input follows.
         self._argument = 0
         self._farewell: bytes | None = None
         self._closed = False
@@ -264,7 +264,7 @@ class CpuWorker:
     recv_small_into = recv_exact_into
 
     def _compute_replies(self, deadline_s: float | None) -> None:
-        """Handle requests until there is a reply to receive."""
+        """Process requests until there is a reply to receive."""
         while not self._replies:
             header, payload = self._next_request(deadline_s)
             began_s = time.monotonic()
@@ -374,7 +374,7 @@ class CpuWorker:
         return self._result[:written_bytes]
 
     def _give(self, output: memoryview, task_id: int, end: bool) -> None:
-        """Reply with output, in pieces that the client takes."""
+        """Reply with output, in pieces that the client accepts."""
         while output or end:
             part, output = (
                 output[: self._chunk_bytes],

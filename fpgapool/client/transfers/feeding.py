@@ -21,7 +21,7 @@ from fpgapool.vocabulary import codes
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.
 _JOIN_S = 1.0
-# How long an incomplete piece waits for more data of the source.
+# How long an incomplete piece waits for more data from the source.
 _LONGEST_KEPT_S = 1.0
 
 
@@ -55,15 +55,12 @@ class StreamSource:
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """See :meth:`Source.feeder`."""
         return _StreamFeeder(self, flow, size_bytes, deadline_s)
 
     def check_end(self, check: Callable[[], object]) -> None:
-        """See :meth:`Source.check_end`."""
         files.check_end(self._stream, check)
 
     def rewind(self) -> bool:
-        """See :meth:`Source.rewind`."""
         return seek(self._stream, self._start)
 
     def read_into(self, buffer: memoryview) -> int:
@@ -101,14 +98,12 @@ class BufferSource:
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """See :meth:`Source.feeder`."""
         return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
 
     def check_end(self, _check: object) -> None:
         """See :meth:`Source.check_end`: memory has an end."""
 
     def rewind(self) -> bool:
-        """See :meth:`Source.rewind`."""
         return True
 
 
@@ -213,8 +208,8 @@ class _StreamFeeder(Feeder):
     """Reads whole pieces, unless that takes too long.
 
     A read cannot be interrupted. So another thread watches the piece that is
-    being filled, and sends its front when it gets old; data read behind it
-    goes to the next piece.
+    being filled, and sends the part read so far when it gets old; later data
+    goes into the next piece.
     """
 
     def __init__(self, source: StreamSource, *arguments: typing.Any) -> None:
@@ -222,12 +217,12 @@ class _StreamFeeder(Feeder):
         self._source = source
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        # The piece that is being filled; None: its front was sent.
+        # The piece that is being filled; None: its first part was sent.
         self._piece: pieces.Piece | None = None
         self._filled_bytes = 0
-        # When it got its first data.
+        # When its first data arrived.
         self._filled_since_s = 0.0
-        # Data that was read, and is in no piece yet.
+        # Data that was read but is in no piece yet.
         self._rest = b""
 
     def run(self) -> None:
@@ -241,7 +236,6 @@ class _StreamFeeder(Feeder):
             self._ended.set()
 
     def stop(self) -> None:
-        """See :meth:`Feeder.stop`."""
         self._ended.set()
         super().stop()
 
@@ -287,7 +281,9 @@ class _StreamFeeder(Feeder):
             self._fail(exc)
 
     def _send_old_part(self) -> float:
-        """Send what has waited too long; return seconds to the next check."""
+        """Send a part that has waited too long; return the seconds to the next
+        check.
+        """
         piece = self._piece
         part_bytes = self._filled_bytes
         part_bytes -= part_bytes % self._multiple_bytes

@@ -22,7 +22,7 @@ from fpgapool.vocabulary import codes
 
 Path: typing.TypeAlias = str | os.PathLike[str]
 
-# Not streams that decompress: seeking would decompress twice.
+# Not decompressing streams: seeking would decompress twice.
 _QUICK_TO_SEEK = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BytesIO)
 # How often a wait for a pipe calls its check.
 _LOOK_S = 0.5
@@ -43,7 +43,7 @@ def size_of(stream: BinaryIO) -> int:
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
-        # Files in /proc have more data than they say, those in /sys less.
+        # Files in /proc have more data than their size, those in /sys less.
         known = not (_is_character_device(stream) or stream.read(1))
         if known and end and isinstance(stream, io.FileIO):
             known = bool(os.pread(stream.fileno(), 1, end - 1))

@@ -47,10 +47,10 @@ Progress: typing.TypeAlias = Callable[[int, int], object]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
-#: Input, and output, of a group's task, unless the accelerator needs longer
-#: pieces.
+#: Limit of a group task's input and output, unless the accelerator needs
+#: longer pieces.
 PIECE_BYTES = 1024 * 1024
-# Tasks under way for each member, so that none waits for this program.
+# Tasks under way per member, so that no member waits for this program.
 _TASKS_PER_MEMBER = 4
 # Codes of errors that another slot may avoid.
 _RESTART_CODES = codes.SLOT_LOST | {
@@ -70,7 +70,6 @@ class RunReport:
     :ivar waited_s: from the request until the slot was ready.
     :ivar ran_s: from then until the last output was written.
     :ivar bytes_per_s: input per second of ``ran_s``.
-    :ivar host: name of the slot's host.
     :ivar session_id: empty if the CPU computed.
     :ivar reconnects: how often a broken connection was replaced.
     :ivar reopens: how often a lost slot was replaced by another one.
@@ -212,7 +211,7 @@ class _Job:
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self._restarts < _MAX_RESTARTS
-            # A feeder that still runs would read what the next attempt needs.
+            # A running feeder would read what the next attempt needs.
             and self._feeder is not None
             and not self._feeder.is_alive()
             and self._source.rewind()
@@ -311,7 +310,6 @@ def run_stream(
     data read so far is sent after a second, as far as it is a multiple of
     what the accelerator requires (``chunk_multiple_bytes``).
 
-    :param accelerator: its name.
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
     :param size_bytes: size of the input; 0 is an empty input. The source must
@@ -379,7 +377,6 @@ def run_buffer(
 ) -> tuple[bytearray | memoryview, RunReport]:
     """Send bytes through an accelerator.
 
-    :param accelerator: its name.
     :param data: the input; must not change meanwhile.
     :param into: memory for the output, apart from ``data``: output from a
         network is received right there, so that large output costs neither
@@ -439,7 +436,6 @@ def run_file(
     there is none, and a former file of that name is unchanged. Source and
     destination may be the same file.
 
-    :param accelerator: its name.
     :param source: path, or binary file object that is read from its current
         position.
     :param destination: path of the output, or binary file object that is
@@ -493,7 +489,6 @@ class GroupReport:
     """The results of a transfer through a group.
 
     :ivar ran_s: from the first task until the last output was written.
-    :ivar bytes_per_s: input per second of ``ran_s``.
     :ivar members: of the group, at the end.
     """
 
@@ -529,7 +524,6 @@ def run_group_file(
         position.
     :param destination: path of the output, or binary file object that is
         written to as the output comes.
-    :param params: of the accelerator.
     :param size_bytes: see :func:`fpgapool.client.run_file`.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.

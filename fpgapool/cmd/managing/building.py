@@ -40,7 +40,6 @@ _VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,64}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     _add_sources(parser)
     parser.add_argument(
         "--out",

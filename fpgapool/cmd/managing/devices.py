@@ -227,7 +227,6 @@ def _tried(
 
 
 def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
-    """Describe a bitstream as the library does."""
     # Imported late: most commands do not need OpenCL.
     from fpgapool.drivers.opencl.contents import package
 

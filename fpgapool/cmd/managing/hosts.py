@@ -68,7 +68,6 @@ _uuid.__name__ = "UUID"
 
 
 def key(database: db_api.Database, args: argparse.Namespace) -> int:
-    """Print the key of a host."""
     keys = signing.pool_keys(args.conf)
     if keys is None:
         raise exception.ConfigurationError(

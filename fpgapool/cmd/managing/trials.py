@@ -75,7 +75,6 @@ class Step:
     """One step of a trial.
 
     :ivar accelerator: that was in the slot; empty: it is of the device.
-    :ivar outcome: ``passed``, ``failed`` or ``absent``.
     :ivar values: what was measured, by a name with its unit.
     """
 
@@ -534,5 +533,4 @@ def _run(core: base.Core, piece: bytes, count: int) -> tuple[bytes, float]:
 
 
 def failed(found: Sequence[Step]) -> bool:
-    """Whether a step has failed."""
     return any(step.outcome == FAILED for step in found)

@@ -41,7 +41,6 @@ class _Parser(argparse.ArgumentParser):
     """Raises its errors, so that ``--json`` applies to them."""
 
     def error(self, message: str) -> NoReturn:
-        """See :meth:`argparse.ArgumentParser.error`."""
         raise UsageError(f"{message}; {PROGRAM} --help lists the options")
 
 

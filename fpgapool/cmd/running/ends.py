@@ -31,7 +31,7 @@ _STANDARD = {
 
 
 class _StandardOutput(files.Output):
-    """It may have output of other programs, so nothing may be discarded."""
+    """It may contain output of other programs, so nothing may be discarded."""
 
     def tell(self) -> int:
         """Refuse."""

@@ -26,10 +26,11 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def blank(length_bytes: int) -> memoryview:
-    """Make memory of this process that is only allocated when written.
+    """Make private memory that is only allocated when written.
 
-    Behind its front it has large pages: those cost few faults, and copies of
-    long pieces are faster. The front has small ones, so small jobs stay small.
+    It has large pages except at its start: those cost few faults, and copies
+    of long pieces are faster. The small pages at the start keep small jobs
+    small.
     """
     if not length_bytes:
         return memoryview(bytearray())
@@ -45,7 +46,7 @@ def blank(length_bytes: int) -> memoryview:
 def make(name: str, length_bytes: int) -> int:
     """Return a descriptor of new memory.
 
-    :param name: for those who look at the process.
+    :param name: visible to those who inspect the process.
     :param length_bytes: its size, sealed: nobody can truncate it.
     :raises OSError: if there is no memory or descriptor.
     """
@@ -76,7 +77,7 @@ def size_bytes(fd: int) -> int:
 
 def empty(mapped: mmap.mmap) -> None:
     """Clear memory, and give its pages back to the system everywhere."""
-    # First: a client that reads this byte has seen all the output.
+    # First, because a client that reads this byte has seen all the output.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)
 

@@ -31,12 +31,12 @@ MAX_FDS = 8
 
 # The most bytes to receive together with a header; they are copied once more.
 _AHEAD_BYTES = 16 * 1024
-# That of the module is slow to compute with.
+# The module's enum is slow to compute with.
 _TRUNCATED = int(socket.MSG_CTRUNC)
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 # poll() takes its milliseconds as a C int.
 _LONGEST_POLL_S = 1e6
-# The first and the longest pause before another try at a full backlog.
+# The first and the longest pause before another attempt at a full backlog.
 _FIRST_BACKLOG_PAUSE_S = 0.05
 _LONGEST_BACKLOG_PAUSE_S = 1.0
 _KEEPALIVE_IDLE_S = 5
@@ -82,7 +82,6 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
     """Wait until a descriptor is ready, has failed, or was hung up.
 
     :param events: bit set of ``select.POLLIN`` and ``select.POLLOUT``.
-    :param deadline_s: absolute deadline.
     :raises ChannelClosed: if the socket is closed already.
     :raises DeadlineExceeded: if the deadline passes first.
     """
@@ -95,7 +94,7 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
         if left_s is None:
             timeout_ms = None
         else:
-            # Rounded up, so that the last millisecond is no busy loop.
+            # Rounded up, so that the last millisecond is not a busy loop.
             timeout_ms = int(min(left_s, _LONGEST_POLL_S) * 1000) + 1
         if poller.poll(timeout_ms):
             return
@@ -140,7 +139,7 @@ class Channel(abc.ABC):
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._send_lock = threading.Lock()
-        # Takes what is sent, in place of the socket.
+        # Takes over sending from the socket.
         self._other: Channel | None = None
         self._is_shut = False
 
@@ -155,7 +154,6 @@ class Channel(abc.ABC):
         """Receive available bytes, at least one.
 
         :param buffer: takes the bytes; must not be empty.
-        :param deadline_s: absolute deadline.
         :returns: number of bytes received.
         :raises ChannelEnded: at the end of the stream.
         :raises ChannelClosed: if the connection is gone.
@@ -202,7 +200,6 @@ class Channel(abc.ABC):
 
         Calls of several threads do not mix. Nothing is copied.
 
-        :param parts: the buffers, each of bytes.
         :param deadline_s: absolute deadline of the whole.
         :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if the peer does not read in time; part of
@@ -215,15 +212,15 @@ class Channel(abc.ABC):
                 self._other.send(*parts, deadline_s=deadline_s)
 
     def send_over(self, other: Channel, last: frames.Buffer) -> None:
-        """Send by another channel from now on, which goes with this one.
+        """Send on another channel from now on, which belongs to this one.
 
-        A thread that sends holds the lock of a TCP socket, or of a TLS
-        connection, and the other direction waits for it.
+        A sending thread holds the lock of a TCP socket or TLS connection,
+        which blocks the other direction.
 
         :param other: its peer reads there once it has read ``last``.
         :param last: the last bytes that are sent here.
-        :raises ChannelClosed: if this connection is gone; the other channel
-            stays the caller's then.
+        :raises ChannelClosed: if this connection is gone; the caller then
+            still owns the other channel.
         """
         with self._send_lock:
             if self._other is not None:
@@ -234,7 +231,7 @@ class Channel(abc.ABC):
             self.shutdown()
 
     def end_sending(self) -> None:
-        """Let the peer see the end of what was sent; receiving goes on.
+        """Signal the end of the sent data to the peer; receiving continues.
 
         :raises OSError: if the connection is gone.
         """
@@ -321,8 +318,8 @@ class PlainChannel(Channel):
     def recv_small_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        # Receives a small payload together with its header, and frames
-        # together that were sent together.
+        # Receives a small payload together with its header, and frames that
+        # were sent together.
         while self._end - self._start < len(buffer):
             if self._start == self._end:
                 self._start = self._end = 0
@@ -363,7 +360,6 @@ class PlainChannel(Channel):
         message. A reader that does not ask for them loses them.
 
         :param buffer: takes the bytes; must not be empty.
-        :param deadline_s: absolute deadline.
         :returns: number of bytes, and the descriptors. The caller has to close
             them; its child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
@@ -387,7 +383,7 @@ class PlainChannel(Channel):
         if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
             if len(fds) < max_fds:
-                # There was room in the message, but not in this process.
+                # The message had room for them, but this process did not.
                 raise ChannelClosed(
                     errno.EMFILE,
                     "no file descriptor is free for a received one",
@@ -406,7 +402,6 @@ class PlainChannel(Channel):
     ) -> list[int]:
         """Fill a buffer and collect the descriptors that come with it.
 
-        :param buffer: writable bytes, not empty.
         :param deadline_s: absolute deadline of the whole.
         :returns: the descriptors; the caller has to close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
@@ -441,7 +436,6 @@ class PlainChannel(Channel):
 
         Only on Unix sockets. The caller keeps its own descriptors.
 
-        :param data: the bytes, not empty.
         :param deadline_s: absolute deadline of the whole.
         :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if the peer does not read in time.
@@ -506,7 +500,6 @@ def connect_tcp(
 ) -> socket.socket:
     """Connect to a data port.
 
-    :param deadline_s: absolute deadline.
     :returns: the connected socket, tuned.
     :raises ChannelClosed: if there is no connection.
     :raises DeadlineExceeded: if the deadline passes before.
@@ -519,7 +512,7 @@ def connect_tcp(
     except TimeoutError as exc:
         raise DeadlineExceeded(f"no answer from {address}:{port}") from exc
     except (OSError, ValueError, OverflowError) as exc:
-        # The last two: the address or port that we were given is invalid.
+        # The last two: the given address or port is invalid.
         raise ChannelClosed(f"{address!r}:{port}: {exc}") from exc
     tune(sock)
     return sock
@@ -589,7 +582,6 @@ def recv_header(
     """Receive the header of the next frame.
 
     :param scratch: 32 bytes to reuse.
-    :param deadline_s: absolute deadline.
     :returns: the header; the caller has to receive its payload.
     :raises ChannelClosed: at the end of the stream.
     :raises DeadlineExceeded: if the deadline passes before.
@@ -610,7 +602,6 @@ def recv_payload(
 
     For JSON and other rare frames; data goes into pooled buffers.
 
-    :param deadline_s: absolute deadline.
     :returns: the payload, empty if there is none.
     :raises ChannelClosed: if the stream ends before.
     :raises DeadlineExceeded: if the deadline passes before.

@@ -26,8 +26,6 @@ class Bell:
 
     Neither ringing nor silencing blocks, whatever the peer does with a socket;
     nor does silencing an eventfd.
-
-    :param fd: descriptor; owned.
     """
 
     def __init__(self, fd: int) -> None:
@@ -40,7 +38,7 @@ class Bell:
         self._count = bytearray(_COUNT_BYTES)
 
     def ring(self) -> None:
-        # A full socket, or a counter at its end, has been rung before.
+        # A full socket, or a counter at its limit, has been rung before.
         with contextlib.suppress(OSError):
             if self._sock is None:
                 os.eventfd_write(self.fd, 1)
@@ -64,5 +62,4 @@ class Bell:
 
 
 def make() -> int:
-    """Make the descriptor of a doorbell."""
     return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

@@ -55,7 +55,9 @@ class PendingConnections:
                 cut.shutdown(socket.SHUT_RDWR)
 
     def leave(self, sock: socket.socket) -> None:
-        """Remove a connection that is identified now, over, or was cut."""
+        """Remove a connection that has identified itself, ended, or was
+        cut.
+        """
         with self._lock:
             self._addresses.pop(sock, None)
 

@@ -7,9 +7,9 @@ reader gets it in place. A *channel* is a ring in each direction, with a
 doorbell for each side, which the other side rings only if this one sleeps.
 
 The peer may be hostile. Each side keeps its own position in private memory and
-checks what the peer wrote before it uses it. A peer may change a record while
-it is read. So nobody can look into a record in place, a :class:`Record`: copy
-what you check, and use the copy.
+checks what the peer wrote before using it. A peer may change a record while it
+is read, so a :class:`Record` in place cannot be inspected: copy what you
+check, and use the copy.
 
 Standard library only. A ring and a channel belong to one thread on each side.
 """
@@ -36,7 +36,7 @@ Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 MIN_RING_BYTES = 4096
 MAX_RING_BYTES = 1 << 32
 
-#: Room that is free when the reader has freed all records.
+#: Free space when the reader has freed all records.
 ALL = -1
 
 #: Number of descriptors that a channel's peer needs.
@@ -47,8 +47,7 @@ _WORD_BYTES = 8
 _NOT_WORDS = -_WORD_BYTES
 _MAGIC = 0x3152_6C6F_6F70_6766
 
-# Words of the first page. What the writer and the reader write is in cache
-# lines of its own.
+# Words of the first page. Writer and reader use separate cache lines.
 _AT_MAGIC = 0
 _AT_WRITTEN = 8
 _AT_WRITER_WAITS = 9
@@ -58,8 +57,8 @@ _AT_READER_SLEEPS = 17
 #: In place of a length: the record is at the start of the ring.
 _SKIP = 0xFFFF_FFFF_FFFF_FFFF
 
-# Parts of a record up to this length are joined, which is cheaper than to
-# write each of them.
+# Parts of a record up to this length are joined, which is cheaper than writing
+# each of them.
 _SMALL_BYTES = 4096
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -67,14 +66,14 @@ _ZEROS = bytes(64 * 1024)
 
 
 class RingDamaged(ValueError):
-    """The peer wrote something into the ring that cannot be."""
+    """The peer wrote invalid values into the ring."""
 
 
 class Record:
     """A record in place, which the peer may be changing.
 
-    It cannot be looked into, but copied: ``bytes(record)``. Only code that
-    reads each byte once, and hands out copies, takes the memory.
+    It cannot be inspected, but copied: ``bytes(record)``. Only code that reads
+    each byte once, and hands out copies, uses the memory directly.
     """
 
     __slots__ = ("_memory",)
@@ -91,7 +90,7 @@ class Record:
     def view(self) -> memoryview:
         """Return the memory, for a core, another ring, or a copy.
 
-        Nothing may be decided by its contents: each look may see others.
+        No decision may depend on its contents, which may change between reads.
         """
         return self._memory
 
@@ -123,7 +122,7 @@ class Ring:
         self._taken_bytes = 0
         self._written = self._words[_AT_WRITTEN]
         self._read = self._words[_AT_READ]
-        # How far the writer had come when the reader last looked.
+        # The writer's position when the reader last looked.
         self._seen = self._read
         self._wiped = self._written
 
@@ -147,7 +146,8 @@ class Ring:
         )
         try:
             os.ftruncate(fd, _PAGE_BYTES + size_bytes)
-            # Else a peer could shorten it, and reading would be a fatal fault.
+            # Otherwise a peer could shorten it, and reading would be a fatal
+            # fault.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
             ring = cls(fd, size_bytes)
         except BaseException:
@@ -277,14 +277,14 @@ class Ring:
         return end == self._written
 
     def is_whole(self) -> bool:
-        """Whether the ring is in use: what was read until now was there."""
+        """Whether the ring is in use, so that what was read was intact."""
         # What was read must have been read before.
         with self._lock:
             pass
         return self._words[_AT_MAGIC] == _MAGIC
 
     def discard(self) -> None:
-        """Give back the memory, wherever it is mapped: the ring is no more."""
+        """Release the memory, wherever it is mapped; the ring ends."""
         self._words[_AT_MAGIC] = 0
         # Before any record goes.
         with self._lock:
@@ -302,7 +302,6 @@ class Ring:
     def get(self) -> Record | None:
         """Return the oldest record, in place; the same one until it is free.
 
-        :returns: the record; None if there is none.
         :raises RingDamaged: if the writer's position or length cannot be.
         """
         if self._record is None and (self._seen != self._read or self._look()):
@@ -342,13 +341,13 @@ class Ring:
         finally:
             if taken:
                 self._give_back()
-                # Behind the fence there: all of it was read before.
+                # After the fence there: all of it was read before.
                 if self._words[_AT_MAGIC] != _MAGIC:
                     raise RingDamaged("the ring was discarded")
         return taken
 
     def _look(self) -> bool:
-        """Look whether the writer has written more.
+        """Check whether the writer has written more.
 
         :raises RingDamaged: if its position cannot be.
         """
@@ -460,7 +459,7 @@ class Ring:
     def set(self, flag: int) -> None:
         """Set a flag that the peer reads."""
         self._words[flag] = 1
-        # The flag must be visible before the caller looks again.
+        # The flag must be visible before the caller checks again.
         with self._lock:
             pass
 
@@ -524,10 +523,10 @@ class Channel:
 
         :param size_bytes: size of the ring to the peer.
         :param incoming_bytes: size of the ring from the peer; None: the same.
-        :param stranger: the peer may be hostile. It then hears its doorbell
-            through a socket, because a process that shares an eventfd can make
-            writing to it block. Slower. And :meth:`close` gives the memory
-            back: it counts as this process's, however long the peer keeps it.
+        :param stranger: whether the peer is untrusted. It is then rung through
+            a socket, because a process that shares an eventfd can make writing
+            to it block. This is slower. :meth:`close` releases the memory,
+            which counts as this process's however long the peer keeps it.
         :raises ValueError: see :meth:`Ring.create`.
         :raises OSError: if there is no memory or descriptor.
         """
@@ -571,7 +570,7 @@ class Channel:
             incoming, outgoing = (Ring.attach(fd) for fd in fds[:2])
             channel = cls(incoming, outgoing, fds[2], fds[3])
             undo.pop_all()
-        # The maps have descriptors of their own.
+        # The maps have their own descriptors.
         incoming.close_fd()
         outgoing.close_fd()
         return channel
@@ -644,7 +643,7 @@ class Channel:
             it. Other channels do not notice; watch a connection beside them.
         """
         self._outgoing.clear(_AT_WRITER_WAITS)
-        # A flag that is still set says that the peer has not rung.
+        # A flag that is still set shows that the peer has not rung.
         if not self._incoming.clear(_AT_READER_SLEEPS):
             self._bell.silence()
 
@@ -706,7 +705,6 @@ def _flat(part: Buffer) -> Buffer:
 
 
 def _padded(length_bytes: int) -> int:
-    """Return what a record takes with its length."""
     return (length_bytes + 2 * _WORD_BYTES - 1) & _NOT_WORDS
 
 

@@ -18,7 +18,7 @@ from fpgapool.protocol import frames
 if typing.TYPE_CHECKING:
     import ssl
 
-# Bytes to encrypt, and to receive, at a time: some records. The thread holds
+# Bytes to encrypt, and to receive, in one step: some records. The thread holds
 # the lock of the TLS object meanwhile, which the other direction needs, too.
 _TLS_SEND_BYTES = 64 * 1024
 _TLS_RECEIVE_BYTES = 256 * 1024

@@ -57,7 +57,7 @@ def decode_json(payload: frames.Buffer) -> dict[str, Any]:
         try:
             document = _decode(payload)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            # The exact reasons are those of the other decoder.
+            # The other decoder gives the exact reasons.
             return frames.decode_json(payload)
         if isinstance(document, dict):
             return document

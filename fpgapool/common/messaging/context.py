@@ -14,18 +14,19 @@ class RequestContext(context.RequestContext):
 
     @functools.cached_property
     def seen_by_policies(self) -> str:
-        """All that policies see of the caller, who must not change later."""
+        """The attributes of the caller that policies see; they must not change
+        later.
+        """
         return repr([*self.to_policy_values().items()])
 
     def of_request(
         self, request_id: str, global_request_id: str | None
     ) -> Self:
-        """Return the caller's context of a request; it is the thread's now.
+        """Create the caller's context for a request, and bind it to this
+        thread.
 
-        This takes a part of the time of a context from its values, of which
-        there are many. Both share the values.
-
-        :param request_id: of the request, as ``global_request_id``.
+        This is much faster than creating a context from its many values, which
+        both share.
         """
         known = type(self).__new__(type(self))
         known.__dict__.update(

@@ -46,9 +46,9 @@ _OFTEN = ratelimit.RateLimitedLog(__name__)
 EXCHANGE = "fpgapool"
 ALLOWED_EXMODS = ["fpgapool.common.exception"]
 
-# More tries of a cast on a broken connection: one to notice, one to connect
-# again. A sender must not hang while the broker is away; higher layers send
-# lost messages again.
+# Further attempts of a cast on a broken connection: one to notice, one to
+# reconnect. A sender must not hang while the broker is unavailable; higher
+# layers send lost messages again.
 SEND_RETRIES = 2
 
 CALL_TIMEOUT_S = 10
@@ -59,7 +59,7 @@ SEVERAL = "several"
 #: The method that carries any other call, with a signature.
 SIGNED = "signed"
 
-#: Takes the method, its duration in seconds, and whether it succeeded.
+#: Called with the method, its duration in seconds, and whether it succeeded.
 Watch = Callable[[str, float, bool], None]
 
 # The defaults of oslo.messaging wait a minute for a dead peer. Operators' own
@@ -82,7 +82,7 @@ _FIRST_WAIT_S = 0.1
 
 _THREADS_OPTION = "executor_thread_pool_size"
 
-# The begin of a signed body.
+# The start of a signed body.
 _SIGNED_METHOD = re.compile(r'\["(\w+)"')
 
 #: A topic that no service has.
@@ -249,7 +249,8 @@ class Client:
             timeout=timeout_s,
             retry=SEND_RETRIES,
         )
-        # The same for all messages: making one takes tens of microseconds.
+        # Shared by all messages, because making one takes tens of
+        # microseconds.
         self._context = context.service_context()
         self._held = _Held()
 
@@ -617,7 +618,7 @@ def get_server(
         return server
 
     def receive(incoming: Sequence[Any]) -> None:
-        # A thread of the pool costs more than what most casts do.
+        # A thread of the pool costs more than running most casts.
         if _method_of(incoming[0].message) in casts:
             server._process_incoming(incoming)
         else:
@@ -628,7 +629,9 @@ def get_server(
 
 
 def _method_of(message: Mapping[str, Any]) -> str:
-    """Return the method of a message; empty if that is not clear at once."""
+    """Return the method of a message; empty if it cannot be determined
+    quickly.
+    """
     method, arguments = message.get("method"), message.get("args")
     if method == SIGNED and isinstance(arguments, dict):
         begin = _SIGNED_METHOD.match(str(arguments.get("body")))

@@ -3,12 +3,12 @@
 """Signatures of messages between hosts and the rest of the pool.
 
 A process with access to the broker can send any message in any name. So each
-message names its party and carries a signature. Only that party and the
-holders of the pool's key can make it.
+message names its party and carries a signature that only this party and the
+holders of the pool's key can create.
 
-All other keys derive from the pool's key. Each host has a key of its own: it
-signs the host's messages and those to the host. Conductors, the API and
-operators share one key. A host's key is of no use to another host.
+All other keys derive from the pool's key. Each host has its own key, which
+signs messages from and to the host. Conductors, the API and operators share
+one key. A host's key is useless to another host.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def _mac(key: bytes, *parts: str) -> bytes:
     message = bytearray()
     for part in parts:
         data = part.encode(errors="surrogatepass")
-        # The lengths make the bytes of different lists of parts differ.
+        # With the lengths, different lists of parts never give the same bytes.
         message += len(data).to_bytes(8, "big")
         message += data
-    # At once: an object that takes the parts costs more than short ones.
+    # In one call: updating an object part by part costs more for short parts.
     return hmac.digest(key, message, "sha256")

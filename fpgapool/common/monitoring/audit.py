@@ -22,7 +22,7 @@ DONE = "done"
 DENIED = "denied"
 FAILED = "failed"
 
-# Longer values and former values are cut.
+# Longer values, current or previous, are cut.
 _MAX_CHARACTERS = 4096
 
 

@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 
-# Between two lines about the same log.
+# Interval between two lines about the same log.
 INTERVAL_S = 60.0
 
 
@@ -26,7 +26,7 @@ def count() -> None:
 class _Counted:
     """Counts what a handler cannot write.
 
-    It says so on standard error, and later in the log, now and then.
+    It reports this on standard error, and later in the log, at intervals.
     """
 
     def __init__(self, handler: logging.Handler) -> None:

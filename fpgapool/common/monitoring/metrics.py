@@ -151,7 +151,6 @@ class Page:
         self._families[name].add_metric(labels, *values)  # type: ignore[attr-defined]
 
     def families(self) -> list[metrics_core.Metric]:
-        """Return all metrics."""
         return list(self._families.values())
 
 
@@ -185,7 +184,6 @@ class Collector(registry.Collector):
         self._fills = fills
 
     def collect(self) -> Iterator[metrics_core.Metric]:
-        """Yield a page."""
         page = Page(self._definitions)
         page.put(BUILD, 1, version.version_string())
         for fill in self._fills:
@@ -197,7 +195,6 @@ class Collector(registry.Collector):
         yield from page.families()
 
     def describe(self) -> list[metrics_core.Metric]:
-        """Return the metrics without values."""
         return Page(self._definitions).families()
 
 
@@ -207,7 +204,6 @@ class Endpoint:
     Without a port it does nothing. It checks for each connection whether the
     certificate's files changed.
 
-    :param conf: with the group ``metrics``.
     :param option: the option of that group that has the port.
     """
 
@@ -280,7 +276,6 @@ class Endpoint:
             ) from error
 
     def stop(self) -> None:
-        """Stop listening."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

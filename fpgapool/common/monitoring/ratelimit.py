@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rate limits: for callers, and for log lines that strangers can cause."""
+"""Rate limits: for callers, and for log lines that untrusted peers can
+cause.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from collections.abc import Callable
 BURST = 10
 INTERVAL_S = 60.0
 
-# Of a limiter; it forgets the callers that asked longest ago.
+# Callers per limiter; those that asked longest ago are forgotten.
 _MAX_BUCKETS = 10_000
 
 

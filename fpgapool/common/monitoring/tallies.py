@@ -50,7 +50,6 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value."""
         self._counts[bisect.bisect_left(self._bounds, value)] += 1
         self._sum += value
 
@@ -82,7 +81,6 @@ class Timings:
             self._failures[kind] += not ok
 
     def durations(self) -> dict[str, Histogram]:
-        """Return the durations of each kind."""
         with self._lock:
             return dict(self._taken)
 

@@ -14,7 +14,7 @@ from fpgapool.db import inventory
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
 
-# An agent that is asked for a report sends it at once.
+# An agent that is asked for a report sends one at once.
 _REPORTS_S = 2.0
 
 
@@ -54,7 +54,7 @@ class AuditCalls(base.Calls):
         return [one.to_primitive() for one in found]
 
     def _fresh_reports(self) -> dict[str, objects.AgentReport]:
-        """Ask all agents, and return the reports that come in time."""
+        """Ask all agents for reports, and return those that arrive in time."""
         with self._reported:
             self._reports.clear()
         asked = self._ask(lambda asked: asked.ask_reports(), durable=False)
@@ -80,7 +80,7 @@ class AuditCalls(base.Calls):
                 )
             )
         elif wanted.kind in findings.RECONCILABLE:
-            # The agents' reports are compared, and repaired, as always.
+            # The agents' reports are compared and repaired as usual.
             self._ask(
                 lambda asked: asked.ask_reports(wanted.host_uuid),
                 durable=False,

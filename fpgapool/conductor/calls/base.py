@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all calls share: checks of arguments, and answers of the engine."""
+"""What all calls share: checks of arguments, and answers from the engine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import shapes
 
-# Shorter than callers wait, so that they get the reason: the first for one of
-# several tries, the second for calls that are sent only once.
+# Shorter than callers wait, so that they see the reason: the first limit for
+# one of several attempts, the second for calls sent only once.
 ANSWER_S = 3.0
 CHANGE_S = 5.0
 
-# Calls that wait for an answer occupy threads. The others are for the agents'
-# messages, while the database does not answer.
+# Calls that wait for an answer occupy threads. The remaining threads serve
+# agents' messages while the database does not answer.
 _ASKING_SHARE = fractions.Fraction(3, 4)
 # Questions and the agents' messages do not wait for each other.
 _MIN_THREADS = 4
@@ -60,9 +60,9 @@ def places(threads: int) -> int:
 
 
 def call(method: _Method) -> _Method:
-    """Mark a call; its callers get the reasons of refusals.
+    """Mark a method as a call; its callers receive the reasons for refusals.
 
-    Arguments that are annotated as ``str`` or ``int`` are checked: callers may
+    Arguments annotated as ``str`` or ``int`` are checked, because callers may
     send anything.
     """
     signature = inspect.signature(method)
@@ -88,13 +88,13 @@ def call(method: _Method) -> _Method:
 class Calls(rpc.Endpoint):
     """The base of all calls.
 
-    A malformed payload is logged and dropped where it is a cast, and
-    answered with ``INVALID_REQUEST`` where it is a call.
+    A malformed payload is answered with ``INVALID_REQUEST`` in a call; in a
+    cast it is logged and dropped.
 
-    :param database: for rows that have left the engine's memory.
+    :param database: for rows that the engine no longer keeps in memory.
     :param max_asking: how many calls may wait for an answer at the same time.
-    :param signer: returns the name of the key with which a bitstream is
-        signed, for its signature and SHA-256; None: callers have done so.
+    :param signer: returns the name of the key that signed a bitstream, given
+        its signature and SHA-256; None: callers have verified it.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Calls(rpc.Endpoint):
         self._reported = threading.Condition()
 
     def _change(self, wanted: inputs.Change) -> Any:
-        """Carry out a request, and return its answer when that is durable.
+        """Carry out a request, and return its answer once that is durable.
 
         :raises: the reason of a refusal.
         """
@@ -140,7 +140,7 @@ class Calls(rpc.Endpoint):
     def _ask(
         self, question: Callable[[Any], Any], *, durable: bool = True
     ) -> Any:
-        # A question that needs no database is answered at once.
+        # A query that needs no database is answered at once.
         place = self._places.take() if durable else contextlib.nullcontext()
         with place:
             try:

@@ -28,7 +28,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 #: Longest list of ids in a message.
 MAX_IDS = 1000
 
-#: Forms of reports and the reports, by host.
+#: Last report of each host, with its form.
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
@@ -92,7 +92,7 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
     """Return a client of a group that its sender may attach.
 
     :raises InvalidRequest: if it is malformed.
-    :raises MessageRefused: if a host attaches it in an instance's name.
+    :raises MessageRefused: if a host attaches it on behalf of an instance.
     """
     parsed = checked(objects.AttachClient.from_primitive, client)
     host = rpc.host_of(ctxt)
@@ -106,13 +106,13 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
 def report(form: Any, reports: Reports) -> objects.AgentReport | None:
     """Return an agent's report; None if it is malformed.
 
-    A report has all slots of its host, but few of them have changed since the
-    last one. Only these are read and checked.
+    A report covers all slots of its host, but few have changed since the last
+    one. Only these are parsed and checked.
 
     :param reports: the last ones, by host.
     """
     known: set[int] = set()
-    # Otherwise it is the first one, has other slots, or is malformed.
+    # This is the first report, has other slots, or is malformed.
     with contextlib.suppress(KeyError, TypeError, ValueError):
         last_form, last = reports[form["data"]["host_uuid"]]
         form = _with_lines(form, last_form, last)
@@ -121,7 +121,8 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
 
 
 def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
-    """Return a report's form, with the lines of the last one that are equal.
+    """Return a report's form, reusing the lines that equal those of the last
+    one.
 
     :raises: KeyError, TypeError or ValueError if the slots are not the same.
     """

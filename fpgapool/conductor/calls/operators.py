@@ -27,13 +27,13 @@ class OperatorCalls(base.Calls):
     def admit_instance(
         self, ctxt: Any, entry: Any, lost_hash: Any = ""
     ) -> dict[str, Any]:
-        """Admit an instance, and return its entry after that."""
+        """Admit an instance, and return its resulting entry."""
         parsed = checks.checked(objects.InstanceEntry.from_primitive, entry)
         with checks.invalid():
             instances.check_entry(parsed)
         known = self._database.get_instance(parsed.instance_id)
         if known is not None and known.deleted_at is not None:
-            # A second row of the same name would hold up all others.
+            # A duplicate name would block all later rows.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
         with self._places.take():
             self._offer(inputs.AdmitInstance(parsed))
@@ -78,7 +78,7 @@ class OperatorCalls(base.Calls):
     def _signed(
         self, change: bitstream.BitstreamChange
     ) -> bitstream.BitstreamChange:
-        """Return a change that names the key that we have verified.
+        """Return a change with the name of the key that we have verified.
 
         :raises BitstreamRefused: if the bitstream is not signed as required.
         """
@@ -90,7 +90,7 @@ class OperatorCalls(base.Calls):
             return change
         record = self._database.get_bitstream(change.bitstream_id)
         if record is None:
-            # The library reports the fault.
+            # The library reports the error.
             return dataclasses.replace(change, signed_by="")
         checksum = (
             change.checksum_sha256
@@ -133,7 +133,7 @@ class OperatorCalls(base.Calls):
         slot: int,
         accelerator: str,
     ) -> None:
-        """Have a slot tested; answers when the test has been ordered."""
+        """Request a test of a slot; answers when the test has been ordered."""
         self._change(
             inputs.TestNow(
                 host_uuid=host_uuid,
@@ -164,5 +164,5 @@ class OperatorCalls(base.Calls):
             raise exception.QuotasInKeystone()
         with self._places.take():
             self._offer(inputs.SetQuota(project_id, checked))
-            # The answer comes when its rows are on the disk.
+            # The answer is sent once its rows are durable.
             self._ask(lambda asked: None)

@@ -44,10 +44,12 @@ _REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
 
 
 class SessionCalls(base.Calls):
-    """Handles what agents, front doors and the API say of sessions."""
+    """Handles reports and requests about sessions from agents, front doors and
+    the API.
+    """
 
     def report(self, ctxt: Any, report: Any) -> None:
-        """Take an agent's state."""
+        """Process an agent's report."""
         parsed = checks.report(report, self._reports)
         if (
             parsed is not None
@@ -62,7 +64,7 @@ class SessionCalls(base.Calls):
                 self._reported.notify_all()
 
     def prepared(self, ctxt: Any, prepared: Any) -> None:
-        """Take the news that a slot is ready for its client."""
+        """Record that a slot is ready for its client."""
         parsed = checks.parsed(objects.Prepared.from_primitive, prepared)
         if parsed is not None and checks.is_of_sender(
             ctxt, parsed.host_uuid, "prepared"
@@ -77,8 +79,8 @@ class SessionCalls(base.Calls):
         request_id: Any = None,
         reason: Any = "",
     ) -> None:
-        """Take a session, waiting or not, out of the pool."""
-        # Slots are revoked for a reason: without one they would be kept.
+        """Cancel a session, whether it waits or has a slot."""
+        # A slot is only revoked with a reason.
         reason = reason or codes.CANCELLED_BY_CLIENT
         if not checks.are_arguments(
             _CANCELLATION,
@@ -154,7 +156,7 @@ class SessionCalls(base.Calls):
         )
 
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
-        """Ask for a fresh secret of a READY session."""
+        """Request a new secret for a READY session."""
         if isinstance(session_id, str):
             self._pump.offer(inputs.RenewSecret(session_id))
 
@@ -162,7 +164,9 @@ class SessionCalls(base.Calls):
     def submit_sessions(
         self, ctxt: Any, requests: Any
     ) -> list[dict[str, Any]]:
-        """Admit requests; return the session of each, or why it has none."""
+        """Admit requests; return for each the session, or the reason for its
+        refusal.
+        """
         until = self._pump.now() + base.ANSWER_S
         wanted = [
             inputs.Open(request, until)
@@ -220,7 +224,7 @@ class SessionCalls(base.Calls):
                     for one in wanted
                 ]
             finally:
-                # The results of the others are sent as news.
+                # The results of the others follow as notifications.
                 for one in wanted:
                     one.future.cancel()
 
@@ -228,7 +232,7 @@ class SessionCalls(base.Calls):
     def session_now(
         self, ctxt: Any, session_id: str, project_id: str
     ) -> dict[str, Any] | None:
-        """Return how a session stands, with its secret for its project."""
+        """Return a session's view, with the secret for its own project."""
         view = self._ask(lambda asked: asked.session(session_id, project_id))
         return view and view.to_primitive()
 
@@ -251,8 +255,7 @@ class SessionCalls(base.Calls):
         }
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
-        """Return those sessions that the engine has forgotten."""
-        # The database cannot even be queried for the others.
+        # The others cannot be looked up in the database either.
         names = [name for name in session_ids if limits.writable(name) == name]
         if not names:
             return []
@@ -263,7 +266,6 @@ class SessionCalls(base.Calls):
 
     @base.call
     def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
-        """Return the library."""
         profiles = self._ask(
             lambda asked: list(asked.pool.catalogue.profiles.values())
         )

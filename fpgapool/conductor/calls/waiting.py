@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Threads that wait for answers on behalf of callers."""
+"""Limits the number of threads that wait for answers."""
 
 import concurrent.futures
 import contextlib
@@ -18,7 +18,7 @@ _PLACE_S = 0.05
 
 
 class Places:
-    """Bounds the threads that wait.
+    """Limits the threads that wait.
 
     :param most: how many may wait at the same time.
     """
@@ -30,7 +30,7 @@ class Places:
 
     @contextlib.contextmanager
     def take(self) -> Iterator[None]:
-        """Be one of the threads that may wait; a nested use takes no place.
+        """Count the current thread as waiting; nested use counts once.
 
         :raises DatabaseUnavailable: if all of them wait for the database.
         :raises Overloaded: if all of them wait for something else.
@@ -52,7 +52,7 @@ class Places:
 
 
 class _Taken(threading.local):
-    """Whether this thread has a place."""
+    """Whether this thread already counts as waiting."""
 
     here = False
 
@@ -60,7 +60,7 @@ class _Taken(threading.local):
 def durable(
     future: concurrent.futures.Future[_Answer], limit_s: float
 ) -> _Answer:
-    """Return an answer that waits for the database.
+    """Return an answer once it is durable in the database.
 
     :raises DatabaseUnavailable: if there is none in time.
     """
@@ -71,7 +71,7 @@ def durable(
 
 
 def not_durable() -> exception.DatabaseUnavailable:
-    """Return why an answer does not come."""
+    """Return the error for an answer that is not durable in time."""
     return exception.DatabaseUnavailable(
         reason="the database did not answer in time"
     )

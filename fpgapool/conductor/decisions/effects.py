@@ -3,8 +3,8 @@
 """Effects of the engine's decisions: rows to write and messages.
 
 The engine returns :class:`Effects`; the group-commit thread and the sender
-carry them out. The class of a message says when it leaves. :class:`AtOnce`
-leaves immediately: an agent may prepare a slot while the rows are being
+carry them out. The class of a message decides when it is sent. :class:`AtOnce`
+is sent immediately: an agent may prepare a slot while the rows are being
 written. :class:`AfterCommit` waits until its rows are durable.
 """
 
@@ -25,7 +25,7 @@ ViewFuture = concurrent.futures.Future[objects.SessionView | None]
 
 
 class AtOnce:
-    """A message that leaves before the commit."""
+    """A message that is sent before the commit."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class AtOnce:
 
 
 class AfterCommit:
-    """A message that leaves when the rows of its batch are durable."""
+    """A message that is sent once the rows of its batch are durable."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class ReleaseSlot(AtOnce):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeepGroup(AtOnce):
-    """Tell an agent how the desk of a group shall be."""
+    """Send an agent the desired state of a group's desk."""
 
     host_uuid: str
     order: objects.GroupOrder
@@ -88,9 +88,9 @@ class ReissueSecret(AtOnce):
 class PublishSession(AfterCommit):
     """Send a front door the state of one of its sessions.
 
-    :ivar host_uuid: None: no front door, but a caller that waits.
-    :ivar waiting: calls that this answers; the front door is told by a
-        message of its own only if none of them is awaited any more.
+    :ivar host_uuid: None: the view answers a waiting caller, not a front door.
+    :ivar waiting: calls that this answers; the front door gets a separate
+        message only if none of them is still awaited.
     """
 
     host_uuid: str | None
@@ -119,7 +119,9 @@ class Reply(AfterCommit):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EarlyReply(AtOnce):
-    """Like :class:`Reply`, at once; a database failure may make it wrong."""
+    """Like :class:`Reply`, but immediate; a database failure may invalidate
+    it.
+    """
 
     future: concurrent.futures.Future[Any]
     value: Any
@@ -128,10 +130,7 @@ class EarlyReply(AtOnce):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewSession:
-    """A request became a session, unless its request id is taken.
-
-    :ivar row_id: of the session's row.
-    """
+    """A request became a session, unless its request id is taken."""
 
     row_id: int
     session_id: str
@@ -139,8 +138,8 @@ class NewSession:
     future: ViewFuture
 
 
-# Clients do not act on these states: most are outdated within milliseconds,
-# and a client that closed a session knows it.
+# Clients ignore these states: most are outdated within milliseconds, and a
+# client that closed a session knows it.
 _STEPS = frozenset(
     {
         states.QUEUED,
@@ -171,8 +170,8 @@ class Effects:
     :ivar at_once: messages that do not wait for the commit.
     :ivar after_commit: messages that leave when ``changes`` is durable.
     :ivar admissions: sessions whose rows are written for the first time.
-    :ivar withdrawn: row ids of sessions that were not recorded; the engine
-        sends nothing more about them.
+    :ivar withdrawn: row ids of sessions that were not recorded; no further
+        messages about them are sent.
     """
 
     changes: db_api.Changes
@@ -185,7 +184,8 @@ class Effects:
     def merged(cls, batches: Sequence[Effects]) -> Effects:
         """Merge batches, and drop outdated messages and cancelled answers.
 
-        The result has no ``at_once`` messages: these have left already.
+        The result has no ``at_once`` messages, because these have already been
+        sent.
         """
         return cls(
             changes=db_api.Changes.merged(batch.changes for batch in batches),
@@ -197,7 +197,7 @@ class Effects:
         )
 
     def can_wait(self) -> bool:
-        """Whether its commit may be delayed: no client waits for it."""
+        """Whether its commit may be delayed because no client waits for it."""
         return all(map(can_wait, self.after_commit))
 
 
@@ -211,7 +211,7 @@ def newest(messages: Iterable[Message]) -> list[Message]:
         if isinstance(message, Reply) and message.future.done():
             continue
         key = _subject(message)
-        # The newest message keeps its own place.
+        # The newest message keeps its own position.
         older = found.pop(key, None)
         if isinstance(message, PublishSession) and isinstance(
             older, PublishSession
@@ -232,7 +232,7 @@ def _subject(message: Message) -> object:
 
 
 def can_wait(message: Message) -> bool:
-    """Whether a message may be delayed: no client waits for it."""
+    """Whether a message may be delayed because no client waits for it."""
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

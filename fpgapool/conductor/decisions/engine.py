@@ -42,9 +42,8 @@ LOG = logging.getLogger(__name__)
 class Engine:
     """The state behind the pump; see the module's docstring.
 
-    :param core: the scheduling core, empty.
-    :param quotas: projects' limits until others come from Keystone; None: the
-        database keeps them, with defaults in the settings.
+    :param quotas: projects' limits until Keystone's are read; None: the
+        database has them, and the settings have defaults.
     :param ahead_s: by how much the engine's clock is ahead of pool time.
     """
 
@@ -131,7 +130,7 @@ class Engine:
         self.pool.outages.database_failing = failing
 
     def start(self, now: float) -> effects.Effects:
-        """Take over the rows of the database.
+        """Load the rows of the database.
 
         Every host counts as down until its agent reports, so that no slot is
         assigned that may no longer exist.
@@ -208,7 +207,7 @@ class Engine:
         self._groups.end_clients(self._desks.absent_clients())
         pool.probation.end_overdue()
         pool.decide()
-        # After decide(): tests take only slots that no session waits for.
+        # After decide(): tests only use slots that no session waits for.
         pool.probation.begin_due()
         self._operators.finish_drains()
         self._desks.send_changes()

@@ -20,7 +20,7 @@ from fpgapool.objects import group
 
 
 def _new_future() -> concurrent.futures.Future[Any]:
-    # Looked up when it is called: tests replace what the module refers to.
+    # Resolved at call time: tests replace what the module refers to.
     return concurrent.futures.Future()
 
 
@@ -38,7 +38,8 @@ class Open(_Awaited):
     """A client requests a session.
 
     :ivar awaited_until: when the caller's timeout ends, by our clock. The bus
-        keeps a call only while its caller waits, so our clock is enough.
+        keeps a call only while its caller waits, so our clock is precise
+        enough.
     :ivar future: gets the session when it is recorded, or the refusal.
     """
 
@@ -53,7 +54,7 @@ class Open(_Awaited):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An admitted session was not recorded: its request id is taken.
+    """An admitted session was not recorded, because its request id is taken.
 
     :ivar holder: the older session with the same request id.
     """
@@ -66,7 +67,7 @@ class Unrecorded:
 class Cancel:
     """A client cancels a session, named by one of its two ids.
 
-    :ivar sender: the host of the front door, if its signature proves it.
+    :ivar sender: host of the front door, if its signature proves it.
     """
 
     project_id: str
@@ -81,10 +82,10 @@ class Close:
     """A client has closed a session that was served.
 
     :ivar generation: of the slot that served it last.
-    :ivar input_bytes: that its slots have computed, as the client says; the
-        output likewise.
+    :ivar input_bytes: computed by its slots, as the client reports; likewise
+        the output.
     :ivar confirmed: whether the worker has confirmed it.
-    :ivar sender: the host of the front door, if its signature proves it.
+    :ivar sender: host of the front door, if its signature proves it.
     """
 
     project_id: str
@@ -100,7 +101,7 @@ class Close:
 class ClientProgress:
     """A client has computed a part of its input while its session waits.
 
-    :ivar sender: the host of the front door, if its signature proves it.
+    :ivar sender: host of the front door, if its signature proves it.
     """
 
     project_id: str
@@ -113,10 +114,9 @@ class ClientProgress:
 class Reopen(_Awaited):
     """A client has lost the slot of a session and wants another one.
 
-    :ivar generation: of the lost assignment.
     :ivar host_uuid: of its front door; empty for the API.
-    :ivar future: gets the session's state then; None if the caller may not
-        know it.
+    :ivar future: receives the session's resulting state; None if the client
+        may not know it.
     """
 
     project_id: str
@@ -139,8 +139,8 @@ class Library:
     records: tuple[db_api.AcceleratorRecord, ...]
 
 
-# Requests for changes. Their futures get None when the change is durable, or
-# the exception that says why it is refused.
+# Requests for changes. Their futures receive None once the change is durable,
+# or the exception with the reason for refusal.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Administer(_Awaited):
     """An operator sets the administrative state of a device or host.
 
     :ivar device: its name; None: the whole host.
-    :ivar drain_within_s: the time that holders may stay; None: for ever.
+    :ivar drain_within_s: how long holders may stay; None: for ever.
     """
 
     host_uuid: str
@@ -176,7 +176,7 @@ class Administer(_Awaited):
 class TestNow(_Awaited):
     """An operator orders a test of a slot.
 
-    :ivar accelerator: with which to test it; empty: any.
+    :ivar accelerator: the accelerator to test with; empty: any.
     """
 
     host_uuid: str
@@ -250,7 +250,7 @@ class InstanceDeleted:
 class InstanceChanged:
     """An instance is on another host, or has another flavor.
 
-    :ivar host_uuid: None: it is on no host, or on an unknown one.
+    :ivar host_uuid: None: on no host, or on an unknown one.
     :ivar max_sessions: None: no limit.
     """
 
@@ -275,7 +275,7 @@ class ComputeDeleted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reservations:
-    """All reservations of all instances, which replace the former ones.
+    """All reservations of all instances, replacing the previous ones.
 
     :ivar by_device: the number of slots, by UUIDs of device and instance.
     """
@@ -289,8 +289,8 @@ class Query(_Awaited):
 
     :ivar ask: called on the pump's thread with a
         :class:`.questions.Questions`.
-    :ivar durable: False: the answer comes at once, and a failure of the
-        database may make it wrong.
+    :ivar durable: False: answer at once; a database failure may invalidate the
+        answer.
     """
 
     ask: Callable[[Any], Any]

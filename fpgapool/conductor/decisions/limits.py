@@ -2,7 +2,7 @@
 
 """Checks the values of RPC payloads before they reach the engine.
 
-A value that does not fit its column would stop the group commit for all
+A value that does not fit its column would block the group commit for all
 sessions, so it is refused on arrival.
 """
 
@@ -20,10 +20,10 @@ from fpgapool.vocabulary import shapes
 _T = TypeVar("_T")
 
 _MAX_NAME_LENGTH = 255
-# Members with a shorter column.
+# Members with shorter columns.
 _MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
-# Free texts: they are cut, and made writable, before they are written.
+# Free texts, which are shortened and made writable before they are written.
 _FREE_TEXTS = frozenset(
     {
         "description",
@@ -36,13 +36,13 @@ _FREE_TEXTS = frozenset(
 )
 
 MAX_INTEGER = 2**63 - 1
-# Members with a smaller column, or that are summed up.
+# Members with smaller columns, or that are summed up.
 _MAX_INTEGERS = {
     "slot": 2**31 - 1,
     "input_bytes": 2**53,
     "output_bytes": 2**53,
 }
-# More than any real time, rate or energy; sums stay finite.
+# Above any real time, rate or energy; sums stay finite.
 _MAX_FLOAT = 1e18
 
 
@@ -72,15 +72,15 @@ def writable(text: str) -> str:
 def check(payload: base.Payload, known: Container[int] = ()) -> None:
     """Check that every member of a payload fits its column.
 
-    :param known: ids of payloads in it that have been checked.
-    :raises ValueError: if not; it names the payload and the member.
+    :param known: ids of payloads in it that are already checked.
+    :raises ValueError: otherwise; names the payload and the member.
     """
     values = vars(payload)
     for name, longest, largest in _limits(type(payload)):
         value = values[name]
         kind = type(value)
         if kind is str:
-            # A fast path: nearly all texts are short and plain.
+            # Fast path: nearly all texts are short and plain.
             if (
                 len(value) > longest
                 or not value.isascii()
@@ -126,7 +126,7 @@ def _check(
             return
         if len(value) > _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH):
             raise ValueError(_complaint(payload, name, "too long"))
-        # A line break would end a log's line; a surrogate fits no column.
+        # A line break would break a log line; a surrogate fits no column.
         if not value.isprintable():
             raise ValueError(
                 _complaint(payload, name, "text that cannot be printed")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parts of the leader's knowledge that every room gets, and rooms.
+"""Rooms, and the parts of the leader's state that every room gets.
 
 A room is a dataclass. Its fields name the other parts that it may use, and
 :meth:`.pool.Pool.room` fills them in. Its methods that handle inputs, or carry
@@ -47,7 +47,7 @@ def handles(*kinds: type) -> Callable[[_Method], _Method]:
 
 
 class WrongMove(Exception):
-    """A session's life cycle does not allow a move."""
+    """A session's life cycle does not allow a transition."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -69,12 +69,12 @@ class Clock:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Outages:
-    """When messages and rows could not go their way.
+    """Periods in which messages or rows could not be delivered.
 
     :ivar database_failing: whether the database is away or does not answer.
     :ivar failing_at: when it last was, so that messages waited.
-    :ivar unreachable_until: up to then the conductor could not receive
-        reports, so that silence of a host proves nothing.
+    :ivar unreachable_until: until then the conductor could not receive
+        reports, so that a host's silence proves nothing.
     """
 
     database_failing: bool = False
@@ -100,7 +100,7 @@ class Outbox:
         self._withdrawn: list[int] = []
 
     def write(self, *rows: db_api.Record) -> None:
-        """Add rows."""
+        """Add rows to write."""
         self._rows += rows
 
     def write_assignment(
@@ -114,7 +114,7 @@ class Outbox:
         self._messages += messages
 
     def admit(self, new: effects.NewSession) -> None:
-        """Add a new session, to be recorded unless its request id is taken."""
+        """Add a new session, recorded unless its request id is taken."""
         self._admissions.append(new)
 
     def withdraw(self, row_id: int) -> None:
@@ -165,7 +165,7 @@ class Link:
         self._carry_out(self._core.apply(happened, self._clock.now))
 
     def decide(self) -> Mapping[int, int]:
-        """Have the core give slots to waiting sessions.
+        """Let the core assign slots to waiting sessions.
 
         :returns: how often jobs have been skipped, by their ids.
         """
@@ -183,7 +183,8 @@ class Link:
     def handle(self, item: object) -> None:
         """Handle an input or an instruction.
 
-        It is logged and skipped if a session may not move so.
+        A transition that the session's life cycle forbids is logged and
+        skipped.
         """
         try:
             self.handlers[type(item)](item)
@@ -196,7 +197,7 @@ class Link:
 class Room:
     """The base of all rooms, with the parts that each of them has.
 
-    :cvar handler_names: by class of input or instruction, its handler.
+    :cvar handler_names: handler names, by class of input or instruction.
     """
 
     handler_names: ClassVar[Mapping[type, str]] = {}
@@ -244,6 +245,6 @@ class Room:
         except admission.Rejected as error:
             LOG.info("A request for a change is refused: %s", error.code)
             answer = error
-        # A refusal waits for the commit, too: the row that caused it may not
+        # A refusal also waits for the commit: the row that caused it may not
         # be recorded yet, and the client will look for it.
         self._outbox.send(effects.Reply(future, answer))

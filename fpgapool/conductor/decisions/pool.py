@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The leader's knowledge of the pool, in parts."""
+"""The leader's state of the pool, in parts."""
 
 from __future__ import annotations
 
@@ -33,17 +33,15 @@ _Room = TypeVar("_Room")
 
 
 class Pool:
-    """All parts of the leader's knowledge.
+    """All parts of the leader's state.
 
     Queries may read all of it. A room gets those parts that its fields name,
     see :meth:`room`.
 
-    :ivar sessions: all sessions in memory.
-    :ivar desk_accounts: what desks have counted that is in the usage.
+    :ivar desk_accounts: charged counts of desks.
     :ivar holds: the slots of sessions and groups, by id.
-    :param core: empty.
-    :param own_quotas: projects' limits until others come from Keystone; None:
-        the database keeps them, with defaults in the settings.
+    :param own_quotas: projects' limits until Keystone's are read; None: the
+        database has them, and the settings have defaults.
     :param ahead_s: by how much the clock is ahead of pool time.
     """
 
@@ -112,17 +110,16 @@ class Pool:
         return kind(**wanted, **others)
 
     def decide(self) -> None:
-        """Have the core give slots to waiting sessions."""
+        """Let the core assign slots to waiting sessions."""
         for job_id, skips in self.link.decide().items():
-            # Recorded for the next leader, but not published. Groups have no
-            # rows of their jobs.
+            # Recorded for the next leader, but not published. Jobs of groups
+            # have no rows.
             session = self.sessions.by_job.get(job_id)
             if session is not None:
                 session.skips = skips
                 self.outbox.write(session.record())
 
     def take_effects(self) -> effects.Effects:
-        """Return the effects of the batch."""
         self.lives.finish_batch()
         self.outbox.write(
             *self.ledger.take(),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A new leader takes over the sessions in the database."""
+"""Restores the sessions in the database for a new leader."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Restoring(parts.Room):
         for record in snapshot.lost_sessions:
             if record.session_id not in self._sessions.by_id:
                 self._remember(record)
-        # The other assignments are of sessions that have ended or moved, or
-        # have unknown phases. Slots that are still busy show up as strays in
+        # The other assignments belong to sessions that have ended or moved, or
+        # have unknown phases. Slots that are still busy appear as strays in
         # the first report.
         for orphan in held.values():
             self._counts.reconciled["slot_without_session"] += 1
@@ -103,7 +103,7 @@ class Restoring(parts.Room):
             )
 
     def _remember(self, record: db_api.SessionRecord) -> sessions.Session:
-        """Keep an ended session, whose end is in the usage already."""
+        """Keep an ended session whose end is already charged."""
         session = self._lives.of_record(record)
         session.counted = True
         self._sessions.add(session)
@@ -116,7 +116,7 @@ class Restoring(parts.Room):
         row: db_api.AssignmentRecord,
         phase: model.Phase,
     ) -> None:
-        """Take over an ended session whose slot is not released yet.
+        """Restore an ended session whose slot is not released yet.
 
         The worker's result may be more exact about its end and duration.
         """
@@ -128,5 +128,5 @@ class Restoring(parts.Room):
             )
         )
         if record.state != states.CANCELLED:
-            # Another slot's worker gave its result; ignore this worker's.
+            # Another slot's worker reported its result; ignore this worker's.
             session.hold = None

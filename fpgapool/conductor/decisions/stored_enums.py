@@ -18,7 +18,7 @@ _E = TypeVar("_E", bound=enum.Enum)
 def read(meanings: type[_E], row: Any, column: str) -> _E | None:
     """Read the enumeration value of a column.
 
-    :returns: None, and a line in the log, if this release does not know it.
+    :returns: None, with a line in the log, if this release does not know it.
     """
     word = getattr(row, column)
     try:

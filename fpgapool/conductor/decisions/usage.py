@@ -49,9 +49,9 @@ class Ledger:
     ) -> None:
         """Add to a project's usage of an accelerator today (UTC).
 
-        :param group_busy_s: time of tasks in groups; it is added to the row's
-            ``slot_s``, too.
-        :param group_idle_s: the same, of members without a task.
+        :param group_busy_s: time of tasks in groups, which is also part of the
+            row's ``slot_s``.
+        :param group_idle_s: likewise for members without a task.
         :param energy_j: None if it was not measured.
         """
         self._begin_day(now)
@@ -78,8 +78,8 @@ class Ledger:
 
     def _begin_day(self, now: float) -> None:
         today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        # Our clock may be behind that of the former leader. Rows of older days
-        # are not loaded and must not begin at 0 again.
+        # Our clock may be behind the former leader's. Rows of older days are
+        # not loaded and must not restart at 0.
         if today > self._day:
             self._day = today
             self._rows.clear()

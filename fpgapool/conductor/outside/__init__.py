@@ -11,5 +11,5 @@
 ``notifications``
     What other services hear of changes.
 
-Each has a thread of its own, so that the pump waits for none of them.
+Each has its own thread, so that the pump waits for none of them.
 """

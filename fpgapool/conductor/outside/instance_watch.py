@@ -20,8 +20,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# Instances with new tokens to query one by one at a time; the rest follows
-# later.
+# Instances with new tokens that are queried one by one in one round; the rest
+# follows later.
 _MAX_NEWCOMERS = 100
 
 Known = Mapping[str, db_api.InstanceRecord]
@@ -31,7 +31,7 @@ Hosts = Mapping[str, db_api.ComputeState]
 class InstanceWatch(threads.Background):
     """Polls Nova, and passes changes to the engine.
 
-    While Nova is away, nothing changes; missed changes are found later.
+    While Nova is unavailable, nothing changes; missed changes are found later.
 
     :param hosts: returns the known state of each host's compute node, by UUID.
     :param on_failure: called if the thread ends by an error of its own.
@@ -96,9 +96,9 @@ class InstanceWatch(threads.Background):
         self._cursor = instances.Cursor(now)
 
     def _current_computes(self, now: float) -> nova.Computes:
-        """Return the compute nodes; the former ones if the query fails.
+        """Return the compute nodes, or the previous ones if the query fails.
 
-        A failing query, for example while a cell is away, must not hide the
+        A failing query, for example while a cell is down, must not hide the
         deletion of instances.
         """
         try:
@@ -124,7 +124,7 @@ class InstanceWatch(threads.Background):
             return before
         computes = self._nova.computes()
         if before is None:
-            # Good enough until the missing ones can be queried below.
+            # Sufficient until the missing ones can be queried below.
             self._computes = computes
         seen, missing = instances.changed_computes(
             self._hosts(), computes.uuids
@@ -157,6 +157,6 @@ class InstanceWatch(threads.Background):
             self._pass_on(change)
 
     def _pass_on(self, change: inputs.Input) -> None:
-        # A former leader must not pass on changes.
+        # A former leader must not report changes.
         if not self._stopping.is_set():
             self._put(change)

@@ -2,8 +2,8 @@
 
 """The thread that reads Keystone's limits.
 
-Clients' requests do not wait for Keystone: the pump decides by the limits that
-were read last.
+Clients' requests do not wait for Keystone: the pump uses the limits that were
+read last.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class LimitsFollower(threads.Background):
     :param default: the configured limits, for resources without a registered
         limit.
     :param on_change: called with the quotas whenever they change.
-    :param interval_s: between reads.
     :param on_failure: called if the thread ends by an error of its own.
     """
 
@@ -56,7 +55,7 @@ class LimitsFollower(threads.Background):
         super().__init__("limits", on_failure)
 
     def follow(self) -> None:
-        """Read once; if that fails, the former limits stay in force."""
+        """Read once; if that fails, the previous limits stay in force."""
         try:
             limits = self._reader.read()
         except exception.FpgapoolException as error:

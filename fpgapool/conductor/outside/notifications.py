@@ -29,7 +29,7 @@ def make(
 ) -> Publisher | None:
     """Return the publisher; None if notifications are off.
 
-    It connects at the first notification.
+    It connects when it sends the first notification.
     """
     # This registers the options, too.
     transport = messaging.get_notification_transport(conf)
@@ -47,10 +47,8 @@ def make(
 class Publisher:
     """A thread that sends notifications, so that others need not wait.
 
-    While the bus is away or slow, events wait in order. If too many wait, it
-    drops and counts new ones.
-
-    :param cleanup: called at the end.
+    While the bus is unavailable or slow, events wait in order. If too many
+    wait, new ones are dropped and counted.
     """
 
     def __init__(
@@ -72,11 +70,10 @@ class Publisher:
         )
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
-        """Send the queued events and end; gives up after ``timeout_s``."""
+        """Send the queued events and end, within ``timeout_s``."""
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:
@@ -95,7 +92,7 @@ class Publisher:
         try:
             events = book.events(changes, withdrawn)
         except Exception:
-            # A failure here must not disturb the pool.
+            # A failure here must not affect the pool.
             LOG.exception("Notifications of changes were lost")
             return
         for event in events:

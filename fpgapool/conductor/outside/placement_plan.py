@@ -30,9 +30,9 @@ from fpgapool.vocabulary import names
 #: The resource class of slots that flavors can reserve.
 SLOT = "CUSTOM_FPGAPOOL_SLOT"
 
-#: The prefix of all traits that pools make.
+#: The prefix of all traits created by pools.
 PREFIX = "CUSTOM_FPGAPOOL_"
-#: The trait of all providers that pools make.
+#: The trait of all providers created by pools.
 OWNED = f"{PREFIX}OWNED"
 _POOL = f"{PREFIX}POOL_"
 
@@ -70,7 +70,7 @@ class Wanted:
     """The desired state of the pool in Placement.
 
     :ivar hosts: their devices, by the UUID of the compute node's provider.
-    :ivar unheard: hosts that have not reported yet: their providers stay
+    :ivar unheard: hosts without a report so far: their providers stay
         unchanged.
     """
 
@@ -80,7 +80,6 @@ class Wanted:
     unheard: frozenset[str] = _NONE
 
     def devices(self) -> Iterator[Device]:
-        """Yield all devices."""
         for devices in self.hosts.values():
             yield from devices
 
@@ -89,11 +88,11 @@ class Wanted:
 class Present:
     """The current state in Placement.
 
-    :ivar providers: by UUID: all that pools have made, and their compute
+    :ivar providers: by UUID: all providers created by pools, and their compute
         nodes, present and planned. A compute node without pools' traits may be
         missing if it has such children.
-    :ivar traits: the pools' traits of these.
-    :ivar inventories: of slots, of this pool's providers.
+    :ivar traits: their traits that belong to pools.
+    :ivar inventories: slot inventories of this pool's providers.
     :ivar used: the number of allocated slots, by provider.
     """
 
@@ -152,10 +151,11 @@ Operation = Create | ChangeTraits | SetInventory | Delete
 class Plan:
     """The operations, and the problems.
 
-    :ivar operations: in this order: so a compute node never has traits of this
-        pool without a child provider of it, unless Placement refuses one.
+    :ivar operations: in an order in which a compute node never has traits of
+        this pool without a child provider of it, unless Placement refuses an
+        operation.
     :ivar missing: hosts whose compute node has no provider.
-    :ivar foreign: devices whose provider another pool or user has made.
+    :ivar foreign: devices whose provider was created by another pool or user.
     :ivar kept: providers that cannot shrink or be deleted because of
         allocations.
     """
@@ -179,14 +179,13 @@ def wanted(
 ) -> Wanted:
     """Return the desired state of the pool in Placement.
 
-    :param profiles: of all accelerators, by key.
-    :param is_early: whether hosts that have not reported yet may still do so;
-        otherwise they are lost.
-    :param faulty_accelerators: those that are out of use on hosts, by UUID,
-        each with the shape of its slots there; empty: any.
+    :param is_early: whether hosts without a report may still report; otherwise
+        they count as lost.
+    :param faulty_accelerators: accelerators out of use on hosts, by UUID, each
+        with the shape of its slots there; empty: any.
     """
     usable = {slot.shape for slot in pool.slots.values()}
-    # Computed once for all hosts with the same ones out of use.
+    # Computed once for all hosts with the same faulty accelerators.
     runs = {
         off: {
             shape: _runnable(
@@ -305,8 +304,8 @@ def provider_name(host_uuid: str, device: Device) -> str:
 def plan(want: Wanted, present: Present, pool_name: str) -> Plan:
     """Plan the operations from the current to the desired state.
 
-    They change only the pool's own objects. After they succeed, the next plan
-    has no operations.
+    They only affect the pool's own objects. Once they have succeeded, the next
+    plan is empty.
     """
     return _Planner(want, present, pool_name).plan()
 

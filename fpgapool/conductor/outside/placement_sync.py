@@ -27,28 +27,27 @@ LOG = logging.getLogger(__name__)
 # Between checks of the pool's state, which send no request.
 _LOOK_INTERVAL_S = 1.0
 
-# After a failure; changes meanwhile are written then.
+# Delay after a failure; later changes are written with the retry.
 _RETRY_S = 5.0
 
-# More instances are queried together.
+# Above this number, instances are queried together.
 _MAX_SINGLE_QUESTIONS = 20
 
 
 class Placing(threads.Background):
     """Writes the pool's devices to Placement, and reads reservations.
 
-    While Placement is away, nothing changes; while Nova is away, reservations
-    do not change. It catches up later.
+    While Placement is unavailable, nothing changes; while Nova is,
+    reservations do not change. Both catch up later.
 
-    :param compute: of Nova, to find the instances of migrations; None: all
+    :param compute: of Nova, to map migrations to instances; None: all
         consumers are instances.
     :param pool_name: marks the providers of this pool.
     :param wanted: returns the desired state; its argument is whether hosts
-        that have not reported yet may still do so.
+        without a report may still report.
     :param on_failure: called if the thread ends by an error of its own.
     :param sync_interval_s: between comparisons, if the pool does not change.
-    :param allocation_interval_s: between reads of reservations.
-    :param hearing_s: hosts that have not reported after this time are lost.
+    :param hearing_s: hosts without a report after this time count as lost.
     :param clock: returns monotonic time.
     """
 
@@ -91,7 +90,7 @@ class Placing(threads.Background):
             self.look()
 
     def look(self) -> None:
-        """Run once, and do what is due."""
+        """Do once what is due."""
         now = self._clock()
         if now < self._not_before:
             return
@@ -160,8 +159,8 @@ class Placing(threads.Background):
             else:
                 self._reader.note(operation)
                 if isinstance(operation, placement_plan.Delete):
-                    # The provider of a removed device, or of another pool with
-                    # the same name.
+                    # The provider belongs to a removed device, or to another
+                    # pool with the same name.
                     LOG.warning(
                         "Placement: provider %s is deleted, as it is no device"
                         " of this pool",
@@ -170,7 +169,6 @@ class Placing(threads.Background):
         return frozenset(refused.values())
 
     def _log_problems(self, problems: frozenset[str]) -> None:
-        """Log each problem once."""
         for text in sorted(problems - self._problems):
             LOG.warning("Placement: %s", text)
         self._problems = problems
@@ -203,7 +201,7 @@ class Placing(threads.Background):
         )
         reserved: dict[str, Mapping[str, int]] = {}
         for uuid, own in allocations.items():
-            # An instance that is resized on its host counts twice.
+            # An instance that is resized on its own host counts twice.
             slots = collections.Counter[str]()
             for consumer, count in own.items():
                 slots[instances[consumer]] += count
@@ -234,10 +232,10 @@ def carry_out(
 def clean(
     client: placement_client.Placement, pool_name: str
 ) -> tuple[int, int]:
-    """Delete a pool's providers in Placement; no conductor of it may run.
+    """Delete a pool's providers in Placement, while no conductor of it runs.
 
-    :returns: the number of deleted providers, and of those that stay because
-        of allocations or because Placement refuses.
+    :returns: the number of deleted providers, and of those kept because of
+        allocations or a refusal by Placement.
     :raises PlacementUnavailable: if that fails.
     """
     nothing = placement_plan.Wanted()
@@ -274,7 +272,7 @@ def _problems(found: placement_plan.Plan) -> frozenset[str]:
 
 
 class Reader:
-    """Reads the current state in Placement; caches unchanged parts.
+    """Reads the current state from Placement, and caches unchanged parts.
 
     :ivar allocations: the number of slots of each consumer, by provider.
     """
@@ -347,9 +345,9 @@ class Reader:
     def _find_freed(self, trait: str) -> set[str]:
         """Find providers whose allocations may have shrunk.
 
-        The end of an allocation does not change the generation, but the number
-        of free slots. A query by that number takes one request for each
-        number, not for each provider.
+        The end of an allocation changes the number of free slots, but not the
+        generation. A query by that number takes one request per number instead
+        of one per provider.
         """
         found = set()
         by_count: dict[int, set[str]] = collections.defaultdict(set)
@@ -413,7 +411,7 @@ class Reader:
             fresh[uuid] = found
         for uuid in sorted(self.allocations.keys() - fresh.keys()):
             # A provider whose traits were removed is in no list, but instances
-            # may still have allocations of it.
+            # may still have allocations in it.
             if self.allocations[uuid] and self._client.provider(uuid):
                 fresh[uuid] = self._client.allocations(
                     uuid, placement_plan.SLOT
@@ -436,15 +434,16 @@ class Consumers:
         self._strangers: set[str] = set()
 
     def forget_unknown(self) -> None:
-        """Ask Nova again for the consumers that it did not know."""
+        """Query Nova again for consumers that it did not know."""
         for consumer in self._strangers:
             self._instances.pop(consumer, None)
         self._strangers.clear()
 
     def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
-        """Return the instance of each consumer; an unknown one is its own.
+        """Return the instance of each consumer; unknown consumers stand for
+        themselves.
 
-        :raises NovaUnavailable: if Nova has to be asked, and is away.
+        :raises NovaUnavailable: if a needed query to Nova fails.
         """
         self._instances = {
             consumer: instance

@@ -17,5 +17,5 @@
 ``threads``
     Threads whose failure ends the conductor.
 
-Nothing here decides about a session.
+Nothing here decides anything about a session.
 """

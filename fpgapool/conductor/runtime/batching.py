@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-#: The longest delay of an item that no client waits for. A session that starts
-#: changes several times within milliseconds, and one batch takes all.
+#: The longest delay of an item that no client waits for. A starting session
+#: changes several times within milliseconds, and one batch takes all changes.
 GATHER_S = 0.02
 
 _Item = TypeVar("_Item")
@@ -20,9 +20,10 @@ def gather(
     source: queue.SimpleQueue[_Item | None],
     can_wait: Callable[[_Item], bool],
 ) -> tuple[list[_Item], bool]:
-    """Wait for an item, and take it and the following ones.
+    """Wait for an item, and return it with the items that follow.
 
-    An item that cannot wait ends the batch, with all items queued then.
+    An item that must not wait ends the batch, after all items that are queued
+    by then.
 
     :param source: the queue; None marks its end.
     :param can_wait: whether an item may be delayed.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of the time that dry runs take from the leader."""
+"""Limits the time that dry runs take from the leader."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from fpgapool.common import exception
 
 #: The share of a processor's time that all dry runs may take in the long run,
-#: and the time that they may take at once. A project may take half of both.
+#: and at once. A project may take half of both.
 SHARE = 0.05
 BURST_S = 0.5
 
-# How long a dry run waits for the end of another one.
+# How long a dry run waits for another one to end.
 _PATIENCE_S = 1.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Account:
-    """The time that dry runs may still take.
+    """The remaining time for dry runs.
 
     :ivar share: of the passing time.
-    :ivar burst_s: the most that is saved up.
+    :ivar burst_s: the most time that can be saved up.
     """
 
     share: float
@@ -36,8 +36,7 @@ class _Account:
     left_s: float
 
     def fill(self, now_s: float) -> float:
-        """Add what the time since the last call allows; :returns: what is
-        left."""
+        """Add the time earned since the last call; return what is left."""
         gained_s = (now_s - self.filled_s) * self.share
         self.left_s = min(self.left_s + gained_s, self.burst_s)
         self.filled_s = now_s
@@ -45,10 +44,10 @@ class _Account:
 
 
 class DryRuns:
-    """Lets one dry run work at a time, if there is time left for it.
+    """Runs one dry run at a time, as long as there is time left.
 
-    A dry run that begins may take as long as it needs; those after it wait
-    until that time is paid for. Safe to use from several threads.
+    A dry run that has begun may take as long as it needs; later ones wait
+    until that time is paid off. Thread-safe.
 
     :param clock: monotonic, in seconds.
     :param busy: the processor's time of the calling thread, in seconds.
@@ -70,12 +69,12 @@ class DryRuns:
     def turn(
         self, project_id: str
     ) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-        """Be the dry run that works.
+        """Run a dry run when it is its turn.
 
-        :returns: counts the processor's time of a block; it may be used in
-            several threads, one after the other.
-        :raises Overloaded: if the project, or all together, have used up the
-            time, or another dry run takes too long.
+        :returns: a context that counts the processor time of a block; several
+            threads may use it, one after the other.
+        :raises Overloaded: if the project, or all projects together, have used
+            up the time, or another dry run takes too long.
         """
         if not self._working.acquire(timeout=_PATIENCE_S):
             raise exception.Overloaded(reason="another dry run is in progress")

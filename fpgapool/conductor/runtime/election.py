@@ -7,11 +7,11 @@ takes the lease when it has seen no renewal for the duration of the lease. The
 epoch fences a former leader: every write checks it, and every order to an
 agent carries it.
 
-The waiting time of sessions is counted in *pool time*: seconds that conductors
-measure by monotonic clocks. The leader stores it with each renewal, and a
+The waiting time of sessions is counted in *pool time*: seconds measured by
+conductors' monotonic clocks. The leader stores it with each renewal, and a
 stand-by continues it by its own monotonic clock. So setting the database's
-clock does not change how long sessions have waited. A stand-by reads that
-clock once, for the times that users see.
+clock does not change how long sessions have waited. A stand-by reads the
+database's clock once, for the times shown to users.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# A stand-by reads the lease at least this often, so that even with long leases
-# it leads soon after the lease has run out.
+# A stand-by reads the lease at least this often, so that it takes over soon
+# after even a long lease has expired.
 _LOOK_INTERVAL_S = 0.5
 
 
 class _Silence:
     """Measures for how long a lease has not changed.
 
-    Only the time between successful reads counts: while the database was away,
-    or this process stood still, the leader may have been unable to renew it.
+    Only time between successful reads counts: while the database was
+    unavailable, or this process was suspended, the leader may have been unable
+    to renew it.
     """
 
     def __init__(self) -> None:
@@ -52,8 +53,7 @@ class _Silence:
     ) -> float:
         """Return for how long the lease has not changed.
 
-        :param now_s: monotonic time.
-        :param longest_s: the most that one interval between reads counts.
+        :param longest_s: the most that one interval between reads can add.
         """
         if self._seen_at_s is None or lease != self._lease:
             self._total_s = 0.0
@@ -76,8 +76,7 @@ class Election:
         self._name = name
         self._lease_s = lease_s
         self._clock: clock.WallClock | None = None
-        # The last pool time that a leader stored, and a clock that continues
-        # it.
+        # The last stored pool time, and a clock that continues it.
         self._stored_s: float | None = None
         self._pool_clock: clock.WallClock | None = None
 
@@ -135,7 +134,7 @@ class Election:
 
     def _may_take(self, lease: db_api.Lease | None, silent_s: float) -> bool:
         # A lease in our own name is from before a restart. That process is
-        # gone, or the new epoch fences it.
+        # gone, or the new epoch fences it off.
         if lease is None or lease.holder in ("", self._name):
             return True
         return silent_s >= self._lease_s
@@ -149,8 +148,8 @@ class Election:
     ) -> bool:
         """Renew the lease until ``stopping`` is set or it is lost.
 
-        While the database is away, no other conductor can be elected, so the
-        leader goes on.
+        While the database is unavailable, no other conductor can be elected,
+        so the leader continues.
 
         :param on_renewed: called after each renewal; may raise
             DatabaseError.
@@ -177,7 +176,7 @@ class Election:
         done = threading.Event()
 
         def keep() -> None:
-            # The new leader stores the pool time after it has taken over.
+            # The new leader stores the pool time after the takeover.
             if not self.hold(epoch, done, lambda: None, lambda: None):
                 LOG.warning("Another conductor was elected meanwhile")
                 deposed.set()

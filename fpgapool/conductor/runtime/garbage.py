@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps the garbage collector off a long queue.
+"""Keeps the garbage collector away from a long queue.
 
-Reference counting frees sessions: they are in no cycles. Without this module
-the collector would traverse all of them while they are being read, and again
-whenever the process has grown by a quarter, and stop all threads meanwhile.
+Sessions are in no reference cycles, so reference counting frees them. Without
+this module the collector would traverse all of them while they are being read,
+and again whenever the process has grown by a quarter, and stop all threads
+meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from collections.abc import Iterator
 def filling() -> Iterator[None]:
     """Disable the collector during the block.
 
-    It ignores the objects that exist at the end of the block until
-    :func:`spill` is called.
+    Objects that exist at the end of the block are ignored until :func:`spill`
+    is called.
     """
     gc.disable()
     try:
@@ -30,7 +31,7 @@ def filling() -> Iterator[None]:
 
 
 def spill(*, collect: bool) -> None:
-    """Have the collector handle all objects again."""
+    """Let the collector handle all objects again."""
     gc.unfreeze()
     if collect:
         gc.collect()

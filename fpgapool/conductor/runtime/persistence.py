@@ -27,8 +27,8 @@ LOG = logging.getLogger(__name__)
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 2.0
 
-# While the database is away, more batches are merged into one, which holds the
-# newest value of each row: the number of rows is bounded.
+# While the database is unavailable, more batches are merged into one with the
+# newest value of each row, which bounds the number of rows.
 MAX_WAITING_BATCHES = 1000
 
 
@@ -38,16 +38,16 @@ Notify = Callable[[db_api.Changes, Collection[int]], None]
 class GroupCommitter:
     """Writes changes in arrival order, many batches to a transaction.
 
-    While the database is away, the rows stay in memory, and are written when
-    it is back. Rows hold absolute values, so a repeated write changes nothing.
-    During a long outage only the newest value of each row is kept, and
-    notifications of the values between are lost.
+    While the database is unavailable, rows stay in memory and are written
+    later. Rows hold absolute values, so a repeated write is harmless. During a
+    long outage only the newest value of each row is kept, and notifications of
+    intermediate values are lost.
 
-    The steps of a session that gets a slot at once form one transaction,
+    When a session gets a slot at once, all its steps form one transaction,
     written when the slot is ready: clients do not wait for the earlier steps.
 
-    A session is announced when it is recorded. If it cannot be, because its
-    request id is taken or the database is away, the engine undoes its
+    A session is announced once it is recorded. If it cannot be, because its
+    request id is taken or the database is unavailable, the engine reverts its
     admission, and the thread neither writes nor announces it.
 
     :param deliver: called with the messages whose rows are durable.
@@ -94,7 +94,7 @@ class GroupCommitter:
 
     @property
     def failing(self) -> bool:
-        """Whether the database is away or does not answer."""
+        """Whether the database is unavailable."""
         return self._failing.is_set() or self._database.failing
 
     @property
@@ -119,7 +119,6 @@ class GroupCommitter:
             return self._recorded_id
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -174,11 +173,11 @@ class GroupCommitter:
     def _merged(
         self, batches: Sequence[effects.Effects]
     ) -> Sequence[effects.Effects]:
-        """Merge batches with the queued ones, if there are very many."""
+        """Merge batches with queued ones, if there are very many."""
         if len(batches) + self._queue.qsize() <= MAX_WAITING_BATCHES:
             return batches
         waiting = list(batches)
-        # Batches that come meanwhile are left for the next call.
+        # Batches that arrive meanwhile are left for the next call.
         for _ in range(self._queue.qsize()):
             batch = self._queue.get_nowait()
             if batch is None:
@@ -216,7 +215,7 @@ class GroupCommitter:
         admissions: Iterable[effects.NewSession],
         holders: Iterable[db_api.SessionRecord],
     ) -> None:
-        """Have the engine undo sessions whose request ids are taken."""
+        """Let the engine revert sessions whose request ids are taken."""
         by_name = {(one.project_id, one.request_id): one for one in holders}
         for admission in admissions:
             request = admission.request
@@ -227,7 +226,7 @@ class GroupCommitter:
 
     def _announce(self, batches: Sequence[effects.Effects]) -> None:
         with self._lock:
-            # The engine may have given sessions up during the commit.
+            # The engine may have dropped sessions during the commit.
             self._withdraw_given_up(batches)
             for batch in batches:
                 for admission in batch.admissions:

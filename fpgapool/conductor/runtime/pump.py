@@ -29,19 +29,19 @@ LOG = logging.getLogger(__name__)
 
 _TICK_S = 0.5
 
-# Bounds the time until the answers: a batch is answered as a whole.
+# Limits the response time: a batch is answered as a whole.
 _MAX_BATCH = 4096
 
-#: The largest share of the room for inputs that one project may take.
+#: The largest share of the input queue that one project may use.
 PROJECT_SHARE = 0.25
 
-#: Inputs of agents have so many times the room of clients' inputs, because
-#: clients' requests depend on them.
+#: The queue takes this many times more inputs of agents than of clients,
+#: because clients' requests depend on them.
 _AGENTS_FACTOR = 2
 
 
 class _Room:
-    """Counts the waiting inputs; any thread may use it."""
+    """Counts the waiting inputs; thread-safe."""
 
     def __init__(self, limit: int, counts: conductor_counts.Counts) -> None:
         self._limit = limit
@@ -52,7 +52,7 @@ class _Room:
         self._by_project: collections.Counter[str] = collections.Counter()
 
     def take(self, project_id: str | None) -> bool:
-        """Take room for an input; :returns: whether there was room."""
+        """Reserve room for an input; return whether there was room."""
         with self._lock:
             if not self._has_room(project_id):
                 self._counts.inputs_dropped += 1
@@ -65,12 +65,12 @@ class _Room:
     def _has_room(self, project_id: str | None) -> bool:
         if project_id is None:
             return self._total < self._limit * _AGENTS_FACTOR
-        # get() does not create an entry, so that names do not pile up.
+        # get() creates no entry, so that names do not accumulate.
         of_project = self._by_project.get(project_id, 0)
         return of_project < self._project_limit and self._total < self._limit
 
     def give_back(self, taken: collections.Counter[str | None]) -> None:
-        """Give back the room of inputs, by project."""
+        """Release the room of inputs, by project."""
         with self._lock:
             self._total -= taken.total()
             for project_id, count in taken.items():
@@ -78,12 +78,12 @@ class _Room:
                     continue
                 self._by_project[project_id] -= count
                 if not self._by_project[project_id]:
-                    # Names of projects must not pile up.
+                    # Names of projects must not accumulate.
                     del self._by_project[project_id]
 
 
 class _Offered(NamedTuple):
-    """An input that takes room."""
+    """An input with reserved room."""
 
     item: inputs.Input
     project_id: str | None
@@ -92,8 +92,8 @@ class _Offered(NamedTuple):
 class Pump:
     """Feeds the engine with inputs and time, and passes its effects on.
 
-    :param engine_: the engine; only the pump's thread may use it after the
-        start.
+    :param engine_: the engine; after the start only the pump's thread may use
+        it.
     :param wall: a wall clock that never runs backwards.
     :param committer: takes rows, and the messages that wait for them.
     :param on_failure: called if the thread ends by an error of its own.
@@ -177,8 +177,8 @@ class Pump:
         """Query the engine and wait for the answer.
 
         :param durable: whether the answer waits until its data is durable.
-        :raises TimeoutError: if the answer does not come in time; a durable
-            one does not while the database is away.
+        :raises TimeoutError: if the answer is late; a durable one is while the
+            database is unavailable.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.put(inputs.Query(question, durable, future=future))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that deletes what ended long ago."""
+"""The thread that deletes rows of what ended long ago."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# A transaction with so many rows takes milliseconds. The others wait for it:
+# A transaction with this many rows takes milliseconds. Others wait for it:
 # each transaction of the leader locks the row with the epoch.
 STEP_ROWS = 100
-# So many times the duration of a step pass until the next one.
+# Pause before the next step, as a multiple of the step's duration.
 _PAUSES = 9
 _SHORTEST_PAUSE_S = 0.1
 # A new leader has more urgent work.
@@ -57,7 +57,7 @@ class Retention(threads.Background):
             "sessions": database.purge_sessions,
             "instances": database.purge_instances,
         }
-        # Since the last line of the log.
+        # Since the last log line.
         self._deleted = dict.fromkeys(self._purges, 0)
         self._failing = False
         super().__init__("retention", on_failure, _STOP_S)
@@ -65,7 +65,7 @@ class Retention(threads.Background):
     def step(self) -> float:
         """Delete some rows.
 
-        :returns: in how many seconds to do so again.
+        :returns: seconds until the next step.
         :raises: NotLeader if there is a later leader.
         """
         started_s = time.monotonic()

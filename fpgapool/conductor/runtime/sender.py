@@ -23,16 +23,16 @@ from fpgapool.rpcapi import agent as agent_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# Bounds the memory while the broker is away. Dropped orders are sent again
-# when the next report shows that they were not carried out.
+# Limits the memory while the broker is unavailable. Dropped orders are sent
+# again when the next report shows that they were not carried out.
 _MAX_QUEUED = 100_000
 
 
 class Sender:
     """A thread that casts to agents and resolves queries.
 
-    It logs and drops a cast that cannot be delivered: the agents' reports show
-    the difference, and the order is sent again.
+    A cast that cannot be delivered is logged and dropped: the agents' reports
+    show the difference, and the order is sent again.
 
     :param on_failure: called if the thread ends by an error of its own.
     """
@@ -51,14 +51,13 @@ class Sender:
         self._agents = agents
         self._epoch = epoch
         self._dropped = 0
-        # Passes messages on in half the time that a Queue with a limit takes.
+        # Passes messages on in half the time of a bounded Queue.
         self._queue: queue.SimpleQueue[effects.Message | None] = (
             queue.SimpleQueue()
         )
         self._thread = threads.start_later(name, self._run, on_failure)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
@@ -148,7 +147,7 @@ def _is_answered(message: effects.Message) -> bool:
 def _answer(
     future: concurrent.futures.Future[Any], value: Any, *, failed: bool = False
 ) -> bool:
-    # A caller that has given up has cancelled its future.
+    # A caller that gave up has cancelled its future.
     if future.done() or not future.set_running_or_notify_cancel():
         return False
     if failed:
@@ -161,7 +160,7 @@ def _answer(
 def _views_by_host(
     batch: Sequence[effects.Message],
 ) -> dict[str, list[objects.SessionView]]:
-    """Return the newest view of each session, by front door's host."""
+    """Return the newest view of each session, by the front door's host."""
     by_host: dict[str, list[objects.SessionView]] = {}
     for message in effects.newest(batch):
         if isinstance(message, effects.PublishSession) and message.host_uuid:

@@ -56,10 +56,11 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
 def load_groups(
     conf: cfg.ConfigOpts, programming_time_s: float = 0.0
 ) -> groups.Groups:
-    """Make the sizes of groups, with the policy of ``[scheduler] elasticity``.
+    """Return the sizing of groups, with the policy of ``[scheduler]
+    elasticity``.
 
     :param programming_time_s: the longest time that programming a slot takes.
-    :returns: the sizes, without groups; for one pool.
+    :returns: the sizing for one pool, without groups yet.
     :raises ConfigurationError: if the name or an option is not valid, or the
         period is too short.
     """

@@ -89,7 +89,7 @@ class Term:
         self._library = snapshot.accelerators
         self.inherited_count = len(snapshot.live_sessions)
         agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
-        # Orders to agents must not wait behind states for front doors.
+        # Orders to agents must not wait behind session views for front doors.
         self._orders, self._news = (
             sender.Sender(
                 agents, epoch, name=name, on_failure=on_failure, counts=counts
@@ -158,7 +158,6 @@ class Term:
     def _new_others(
         self, limits: admission.PoolLimits
     ) -> list[threads.Background]:
-        """Return the threads that are configured."""
         others = (
             _watch(self._conf, self._pump, self._on_failure),
             self._placing,
@@ -182,7 +181,7 @@ class Term:
 
     @property
     def _reads_keystone(self) -> bool:
-        """Whether Keystone has the limits of projects."""
+        """Whether Keystone has the projects' limits."""
         return bool(self._conf.quota.driver == quota_conf.UNIFIED)
 
     def _new_limits(
@@ -215,13 +214,13 @@ class Term:
         """Start the threads, and listen."""
         self._committer.start()
         self._pump.start()
-        # Before messages are sent: agents answer at once, and are not asked
-        # again.
+        # Before messages are sent: agents answer at once, and are asked only
+        # once.
         self._server.start()
         self._orders.start()
         self._news.start()
         if self._placing is None:
-            # Without Placement, end the reservations in the database.
+            # Without Placement, delete the reservations in the database.
             self._pump.put(inputs.Reservations({}))
         for one in self._others:
             one.start()
@@ -259,14 +258,14 @@ class Term:
     def look(
         self, question: Callable[[questions.Questions], Any], timeout_s: float
     ) -> Any:
-        """Query the engine, without waiting until the answer is durable.
+        """Query the engine, without waiting for durability.
 
         :raises TimeoutError: if the answer does not come in time.
         """
         return self._pump.ask(question, timeout_s, durable=False)
 
     def refresh_library(self) -> None:
-        """Take over changes of the accelerators in the database.
+        """Load changed accelerators from the database.
 
         :raises DatabaseError: if it cannot be read.
         """
@@ -280,9 +279,9 @@ class Term:
 def _ahead_s(
     elected: election.Election, snapshot: db_api.Snapshot, now: float
 ) -> float:
-    """Return by how much a leader's clock is ahead of pool time.
+    """Return how far a leader's clock is ahead of pool time.
 
-    Pool time begins with the clock of the very first leader.
+    Pool time started with the very first leader's clock.
     """
     pool_time_s = elected.pool_time_s()
     if pool_time_s is None:
@@ -377,14 +376,14 @@ def _notify(
 def _groups(
     conf: cfg.ConfigOpts, slots: Sequence[db_api.SlotRecord]
 ) -> groups.Groups:
-    """Return the sizes of groups for a pool with these slots."""
+    """Return the sizing of groups for a pool with these slots."""
     programming_time_s = max(
         (slot.programming_time_s for slot in slots), default=0.0
     )
     try:
         made = strategy_loading.load_groups(conf, programming_time_s)
     except exception.ConfigurationError as error:
-        # A new board must not end the service of all others.
+        # A new board must not interrupt the service of all others.
         LOG.error("Elastic groups may do little but change slots: %s", error)
         return strategy_loading.load_groups(conf)
     if made.warning is not None:

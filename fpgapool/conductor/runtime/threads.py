@@ -20,7 +20,7 @@ def start_later(
     """Make a thread that reports its failure.
 
     A conductor whose pump or group commit has failed would accept requests and
-    never serve them, so a stand-by has to replace it.
+    never serve them, so a stand-by has to take over.
 
     :param name: shown in the log and given to ``on_failure``.
     :param on_failure: called with ``name`` if ``target`` raises.
@@ -40,7 +40,7 @@ def start_later(
 class Background:
     """Work that a thread of the leader repeats until it is stopped.
 
-    :param stop_s: how long :meth:`stop` waits for the present round.
+    :param stop_s: how long :meth:`stop` waits for the current round.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class Background:
         self._thread = start_later(name, self._run, on_failure)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from fpgapool.core import model
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import waiting
 
-# More entries than this for each job are swept.
+# Entries per job above which stale ones are removed.
 _MAX_STALE = 2
 _MIN_SWEPT = 64
 
@@ -36,16 +36,15 @@ class _Application:
 class AffineJobs(waiting.WaitingJobs):
     """All waiting jobs; each group has one accelerator.
 
-    :ivar look_s: when the next job will take a slot that it has declined in
-        this pass.
+    :ivar look_s: when a job that declined a slot in this pass will accept it.
     """
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
         self._named: dict[tuple[str, str], _Application] = {}
         self._of: dict[model.JobId, _Application] = {}
-        # By group: a heap of (since_s, job id). Jobs that have gone stay in it
-        # for a while, and times may be too early.
+        # By group: a heap of (since_s, job id). Entries of removed jobs are
+        # deleted lazily, and times may be too early.
         self._ages: dict[queued.JobGroup, list[tuple[float, model.JobId]]] = {}
 
     def group_for(
@@ -97,7 +96,7 @@ class AffineJobs(waiting.WaitingJobs):
         if group is not None and not group.count:
             del self._ages[group]
             if not group.avoided:
-                # Libraries are large.
+                # Libraries are large: empty groups would accumulate.
                 group.lane.drop(group)
 
     def grant(self, record: queued.JobRecord, now: float) -> None:
@@ -121,9 +120,8 @@ class AffineJobs(waiting.WaitingJobs):
         return max(record.job.arrival_s, self._of[record.job.id].granted_s)
 
     def oldest_s(self, group: queued.JobGroup) -> float:
-        """The earliest of these times of a group's jobs.
-
-        It is infinite if there are none.
+        """The earliest :meth:`since_s` of a group's jobs; infinite if it has
+        none.
         """
         ages = self._ages.get(group)
         while ages:
@@ -149,5 +147,5 @@ class AffineJobs(waiting.WaitingJobs):
             application.misses += 1
 
     def look_at(self, time_s: float) -> None:
-        """Request another pass at this time, unless one is due sooner."""
+        """Request another pass at this time, or earlier if one is due."""
         self.look_s = min(self.look_s, time_s)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The waiting jobs as vectors, for strategies that look at pairs.
+"""The waiting jobs as vectors, for strategies that compare job-slot pairs.
 
 Jobs are in no particular order. Jobs that differ only in size and arrival are
 of one kind.
@@ -24,7 +24,7 @@ _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
 _NO_HOST = -1
-# The window of recent sizes, and the fewest that give a quantile.
+# The number of recent sizes to keep, and the fewest that give a quantile.
 _MOST_SIZES = 2000
 _FEWEST_SIZES = 20
 
@@ -77,7 +77,6 @@ class Jobs:
         self.homed: _Flags = np.zeros(16, dtype=np.bool_)
 
     def add(self, record: queued.JobRecord, weight: float, kind: int) -> None:
-        """Append a job."""
         place = self.count
         if place == len(self.weights):
             self._grow()
@@ -121,7 +120,7 @@ class Columns:
     :ivar kinds: by number; None: the number is unused.
     :ivar groups: the numbers of the groups that have jobs.
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
-    :ivar has_home: whether that host has a usable slot for them.
+    :ivar has_home: whether that host has a usable slot for these jobs.
     :ivar has_platforms: whether some accelerator's rate depends on the slot's
         shape.
     """
@@ -171,7 +170,6 @@ class Columns:
         self.recent_sizes.add(job.claimed_bytes)
 
     def remove(self, record: queued.JobRecord) -> None:
-        """Remove a job that left the queue."""
         number = self.jobs.remove(record.column)
         self.counts[number] -= 1
         if not self.counts[number]:

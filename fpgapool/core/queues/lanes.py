@@ -16,10 +16,10 @@ from fpgapool.core.queues import times
 class Lanes:
     """The lanes of all projects.
 
-    :param max_wait_s: after it jobs are urgent; None: they never are.
-    :param accounts: of the projects, if they share the pool.
-    :ivar changes: grows whenever a group comes, goes, gets its first job or
-        loses its last one.
+    :param max_wait_s: jobs become urgent after this time; None: never.
+    :param accounts: the projects' accounts, if they share the pool.
+    :ivar changes: incremented whenever a group is added or removed, gets its
+        first job or loses its last one.
     :ivar shown: the jobs that the strategy sees: all of them, or those that
         may get the next slot.
     :ivar lanes: by project; the lane of None always exists.
@@ -65,14 +65,12 @@ class Lanes:
         return self.shown.groups_for(shape)
 
     def all_lanes(self) -> abc.Iterator[queued.Lane]:
-        """All lanes, shown or not."""
         for lane in self.lanes.values():
             yield lane
             yield from lane.ranks.values()
         yield from self.urgent.values()
 
     def all_groups(self) -> abc.Iterator[queued.JobGroup]:
-        """All groups, shown or not."""
         for lane in self.all_lanes():
             yield from lane.groups()
 
@@ -116,7 +114,7 @@ class Lanes:
         )
         if due_s <= now:
             record.urgent = True
-            # Before all other jobs, whatever the strategy's key.
+            # Urgent jobs precede all others, whatever the strategy's key.
             record.key = (-math.inf, record.job.arrival_s, record.job.id)
 
     def _drop_lane(self, lane: queued.Lane, priority: int) -> None:

@@ -15,14 +15,13 @@ _NOTHING: frozenset[model.SlotId] = frozenset()
 class JobRecord:
     """A job that waits or has a slot.
 
-    :ivar avoided: the slots that it avoids: it failed to start there, or its
-        accelerator is out of use on their host.
+    :ivar avoided: slots that it avoids because it failed to start there, or
+        its accelerator is out of use on that host.
     :ivar group: the group in which it waits; None: it has a slot.
-    :ivar patience_s: when it may go to other hosts; None: it does not wait for
-        its own host, or for ever.
+    :ivar patience_s: when it may go to other hosts; None: at once, or never.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
-    :ivar paid_bytes: the rest of its claim after earlier slots; None: the
-        claim was not charged yet.
+    :ivar paid_bytes: unused part of its claim after earlier slots; None: not
+        charged yet.
     :ivar done_bytes: the part of its claim that is computed, as far as known.
     :ivar column: its place in the columns, while it waits and the view keeps
         them.
@@ -75,7 +74,8 @@ class JobGroup:
         unless the strategy wants hosts.
     :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
     :ivar accelerator: that of all jobs; empty: they may differ.
-    :ivar avoiding: ``avoided``; empty if the jobs fit no other usable slot.
+    :ivar avoiding: the slots that the jobs avoid; empty if they fit no other
+        usable slot.
     """
 
     __slots__ = (
@@ -120,7 +120,6 @@ class JobGroup:
         return self.fits_shape(shape) and slot_id not in self.avoiding
 
     def first(self) -> ordered.Key | None:
-        """The key of its first job."""
         return self.jobs.first()
 
     def first_for(
@@ -225,17 +224,13 @@ class Lane(Shown):
         avoided: frozenset[model.SlotId],
         accelerator: str = "",
     ) -> JobGroup:
-        """Make the group of jobs with these needs.
-
-        :param accelerator: see :class:`JobGroup`.
-        """
+        """Make the group of jobs with these needs."""
         group = JobGroup(self, shapes, avoided, accelerator)
         self.by_needs[shapes, avoided, accelerator] = group
         self._by_shape.clear()
         return group
 
     def drop(self, group: JobGroup) -> None:
-        """Forget a group."""
         del self.by_needs[group.shapes, group.avoided, group.accelerator]
         self._by_shape.clear()
 

@@ -7,8 +7,8 @@ current round may get slots, in any order. A project that has used up its bytes
 goes to the end of the first round in which it has some again. The cost of
 finding this round does not depend on the size of its debt.
 
-A slot costs its rate for as long as it is held; a job costs at least its
-claim.
+A held slot is charged at its rate for the whole time; a job is charged at
+least its claim.
 """
 
 import dataclasses
@@ -124,7 +124,6 @@ class Accounts:
         self._kept = 0
 
     def all(self) -> list[Account]:
-        """All accounts."""
         return list(self._accounts.values())
 
     # -- limits ----------------------------------------------------------
@@ -182,7 +181,7 @@ class Accounts:
         return list(self._places)
 
     def first_from(self, cursor: ordered.Key) -> Account | None:
-        """The first waiting project at this place or after it."""
+        """The first waiting project at or after this place."""
         key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
 
@@ -206,7 +205,7 @@ class Accounts:
         account = self._account(project)
         self._charge(account)
         if account.round <= self.round:
-            # An absent project loses what it had left; debts stay.
+            # A project that leaves forfeits its unused bytes; debts stay.
             account.round = self.round
             account.left_bytes = account.share_bytes
         self._move(account, account.round, self._new_place())
@@ -301,7 +300,7 @@ class Accounts:
         share = account.share_bytes
         rounds = math.floor(-account.left_bytes / share) + 1
         account.left_bytes += rounds * share
-        # With very large debts, rounding may leave the range.
+        # Rounding of very large debts may leave the valid range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
         self._move(account, account.round + rounds, self._new_place())

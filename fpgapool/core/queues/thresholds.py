@@ -13,8 +13,8 @@ def hybrid_factors(
 ) -> npt.NDArray[np.float64]:
     """Hybrid thresholds in units of the first one, unchecked.
 
-    :param q: see :func:`hybrid_thresholds`. q, k1 and k2 may be arrays that
-        broadcast together; each element gives one row.
+    :param q: q, k1 and k2 may be arrays that broadcast together; each element
+        gives one row.
     :returns: queues − 1 factors along the last axis.
     """
     ratio, first, last = (

@@ -4,15 +4,15 @@
 
 import math
 
-# A timeout is due a little before its time, so that a wake-up at exactly that
-# time is never too early by a rounding error.
+# A timeout is due slightly early, so that rounding never makes a wake-up at
+# exactly that time too early.
 _TIMEOUT_SLACK_S = 1e-12
 
 
 def has_waited(since_s: float, patience_s: float, now: float) -> bool:
     """Whether a job has waited for ``patience_s``.
 
-    It has from :func:`first_due_s` on.
+    True from :func:`first_due_s` on.
     """
     return now - since_s >= patience_s - _TIMEOUT_SLACK_S
 

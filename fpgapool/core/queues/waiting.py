@@ -28,7 +28,7 @@ class WaitingJobs(lanes.Lanes):
     :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
     :ivar patience: when jobs stop waiting for their own host.
     :ivar quiet_until_s: a time before which no timer is due.
-    :ivar look_s: when another pass should follow, although nothing happens.
+    :ivar look_s: when another pass should follow even without an event.
     :ivar skipped: jobs that were passed over; None: not counted.
     """
 
@@ -144,7 +144,6 @@ class WaitingJobs(lanes.Lanes):
             self.quiet_until_s = time_s
 
     def remove(self, record: queued.JobRecord) -> None:
-        """Take a job out of the queue."""
         group, key = record.group, record.key
         if group is None:
             raise KeyError(record.job.id)
@@ -177,8 +176,8 @@ class WaitingJobs(lanes.Lanes):
         if record.urgent_s is not None:
             self.ageing.remove(record.urgent_s, record.job.id)
             record.urgent_s = None
-        # Groups that avoid slots would pile up; the others are few and used
-        # again soon.
+        # Groups that avoid slots would accumulate; the others are few and soon
+        # used again.
         if group.avoided and not group.count:
             lane.drop(group)
         if lane is not self._common and not lane.size:
@@ -217,7 +216,9 @@ class WaitingJobs(lanes.Lanes):
             group.homes.discard(host_id)
 
     def skip(self, record: queued.JobRecord) -> None:
-        """Count that a slot of another host passed a homed job over."""
+        """Count that a slot on another host passed over a job waiting for its
+        own.
+        """
         record.skips += 1
         if self.skipped is not None:
             self.skipped.add(record.job.id)
@@ -225,7 +226,9 @@ class WaitingJobs(lanes.Lanes):
             self._release(record)
 
     def hosts(self) -> set[model.HostId]:
-        """The hosts with waiting jobs of their own, as far as it matters."""
+        """The hosts with waiting jobs of their own, if the strategy needs
+        them.
+        """
         return {
             host_id for one in self.all_groups() for host_id in one.by_host
         }
@@ -233,7 +236,7 @@ class WaitingJobs(lanes.Lanes):
     # -- times -----------------------------------------------------------
 
     def release_due(self, now: float) -> bool:
-        """Release the jobs whose patience is over to other hosts.
+        """Let jobs whose patience is over use other hosts.
 
         :returns: whether there were any.
         """
@@ -275,8 +278,8 @@ class WaitingJobs(lanes.Lanes):
         return self.quiet_until_s if with_patience else limit_s
 
     def _release(self, record: queued.JobRecord) -> None:
-        # A job released by skips keeps its patience timer, which offers it the
-        # slots that are idle by then.
+        # A job released because of skips keeps its patience timer, which then
+        # offers it the idle slots.
         group = record.group
         if group is None:
             raise KeyError(record.job.id)

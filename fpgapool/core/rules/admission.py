@@ -71,7 +71,6 @@ class Admission:
             self._jobs.note_arrival(record)
 
     def add_record(self, job: model.Job) -> queued.JobRecord:
-        """Make the record of a new job."""
         record = queued.JobRecord(job, self._strategy.key(job))
         self._jobs.records[job.id] = record
         return record
@@ -102,7 +101,6 @@ class Admission:
         return True
 
     def forget(self, job_id: model.JobId) -> None:
-        """Forget a job that has ended."""
         record = self._jobs.records.pop(job_id, None)
         if record is not None and record.job.deadline_s is not None:
             self.deadlines.forget(job_id)
@@ -187,5 +185,5 @@ class Admission:
 def joined(
     avoided: frozenset[model.SlotId], shunned: frozenset[model.SlotId]
 ) -> frozenset[model.SlotId]:
-    """Return the union; the shared set itself if that is the union."""
+    """Return the union; the shared set itself where possible."""
     return shunned if avoided <= shunned else avoided | shunned

@@ -10,7 +10,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.vocabulary import states
 
-#: A job that ends so little after its deadline is in time.
+#: A job that ends this little after its deadline counts as in time.
 TOLERANCE_S = 1e-6
 
 
@@ -37,7 +37,6 @@ class Deadlines:
         self.next_s = self._timers.first_s()
 
     def forget(self, job_id: model.JobId) -> None:
-        """Forget a job that has ended."""
         if job_id in self._due_s:
             self._timers.remove(self._due_s.pop(job_id), job_id)
             self.next_s = self._timers.first_s()
@@ -48,7 +47,7 @@ class Deadlines:
         for job_id in self._timers.take_due(now):
             del self._due_s[job_id]
             record = self._view.jobs.records[job_id]
-            # It may have got a slot since.
+            # It may have received a slot in the meantime.
             if self._last_chance_s(record) > now:
                 self.watch(record)
             else:
@@ -57,7 +56,7 @@ class Deadlines:
         return lost
 
     def _last_chance_s(self, record: queued.JobRecord) -> float:
-        """Return when the job must be given up, as far as known now."""
+        """Return when the job must be given up, as far as can be known now."""
         job, view = record.job, self._view
         if job.deadline_s is None:
             return math.inf
@@ -72,7 +71,7 @@ class Deadlines:
         hold = view.slots.assignments[record.slot_id]
         if hold.slot is None:
             return job.deadline_s
-        # Since its last report it may have been as fast as it can.
+        # Assume that it ran at full speed since its last report.
         earliest_end_s = max(
             record.seen_s, hold.started_s
         ) + left_bytes / accelerator.peak_in(hold.slot.shape)

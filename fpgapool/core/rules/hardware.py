@@ -135,7 +135,7 @@ class Hardware:
         is_marked: bool,
         host_id: model.HostId | None,
     ) -> None:
-        """Put a slot or device among the marked ones, or take it out."""
+        """Add a slot or device to a set of marked ones, or remove it."""
         if (target_id in marked) == is_marked:
             return
         marked ^= {target_id}
@@ -144,7 +144,9 @@ class Hardware:
             self._changed(host_id)
 
     def drain(self, now: float) -> None:
-        """Take slots back after deadlines, and report drained devices."""
+        """Take slots back after drain deadlines, and report drained
+        devices.
+        """
         for device_id, deadline_s in sorted(self.drains.items()):
             held = self._slots.held_on(device_id)
             if deadline_s <= now:

@@ -166,7 +166,7 @@ class Holders:
         if before is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
         if hold.group_id is not None:
-            # The desk of a group uses a slot as soon as it is ready.
+            # A group's desk uses a slot as soon as it is ready.
             hold.phase = _ACTIVE
             if before is _PREPARING:
                 self._members.ready(hold, hold.group_id)
@@ -191,7 +191,6 @@ class Holders:
             self._queue.deadlines.watch(record)
 
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
-        """Record that a holder exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.revoked:
             return
@@ -213,14 +212,14 @@ class Holders:
             hold.slot.programmed = None
         record = hold.record
         if record is None or hold.revoked:
-            # The revocation may have caused the failure.
+            # The revocation itself may have caused the failure.
             self._end(hold)
             return
         record.avoided |= {event.slot_id}
         if hold.group_id is None:
             self._requeue(hold, record, event.reason)
             return
-        # Its group asks for another slot, in its own time.
+        # The group requests another slot when it is ready to.
         self._members.failed(record, hold.group_id)
         self._end(hold)
         self._report_requeue(hold, record, event.reason)
@@ -244,7 +243,7 @@ class Holders:
     def lose(self, hold: slots.Hold) -> None:
         """End an assignment whose host is lost, if it was not used yet."""
         if hold.phase not in (_PREPARING, _READY):
-            # The worker may go on. If it does not, the client reopens the
+            # The worker may continue. If it does not, the client reopens the
             # session.
             return
         if hold.record is None or hold.revoked:
@@ -269,7 +268,7 @@ class Holders:
             self._revoke(hold, record, reason)
 
     def end_lost(self) -> None:
-        """End the jobs whose deadlines have passed or cannot be kept."""
+        """End jobs whose deadlines have passed or can no longer be met."""
         for record in self._queue.deadlines.take_lost(self._view.now):
             if record.slot_id is None:
                 self._queue.withdraw(record)
@@ -285,7 +284,7 @@ class Holders:
                 self._revoke(hold, record, codes.DEADLINE_PASSED)
 
     def call_in_overdrawn(self) -> None:
-        """Take slots from holders beyond their claims, if others wait.
+        """Revoke slots of holders that exceeded their claims, if others wait.
 
         The order to leave is never withdrawn: the agent may be carrying it out
         already.
@@ -306,11 +305,13 @@ class Holders:
     def make_yield(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        """Take the slot from a stateless holder, which then waits again."""
+        """Take the slot from a stateless holder, whose job is queued again."""
         self._revoke(hold, record, reason, instructions.Yield)
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
-        """Whether a waiting job would get a project's slot if it were free."""
+        """Whether a waiting job would get the slot of a project if it were
+        free.
+        """
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
         return slot.up and any(
@@ -342,7 +343,6 @@ class Holders:
     def _requeue(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        """Free a slot and queue its job again."""
         self._release(hold)
         if self._queue.enqueue(record):
             if hold.group_id is not None:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slots of groups: how groups get them, and give them away.
+"""Slots of groups: how groups obtain and release them.
 
-:class:`.groups.Groups` says how many slots should move. This
-module knows the slots. A group waits for a slot as an ordinary job does. A
-slot that moves to another group of its scaling set goes there as soon as it
-is free, without the queue.
+:class:`.groups.Groups` decides how many slots should move; this module knows
+the slots. A group queues for a slot as an ordinary job does. A slot that moves
+to another group of its scaling set goes there directly, without the queue.
 """
 
 import collections
@@ -25,8 +24,8 @@ from fpgapool.vocabulary import states
 
 _PREPARING = model.Phase.PREPARING
 
-# So many slots of a group may fail one after the other before it rests, and so
-# long it rests then; twice as long each time, up to the longest rest.
+# After this many consecutive failures a group pauses. The pause doubles each
+# time, up to the longest.
 _FREE_FAILURES = 2
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 64.0
@@ -37,11 +36,11 @@ class GroupSlots:
     """A group's slots.
 
     :ivar waiting: the jobs for further slots, the oldest first.
-    :ivar busy: by host, its members that run a task.
-    :ivar projects: of its clients from other projects.
+    :ivar busy: by host, the number of members that run a task.
+    :ivar projects: projects of clients other than the owner's.
     :ivar reported: size and state in the last :class:`.instructions.Resize`.
-    :ivar failures: how often in a row slots could not be prepared for it.
-    :ivar retry_s: when it asks for slots again after failures.
+    :ivar failures: consecutive failures to prepare slots for it.
+    :ivar retry_s: when it requests slots again after failures.
     """
 
     group: model.Group
@@ -57,7 +56,7 @@ class GroupSlots:
     retry_s: float = -math.inf
 
     def serving(self) -> abc.Iterator[tuple[slots.Slot, slots.Hold]]:
-        """The members on hosts that are up."""
+        """Return the members on hosts that are up."""
         for hold in self.holds.values():
             slot = hold.slot
             if slot and slot.host.up and hold.phase is not _PREPARING:
@@ -66,8 +65,8 @@ class GroupSlots:
     def able_to_leave(self) -> list[slots.Hold]:
         """The members that are not leaving yet.
 
-        As many of each host as have no task come first; among equals, those
-        with lower positions.
+        Per host, as many members as are idle come first; ties go to lower
+        positions.
         """
         able = [one for one in self.serving() if not one[1].revoked]
         able.sort(key=lambda one: one[0].position)
@@ -95,7 +94,7 @@ class GroupSlots:
 class Members:
     """The slots of all groups of a pool.
 
-    :ivar changed: whether sizes have to be compared again.
+    :ivar changed: whether sizes must be compared again.
     """
 
     def __init__(
@@ -112,10 +111,10 @@ class Members:
         self.groups: dict[model.GroupId, GroupSlots] = {}
         # Members of unknown groups, by slot.
         self._orphans: dict[model.SlotId, slots.Hold] = {}
-        # Assignments that have ended since sizes were last compared.
+        # Assignments that ended since sizes were last compared.
         self._ended: list[slots.Hold] = []
         self.changed = False
-        # When the first group that rests asks for slots again.
+        # When the first paused group requests slots again.
         self._rests_until_s = math.inf
 
     @property
@@ -125,7 +124,7 @@ class Members:
 
     @property
     def wake_s(self) -> float:
-        """When the sizes must be checked again; infinite: never."""
+        """When sizes must be checked again; infinite: never."""
         return min(self._sizes.wake_s(), self._rests_until_s)
 
     def is_due(self) -> bool:
@@ -196,8 +195,8 @@ class Members:
     ) -> None:
         """Record that a slot could not be prepared for a group.
 
-        The group asks for another one: after some failures in a row it waits
-        longer and longer before. Failures while it rests do not count.
+        The group requests another one, after several consecutive failures with
+        growing pauses. Failures during a pause do not count.
         """
         known, now = self.groups.get(group_id), self._view.now
         if known is None:
@@ -215,7 +214,7 @@ class Members:
     # -- sizes -------------------------------------------------------------
 
     def settle(self) -> list[slots.Hold]:
-        """Bring the groups to their sizes.
+        """Bring the groups to the sizes they should have.
 
         :returns: the members that have to leave.
         """
@@ -286,7 +285,7 @@ class Members:
         if not record.group.fits(slot_id, slot.shape):
             self._withdraw(record)
             return False
-        # The next pass must not see it among the new jobs.
+        # The next pass must not treat it as a new job.
         record.group.lane.arrived.pop(record.job.id, None)
         view.give(record, slot, in_turn=False)
         hold = view.slots.assignments[slot_id]
@@ -298,7 +297,7 @@ class Members:
         return True
 
     def _wait_for(self, known: GroupSlots, count: int) -> None:
-        """Keep one job waiting for each slot that the group lacks."""
+        """Keep one waiting job for each slot that the group lacks."""
         records = self._view.jobs.records
         known.waiting = [r for r in known.waiting if r.job.id in records]
         while len(known.waiting) > count:
@@ -329,7 +328,7 @@ class Members:
             project=group.project,
             group_id=group.id,
         )
-        # The claim is for the order only: groups pay for the time.
+        # The claim only orders the queue: groups pay by time.
         self._queue.on_submitted(events.JobSubmitted(job, paid_bytes=0.0))
         return self._view.record(job.id)
 
@@ -338,7 +337,6 @@ class Members:
         del self._view.jobs.records[record.job.id]
 
     def _to_leave(self, known: GroupSlots, count: int) -> list[slots.Hold]:
-        """The further members that must leave."""
         status = self._sizes.get(known.group.id)
         if status is not None and status.state == states.GROUP_DRAINING:
             return known.able_to_leave() + known.unready()
@@ -361,9 +359,9 @@ class Members:
             del self.groups[group_id]
 
     def call_back(self) -> slots.Hold | None:
-        """Choose a member to give up for a session without an idle slot.
+        """Choose a member to release for a session that finds no idle slot.
 
-        :returns: None: no session waits for one, or no group can give one.
+        :returns: None if no session waits for one, or no group can spare one.
         """
         if not self.groups:
             return None
@@ -386,7 +384,7 @@ class Members:
         return able[chosen]
 
     def _hindered(self) -> abc.Iterator[queued.JobGroup]:
-        """The queues of sessions that fit no idle slot."""
+        """Return the queues of sessions that fit no idle slot."""
         view = self._view
         for lane in view.jobs.all_lanes():
             if view.is_held(lane.project):
@@ -401,7 +399,7 @@ class Members:
     # -- accounts ----------------------------------------------------------
 
     def _charge_owners(self) -> None:
-        """Charge the owners for the slots of their groups up to now."""
+        """Charge the owners for their groups' slots up to now."""
         accounts = self._view.accounts
         if accounts is not None:
             for project in {one.group.project for one in self.groups.values()}:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What owners of groups ask for, and what desks report.
+"""Requests of group owners, and reports of desks.
 
 A request that cannot be met is rejected, and changes nothing.
 """
@@ -114,7 +114,9 @@ class Owners:
         self._members.changed = True
 
     def _live(self, group_id: model.GroupId) -> members.GroupSlots | None:
-        """A group that is not being deleted; others are rejected."""
+        """Return a group that is not being deleted; otherwise reject the
+        request.
+        """
         status = self._sizes.get(group_id)
         if status is None or status.state == states.GROUP_DRAINING:
             self._reject(
@@ -126,7 +128,7 @@ class Owners:
         return self._members.groups[group_id]
 
     def _spec(self, group: model.Group) -> group_sizes.Spec | None:
-        """What an owner asks for; None: it is rejected."""
+        """Return a request as the core's value; None: rejected."""
         if group.accelerator not in self._view.accelerators:
             self._reject(
                 group.id,
@@ -172,7 +174,9 @@ class Owners:
     def _charge_clients(
         self, known: members.GroupSlots, stats: events.TaskStats
     ) -> None:
-        """Charge other projects instead of the owner for their tasks."""
+        """Charge tasks of other projects' clients to those projects, not to
+        the owner.
+        """
         accounts = self._view.accounts
         members = [
             (slot, hold)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slots that go from one job to another at a chunk border."""
+"""Slots that change hands at a chunk border."""
 
 import math
 from collections import abc
@@ -12,7 +12,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.rules import holders
 from fpgapool.vocabulary import codes
 
-# A slot computes at least so many times as long as it is programmed.
+# A slot computes at least this many times as long as its programming takes.
 _LEAST_QUANTUM = 10
 
 
@@ -25,14 +25,13 @@ def quantum_bytes(
 
 
 class Preemption:
-    """Takes slots from holders at their borders, for the strategy's choice.
+    """Preempts holders at chunk borders, as the strategy decides.
 
-    A slot that is taken is promised to one waiting job, which gets it when it
-    is released.
+    A revoked slot is promised to one waiting job, which gets it on release.
 
-    :ivar borders: the slots whose holders came to a border in this step, with
-        the generations of these holders.
-    :ivar promised: the jobs that wait for slots that are being taken.
+    :ivar borders: slots whose holders reached a border in this step, with the
+        generations of these holders.
+    :ivar promised: jobs that are promised slots which are being revoked.
     """
 
     def __init__(
@@ -57,15 +56,17 @@ class Preemption:
         self.borders[event.slot_id] = event.generation
 
     def on_job_progress(self, event: events.JobProgress) -> None:
-        """Record what a waiting job's client computed; it never shrinks."""
+        """Record what a waiting job's client has computed; it never
+        decreases.
+        """
         record = self._view.jobs.records.get(event.job_id)
         if record is not None and record.group is not None:
             record.done_bytes = max(record.done_bytes, event.bytes)
 
     def decide(self) -> None:
-        """Take slots at borders, where the strategy has a challenger.
+        """Revoke slots at borders where the strategy names a challenger.
 
-        A holder whose job cannot go on elsewhere stays.
+        A holder whose job cannot continue elsewhere stays.
         """
         view = self._view
         self._forget_void()
@@ -78,7 +79,8 @@ class Preemption:
             if slot_id in view.slots.slots
         ]
         for slot in sorted(at_border, key=lambda each: each.position):
-            # It may have left meanwhile, and the slot have another holder.
+            # It may have left in the meantime, and the slot may have another
+            # holder.
             hold = self._holders.current(slot.id, borders[slot.id])
             if hold is None or hold.record is None or hold.revoked:
                 continue
@@ -92,7 +94,7 @@ class Preemption:
                 self._holders.make_yield(hold, hold.record, codes.PREEMPTED)
 
     def _forget_void(self) -> None:
-        """Forget promises of slots that another holder has since got."""
+        """Forget promises of slots that have gone to another holder."""
         assignments = self._view.slots.assignments
         for slot_id in list(self.promised):
             hold = assignments.get(slot_id)
@@ -100,7 +102,9 @@ class Preemption:
                 del self.promised[slot_id]
 
     def _spoken_for(self) -> abc.Set[model.JobId]:
-        """The jobs that will get a slot soon, unless its host is silent."""
+        """Return the jobs that are promised a slot, unless its host is
+        silent.
+        """
         known = self._view.slots.slots
         return {
             job_id
@@ -109,10 +113,9 @@ class Preemption:
         }
 
     def serve(self) -> abc.Iterator[strategy_api.Choice]:
-        """Give released slots to the jobs that they are promised to.
+        """Give released slots to the jobs they are promised to.
 
-        A job that has gone, or has got another slot, leaves the slot to the
-        strategy.
+        If the job is gone or has another slot, the strategy chooses.
         """
         self._forget_void()
         view = self._view

@@ -11,7 +11,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 
 _Slots = frozenset[model.SlotId]
-# A host, and the shape of its slots; empty: any.
+# A host, and the shape of its slots; an empty shape stands for all.
 _Place = tuple[model.HostId, str]
 
 

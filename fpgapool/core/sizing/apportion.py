@@ -20,9 +20,10 @@ def proportional(
 ) -> list[int]:
     """Divide slots in proportion to work.
 
-    Each group gets the whole part of its share, within its bounds. Then those
-    give slots that have most above their share, the last one of equals, or
-    those get slots that lack most, the first one of equals.
+    Each group gets the whole part of its share, within its bounds. If that is
+    too much, slots are taken from groups furthest above their share (the last
+    of equals); if too little, given to those furthest below (the first of
+    equals).
 
     :param work: any unit; not all may be 0.
     """
@@ -51,10 +52,10 @@ def levelled(
     least: Sequence[int],
     most: Sequence[int],
 ) -> list[int]:
-    """Divide slots so that the most work per slot is least.
+    """Divide slots so that the highest work per slot is minimal.
 
-    From its least number on, slots go one by one to the group with most work
-    per slot, the first one of equals.
+    Beyond the least numbers, slots go one at a time to the group with the most
+    work per slot (the first of equals).
     """
     sizes = list(least)
     for _ in range(slots - sum(sizes)):

@@ -2,10 +2,10 @@
 
 """The interface of an elasticity policy, which sizes groups of slots.
 
-A *scaling set* is all elastic groups whose accelerators fit the same shapes:
-a slot of one can serve each other one. A policy divides the slots of one set
-between its groups. It sees a :class:`View` of the set, which
-:class:`fpgapool.core.sizing.groups.Groups` makes each period.
+A *scaling set* is all elastic groups whose accelerators fit the same shapes,
+so that each can use the others' slots. A policy divides the slots of one set
+between its groups. It sees a :class:`View` of the set, made every period by
+:class:`fpgapool.core.sizing.groups.Groups`.
 
 *Slot-seconds* measure work: a task that keeps a slot for 0.5 s is 0.5
 slot-seconds.
@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from fpgapool.core.sizing import goals
 
 GroupId: typing.TypeAlias = int
-#: New sizes by group. A group that is not there keeps the size it should have.
+#: New sizes by group. Groups that are missing keep their wanted size.
 Sizes: typing.TypeAlias = Mapping[GroupId, int]
 
-# A period shorter than this many programming times is refused …
+# A period shorter than this many programming times is refused.
 _LEAST_PROGRAMMINGS = 2
-# … and one shorter than this many is worth a warning.
+# A period shorter than this many programming times causes a warning.
 _GOOD_PROGRAMMINGS = 10
 
 
@@ -33,10 +33,10 @@ _GOOD_PROGRAMMINGS = 10
 class GroupView:
     """A group as a policy sees it.
 
-    :param id: of equal groups, the one with the lowest goes first.
+    :param id: breaks ties: the lowest goes first.
     :param size: S, its members and the slots under way to it.
-    :param wanted: the size that it should have, as decided last.
-    :param staying: slots that came from other groups lately and have to stay
+    :param wanted: the size that was last decided for it.
+    :param staying: slots that recently came from other groups and are pinned
         for a while.
     :param waiting_s: R, slot-seconds of the tasks that wait in its queues;
         None: unknown, because no task has ended yet.
@@ -70,8 +70,8 @@ class View:
 
     :param groups: in the order of their ids; groups that are being deleted
         are not among them.
-    :param slots: F, the slots that the set may have. Usually the sum of the
-        sizes; more if slots are free or on their way from the pool.
+    :param slots: F, the slots available to the set: usually the sum of the
+        sizes; more if the pool has free slots or slots under way for it.
     :param period_s: I, the length of the periods.
     :param capacity_per_s: the tasks/s that all slots of the set could do
         together, as measured; None: unknown.
@@ -110,9 +110,9 @@ class View:
 class Policy(abc.ABC):
     """Sizes the groups of a scaling set.
 
-    A policy is pure: the same view and time give the same sizes. It keeps
-    nothing about groups, since a conductor that takes over begins with a new
-    object. What has to be remembered is in the view.
+    A policy is pure: the same view and time give the same sizes. It keeps no
+    state about groups, because a conductor that takes over starts with a new
+    object.
 
     :cvar period_s: how often :meth:`resize` wants to be called, unless the
         operator sets another period.
@@ -120,8 +120,8 @@ class Policy(abc.ABC):
         goal then falls to its minimum.
     :cvar sizes_all: whether :meth:`resize` sizes groups without a goal, too.
         Otherwise those have the sizes that their owners gave them.
-    :cvar follows_goals: whether :meth:`resize` wants to be called at once
-        when a goal starts, changes or is reached, too.
+    :cvar follows_goals: whether :meth:`resize` is also called at once when a
+        goal starts, changes or is reached.
     :cvar stay_programmings: a slot that came from another group stays for
         this many programming times, unless its new group is deleted or
         reaches its goal; 0: it may leave at once.
@@ -143,10 +143,10 @@ class Policy(abc.ABC):
         """
 
     def admit(self, view: View, group_id: GroupId, now: float) -> Sizes:
-        """Return the sizes when a goal has just been registered.
+        """Return the sizes after a goal has been registered.
 
-        The view has the group with its new goal. This one reserves nothing
-        and refuses no goal.
+        The view includes the group with its new goal. The default reserves
+        nothing and refuses no goal.
 
         :raises goals.Infeasible: if the goal must be refused.
         """
@@ -185,7 +185,6 @@ class Fixed(Policy):
     sizes_all = False
 
     def resize(self, view: View, now: float) -> Sizes:
-        """Return no sizes."""
         return {}
 
     def check_period(

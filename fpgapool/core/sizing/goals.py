@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Goals of groups: a deadline for a number of tasks, or a rate of tasks.
+"""Goals of groups: a deadline for a number of tasks, or a task rate.
 
-A goal never stops a task and starts none. It says how many slots its group
-asks for. The rates here are in tasks/s and the sizes in slots.
+A goal neither starts nor stops tasks. It determines how many slots its group
+requests. Rates are in tasks/s, sizes in slots.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import typing
 
 from fpgapool.vocabulary import exceptions
 
-# What rounding errors may add to a number of slots.
+# Tolerance for rounding errors in a number of slots.
 _ROUNDING = 1e-9
 
 
@@ -72,8 +72,8 @@ class GoalState:
 
     :param registered_s: when the goal was registered; breaks ties of
         deadlines.
-    :param started: whether its program has begun. Until then the group keeps
-        the slots that it got when the goal was registered.
+    :param started: whether its program has started. Until then the group keeps
+        the slots it got at registration.
     :param done: tasks that have ended since the goal was registered.
     :param counted_s: when they were last counted; None: never.
     :param rate_per_s: t, the tasks/s of the last period; 0 before the first.
@@ -82,7 +82,7 @@ class GoalState:
     :param full_slots_per_rate: the same while all slots of the set were
         busy, so that each task took longest if they share a link; None: they
         never were.
-    :param short_size: the largest size at which the goal was missed lately;
+    :param short_size: the largest size at which the goal was recently missed;
         None: none.
     """
 

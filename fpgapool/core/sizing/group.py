@@ -39,9 +39,9 @@ from fpgapool.vocabulary import states
 
 # What rounding errors may add to a mean number of members.
 _ROUNDING = 1e-9
-# A miss at a size says little about later times.
+# A miss at one size says little about later times.
 _MISS_PERIODS = 60
-# Desks report every few seconds; a longer silence says that no task ended.
+# Desks report every few seconds; a longer gap means that no task ended.
 _LONGEST_SILENCE_S = 30.0
 
 
@@ -50,8 +50,8 @@ class Spec:
     """What the owner of a group asked for.
 
     :param shapes: the slot shapes that its accelerator fits; empty: any.
-    :param size: the slots that it gets at first. All sizes of a scaling set
-        together are the slots that the set is entitled to.
+    :param size: the initial number of slots. The sizes of all groups of a
+        scaling set add up to what the set is entitled to.
     :raises ValueError: unless 0 <= min_size <= size <= max_size and size >= 1.
     """
 
@@ -77,13 +77,14 @@ class SizingOptions:
     """How groups are measured.
 
     :param period_s: I, from one resize to the next; None: the policy's.
-    :param periods: m, the periods that estimates look back on.
+    :param periods: m, the number of periods that estimates cover.
     :param estimate: how slot-seconds per task are found, see
         :mod:`fpgapool.core.sizing.runtimes`: ``measured``, ``nnls``, and for
         comparison ``saturated`` and ``as_printed``.
     :param smoothing: weight of the last period in slots per rate.
     :param arrival_smoothing: weight of the last period in expected arrivals.
-        It is small: what was busy a minute ago is often busy again.
+        It is small, because a group that was busy a minute ago often becomes
+        busy again.
     :param programming_time_s: the longest time that programming a slot of
         the pool takes.
     """
@@ -122,7 +123,7 @@ class Group:
     """One group.
 
     :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :ivar owed: slots that it has to give back to the pool before others.
+    :ivar owed: slots that it must return to the pool first.
     :ivar gave: whether it gave slots to sessions in this period.
     :ivar goal: None: it has none, or has reached it.
     :ivar last: the last period; None: the first one has not ended.
@@ -142,13 +143,13 @@ class Group:
         self._options = options
         self._arrived_s: float | None = None
         self._expected_s: float | None = None
-        # The times until which slots that changed have to stay.
+        # When each recently moved slot may leave again.
         self._stay_until: list[float] = []
         self._miss_ends_s = 0.0
         self._periods: collections.deque[runtimes.Period] = collections.deque(
             maxlen=options.periods
         )
-        # By host, the tasks that wait by client, and the running ones.
+        # Waiting tasks and running tasks, by host and client.
         self._waiting: dict[model.HostId, Mapping[str, int]] = {}
         self._running: dict[model.HostId, int] = {}
         self._begin_period(now)
@@ -176,7 +177,7 @@ class Group:
 
     @property
     def deficit(self) -> int:
-        """The slots that it should have, and that are not under way."""
+        """The slots that it should have and that are not under way."""
         return max(self.wanted - self.size, 0)
 
     def add(self, members: int, under_way: int, now: float) -> None:
@@ -200,18 +201,18 @@ class Group:
         return min(len(self._stay_until), self.size)
 
     def give(self) -> None:
-        """Give up one slot to a session for this period."""
+        """Give up one slot to a session during this period."""
         self.wanted = min(self.size, self.wanted) - 1
         self.owed += 1
         self.gave = True
         self.settle()
 
     def want_again(self, is_sized: bool) -> None:
-        """Request slots again that it gave to sessions.
+        """Request slots again that the group gave to sessions.
 
-        :param is_sized: whether the policy asks for more of its slots. Then
-            one slot is enough: it needs that to learn of tasks. Otherwise it
-            wants the size that its owner gave it.
+        :param is_sized: whether the policy sizes this group. Then one slot is
+            enough, since the policy learns of tasks through it. Otherwise the
+            group returns to its owner's size.
         """
         if self.gave and self.state != states.GROUP_DRAINING:
             least = 1 if is_sized else self.spec.size
@@ -289,8 +290,8 @@ class Group:
     def end_period(self, now: float) -> None:
         """Compute what the policy sees from the reports of a period.
 
-        A group with a goal whose desks have not reported since the last
-        period goes on with it: no tasks were counted, which is no rate of 0.
+        If the desks have not reported since the last period, a group with a
+        goal keeps its last values: no report does not mean a rate of 0.
         """
         length_s = now - self._since_s
         if length_s <= 0:
@@ -337,8 +338,8 @@ class Group:
         members = self._member_s / last.length_s
         slots = members
         if last.busy_s > 0:
-            # Idle members do not show how many slots a rate needs. Reports
-            # that came late may tell of more than a period.
+            # With idle members, the slots per rate are unknown. Late reports
+            # may cover more than one period.
             slots = last.busy_s / last.length_s
         measured = dataclasses.replace(
             goal,
@@ -349,7 +350,7 @@ class Group:
         )
         short = goal.short_size
         if measured.progress(now) < 1:
-            # Slots that came during the period do not count.
+            # Slots that arrived during the period do not count.
             short = max(short or 0, math.floor(members + _ROUNDING))
             self._miss_ends_s = now + _MISS_PERIODS * last.length_s
         elif short is not None and (

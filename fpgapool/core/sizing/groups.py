@@ -20,11 +20,11 @@ Its *wanted* size is the size that it should have: the owner's, or for an
 elastic group the policy's. The moves follow from the difference, so each new
 wanted size makes older moves void that have not begun.
 
-A move with a donor takes a slot of a group at the end of its task. The caller
-takes idle members first, the lowest number first, and otherwise the next one
-whose task ends. A move without a donor takes a slot from the pool: an
-ordinary job in the queue, or a slot that the caller keeps for groups. A move
-without a receiver gives a slot back to the pool.
+A move with a donor takes a slot from a group at the end of a task: idle
+members first, the lowest number first, otherwise the next one whose task ends.
+A move without a donor takes a slot from the pool, by an ordinary job in the
+queue or from slots that the caller keeps for groups. A move without a receiver
+returns a slot to the pool.
 """
 
 import collections
@@ -82,7 +82,7 @@ class Groups:
     """All groups of a pool.
 
     :raises ValueError: if the policy does not accept the period.
-    :ivar warning: about the period, for the operator; None: all is well.
+    :ivar warning: about the period, for the operator; None: no warning.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class Groups:
         """Apply a policy's sizes within the bounds of each group."""
         for group in self._elastic_sets().get(shapes, ()):
             size = sizes.get(group.spec.id)
-            # An order to give a slot back holds for one period.
+            # A request to give a slot back holds for one period.
             group.owed = 0
             if size is not None:
                 least = max(group.spec.min_size, group.staying(now))
@@ -445,7 +445,7 @@ class Groups:
             raise
 
     def _admit(self, group: one_group.Group, now: float) -> None:
-        """Ask the policy for the slots of a goal that was registered.
+        """Let the policy allocate slots to a newly registered goal.
 
         :raises goals.Infeasible: if it refuses the goal.
         """
@@ -459,7 +459,7 @@ class Groups:
     def start(self, group_id: elasticity.GroupId, now: float) -> None:
         """Record that the program of a goal has started.
 
-        The first report of a task does it, too.
+        The first task report has the same effect.
 
         :raises KeyError: if there is no such group, or it is being deleted.
         """
@@ -468,7 +468,7 @@ class Groups:
 
     def _end_goal(self, group: one_group.Group, now: float) -> None:
         group.goal = None
-        # It wants no slots again that it gave to sessions before.
+        # Slots that it gave to sessions before are not requested again.
         group.gave = False
         group.release()
         if self.policy.serves_goals and group.spec.elastic:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The boards with idle slots as vectors, for strategies that look at pairs."""
+"""The boards with idle slots as vectors, for strategies that compare job-slot
+pairs.
+"""
 
 import bisect
 import operator
@@ -59,7 +61,6 @@ class Boards:
         self.slot_counts = np.append(self.slot_counts, more)
 
     def at(self, numbers: _Numbers) -> list[Target]:
-        """The targets with these numbers."""
         return [self.targets[number] for number in numbers.tolist()]
 
     def add(self, slot: slots.Slot) -> None:
@@ -75,7 +76,7 @@ class Boards:
         if target.slots:
             bisect.insort(target.slots, slot, key=_NUMBER)
         else:
-            # The board, or its host, may be another one than before.
+            # The board or its host may have been replaced.
             target.slots.append(slot)
             self._describe(target.number, slot)
         self.counts[target.number] += 1

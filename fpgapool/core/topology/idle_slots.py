@@ -174,5 +174,5 @@ def _change(
     if present:
         keys.add(key)
         return
-    # An empty bucket stays: there are few, and it is used again soon.
+    # Keep empty buckets: there are few, and they are soon used again.
     keys.remove(key)

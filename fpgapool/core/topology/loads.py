@@ -38,7 +38,7 @@ class Flow:
 class Loads:
     """Pipes by number, and the flows of all assigned slots.
 
-    The vectors have spare entries behind the last pipe.
+    The vectors have spare entries after the last pipe.
 
     :ivar loads: bytes/s that flows put on each pipe.
     :ivar counts: the number of flows on each pipe.
@@ -100,7 +100,7 @@ class Loads:
     def uses(
         self, job: model.Job, spec: model.SlotSpec, return_ratio: float
     ) -> tuple[tuple[int, float], ...]:
-        """The pipes of a job in a slot, each with bytes per input byte."""
+        """The pipes that a job uses in a slot, with bytes per input byte."""
         found = [(self.dma(spec.device_id), 1.0)]
         if job.host_id == spec.host_id:
             return tuple(found)
@@ -137,7 +137,7 @@ class Loads:
         for pipe, _ in flow.uses:
             self.counts[pipe] -= 1
             if not self.counts[pipe]:
-                # Clears rounding errors.
+                # Discard rounding errors.
                 self.loads[pipe] = 0.0
         return bytes_per_s
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Caps on the power that slots take in addition to idle hosts and boards.
+"""Caps on the power that slots draw in addition to idle hosts and boards.
 
-A slot counts with the most that an accelerator takes in its shape, whatever
-its holder runs: so a cap holds for all, and no job waits for the sake of
-another one's power.
+A slot counts with the highest power of any accelerator in its shape, whatever
+it runs. So caps always hold, and no job waits because of the power of another
+job.
 """
 
 import collections
@@ -37,7 +37,6 @@ class Power:
         self.is_set = caps.is_set
 
     def slot_w(self, slot: pool_slots.Slot) -> float:
-        """The power of a slot in use."""
         return self._slots_w.get(slot.spec.shape, 0.0)
 
     def withholds(self, slots: abc.Iterable[pool_slots.Slot]) -> bool:
@@ -54,10 +53,11 @@ class Power:
     def rounds(
         self, near: abc.Callable[[], abc.Set[model.HostId]]
     ) -> abc.Iterator[None]:
-        """Show strategies, in each round, idle slots that may all be given.
+        """Offer idle slots in rounds, so that each round stays within the
+        caps.
 
-        Each idle slot that may be given is shown once, so that a job finds one
-        that fits. After the last round, all idle slots are shown.
+        Each idle slot that is allowed is offered once. After the last round,
+        all idle slots are visible.
 
         :param near: returns the hosts with waiting jobs of their own, which
             come first.
@@ -109,7 +109,7 @@ class Power:
         return shown, others
 
     def _left(self) -> "_Left":
-        """Return what slots may take beside those that are held."""
+        """Return the power left for further slots."""
         left = _Left(self, self._pool_w, self._hosts_w)
         for hold in self._table.assignments.values():
             if hold.slot is not None:
@@ -133,12 +133,11 @@ class _Left:
         )
 
     def has_room(self, slot: pool_slots.Slot) -> bool:
-        """Whether a slot may be given, too."""
+        """Whether another slot fits below the caps."""
         left_w = min(self._pool_w, self._hosts_w[slot.host.id])
         return self._power.slot_w(slot) <= left_w + _EPSILON_W
 
     def take(self, slot: pool_slots.Slot) -> None:
-        """Count a slot."""
         slot_w = self._power.slot_w(slot)
         self._pool_w -= slot_w
         self._hosts_w[slot.host.id] -= slot_w

@@ -3,9 +3,9 @@
 """Chooses the slots that are reserved for instances.
 
 An instance reserves a number of slots of a device. This module binds each
-reservation to a slot, and to another one when that slot cannot be used. It
-keeps the reservable slots that are not reserved yet for later reservations:
-they go only to jobs that can move to another slot.
+reservation to a slot, and rebinds it if that slot becomes unusable. Reservable
+slots without a reservation are kept: only jobs that can move to another slot
+may use them.
 """
 
 import typing
@@ -26,8 +26,8 @@ Change = tuple[model.SlotId, str | None]
 
 _PREPARING = model.Phase.PREPARING
 
-# When a slot can serve a reservation: at once, when its holder has moved to
-# another slot, or at an unknown time.
+# When a slot can serve a reservation: at once, once its holder has moved, or
+# at an unknown time.
 _AT_ONCE, _SOON, _SOMETIME = range(3)
 
 
@@ -63,13 +63,13 @@ class Reservations:
         has reserved.
     :ivar reservable: by device, the number of slots that can be reserved, if
         above 0.
-    :ivar short: devices with a reservation that waits for a slot, or for a
-        better one.
-    :ivar stirred: instances that have a new reserved slot or a new job since
-        the last pass.
+    :ivar short: devices with a reservation that waits for a usable or better
+        slot.
+    :ivar stirred: instances with a new reserved slot or a new job since the
+        last pass.
     :ivar unsettled: devices for which :meth:`settle` has something to do.
-    :ivar since: by reserved slot, the first generation that was assigned after
-        it was reserved.
+    :ivar since: by reserved slot, the first generation assigned after the
+        reservation.
     """
 
     def __init__(
@@ -89,13 +89,12 @@ class Reservations:
         self.since: dict[model.SlotId, int] = {}
         self.unsettled: set[model.DeviceId] = set()
         self.withheld: dict[tuple[str, str | None, bool], bool] = {}
-        # The slots reserved before a restart, until their hosts are up.
+        # Slots reserved before a restart, until their hosts are up.
         self._former: dict[model.SlotId, str] = {}
 
     # -- inputs ----------------------------------------------------------
 
     def set_wanted(self, event: events.ReservationsChanged) -> None:
-        """Set all reservations."""
         wanted = {
             device_id: {name: count for name, count in counts if count > 0}
             for device_id, counts in event.by_device
@@ -129,7 +128,9 @@ class Reservations:
             self.unsettled.add(device_id)
 
     def library_changed(self) -> None:
-        """Settle all again: the library decides who can move, and where."""
+        """Settle everything again: the library decides which jobs can move,
+        and where.
+        """
         self.unsettled.update(self.wanted, self.reservable)
 
     def stir_all(self) -> None:
@@ -166,7 +167,7 @@ class Reservations:
     def _settle(
         self, device_id: model.DeviceId, known: list[slots.Slot]
     ) -> list[Change]:
-        # The highest numbers are reserved first.
+        # Reserve the highest numbers first.
         known = sorted(known, key=lambda slot: slot.number, reverse=True)
         old = self.bound.pop(device_id, {})
         former = {
@@ -229,7 +230,7 @@ class Reservations:
         new: dict[model.SlotId, str],
         poor: abc.Mapping[model.SlotId, str],
     ) -> None:
-        """Reserve more slots; where none is left, poor ones stay."""
+        """Reserve more slots; keep poor ones where none is left."""
         for instance_id in sorted(wanted):
             missing = wanted[instance_id] - _count(new, instance_id)
             fair = sorted(
@@ -241,7 +242,7 @@ class Reservations:
                 )
                 if rank[1] < _SOMETIME
             )
-            # A reservation that has a poor slot makes no holder leave.
+            # A reservation bound to a poor slot does not evict a holder.
             urgent = missing - _count(poor, instance_id)
             for n, (rank, slot_id) in enumerate(fair[: max(missing, 0)]):
                 if rank[1] == _AT_ONCE or n < urgent:
@@ -283,8 +284,8 @@ class Reservations:
     def _can_move(self, hold: slots.Hold) -> bool:
         """Whether a holder can go on in another slot.
 
-        While its slot is prepared, its client does not know the slot yet. A
-        group can get another slot. A self-test is of its slot.
+        While a slot is being prepared, its client does not know it yet, so the
+        job can move. So can groups, but not self-tests.
         """
         return hold.record is not None and (
             hold.phase is _PREPARING
@@ -331,7 +332,6 @@ class Reservations:
         known: list[slots.Slot],
         bound: abc.Mapping[model.SlotId, str],
     ) -> set[model.SlotId]:
-        """Choose the slots to keep for further reservations."""
         count = self.reservable.get(device_id, 0) - sum(
             self.wanted.get(device_id, {}).values()
         )
@@ -344,7 +344,7 @@ class Reservations:
         return {slot.id for slot in free[: max(count, 0)]}
 
     def _is_stuck(self, slot: slots.Slot) -> bool:
-        """Whether its job can never move to another slot."""
+        """Whether the slot's job can never move."""
         hold = self._table.assignments.get(slot.id)
         return (
             hold is not None
@@ -425,7 +425,7 @@ class Reservations:
         )
 
     def withholds(self, job: model.Job, *, idle: bool) -> bool:
-        """Whether reservations keep a job from a slot.
+        """Whether reservations withhold a slot from a job.
 
         :param idle: whether only idle slots count; else all usable slots do.
         """

@@ -2,8 +2,8 @@
 
 """Hosts, slots, assignments, and indexes over idle slots.
 
-Faults and assignments are kept by id, apart from the topology: they exist also
-while their host is not known.
+Faults and assignments are stored by id, apart from the topology: they exist
+even while their host is unknown.
 """
 
 import collections
@@ -45,7 +45,7 @@ class SlotTable(idle_slots.IdleSlots):
         self._known_by_shape: collections.Counter[str] = collections.Counter()
         self.reserved: dict[model.SlotId, str] = {}
         self.kept: set[model.SlotId] = set()
-        # Hosts and devices of assigned slots that are not in the topology.
+        # Hosts and devices of assigned slots outside the known topology.
         self._host_hints: dict[model.SlotId, model.HostId] = {}
         self._device_hints: dict[model.SlotId, model.DeviceId] = {}
         self._device_hosts: dict[model.DeviceId, model.HostId] = {}
@@ -123,7 +123,7 @@ class SlotTable(idle_slots.IdleSlots):
             return
         hold.slot = slot
         if old is not None:
-            # The report on an assigned slot may be older than our record.
+            # The report may be older than our record of an assigned slot.
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
@@ -312,7 +312,6 @@ class SlotTable(idle_slots.IdleSlots):
             self._changed(host)
 
     def release(self, hold: slots.Hold) -> None:
-        """Take a slot from its holder."""
         del self.assignments[hold.slot_id]
         slot = hold.slot
         if slot is None:

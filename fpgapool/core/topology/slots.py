@@ -24,7 +24,7 @@ Bucket = OpenBucket | ProgrammedBucket
 
 def kept_shape(shape: str) -> str:
     """The shape of slots while they are kept for reservations."""
-    # No shape that a host reports has this character.
+    # No shape reported by a host contains this character.
     return shape + "\0"
 
 
@@ -89,7 +89,7 @@ class Slot:
         """The accelerator that it can run without being programmed."""
         if self.spec.programming_time_s <= 0:
             return INSTANT
-        # Unknown contents: no accelerator has this tag.
+        # Unknown contents: the tag matches no accelerator.
         return self.programmed or "\0"
 
     def starts_at_once(self, accelerator: str) -> bool:
@@ -107,7 +107,7 @@ class Hold:
     :ivar group_id: the group that has it; None: another holder has it.
     :ivar charged_at_s: the time up to which its project was charged.
     :ivar paid_bytes: the unused rest of the claim, which was charged at once.
-    :ivar revoked: why the core is taking it back; empty if it is not.
+    :ivar revoked: why the core is revoking it; empty if it is not.
     """
 
     __slots__ = (

@@ -56,7 +56,7 @@ def load_file(
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.
     """
-    # Imported late: few slots need it.
+    # Imported late, because few slots need it.
     from fpgapool.objects import declaration as declarations
 
     if file.format != formats.DECLARATION:

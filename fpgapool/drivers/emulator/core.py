@@ -16,7 +16,7 @@ from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 from fpgapool.vocabulary import codes
 
-# A piece that ends so soon after the last look has no new faults.
+# A piece that ends this soon after the last check has no new faults.
 _QUIET_NS = 200_000
 
 

@@ -91,7 +91,7 @@ class EmulatorDriver(base.Driver):
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
-        # The pacer of each slot, with the arguments that it was created with.
+        # The pacer of each slot, with the arguments that created it.
         self._pacers: dict[
             tuple[str, int],
             tuple[
@@ -187,8 +187,8 @@ class EmulatorDriver(base.Driver):
         peak_bytes_per_s = self._boards.scaled(profile.peak_in(shape))
         model = (traffic, peak_bytes_per_s, profile.return_ratio)
         kept = self._pacers.get((device, slot))
-        # A slot that computes one small task after the other has one model for
-        # all of them: each of a new one would begin with time to spare.
+        # A slot that computes many small tasks has one model for all of them:
+        # each new model would begin with spare time.
         if kept is not None and kept[0] == model and not kept[1].cancelled:
             return kept[1]
         pacer = self._make_pacer(device, slot, model)
@@ -288,7 +288,7 @@ class EmulatorDriver(base.Driver):
 
     def _write_programmed(self, device: str, slot: int, *words: str) -> None:
         path = self._record_path(device, slot)
-        # Replaced, not rewritten: the agent may read it at any time.
+        # Replaced, not rewritten, because the agent may read it at any time.
         fresh = path.with_suffix(".new")
         try:
             fresh.write_text("\n".join(words))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Max-min fair rates: a flow can gain only at the cost of a poorer one.
+"""Max-min fair rates: no flow can gain except at the cost of a slower one.
 
 Workers import it too, so it imports nothing heavy.
 """
@@ -22,8 +22,6 @@ def max_min_rates(
     :param caps_bytes_per_s: the highest rate of each flow.
     :param memberships: for each flow, the resources that it uses, each with
         the bytes that one byte of the flow costs there.
-    :param capacities_bytes_per_s: the capacity of each resource.
-    :returns: the rate of each flow in bytes/s.
     :raises ValueError: if an amount is negative or not a number, or if a flow
         names a resource that does not exist, or one twice.
     """

@@ -2,7 +2,7 @@
 
 """Injected faults.
 
-Faults are in the boards file, board by board, or come and go at run time with
+Faults are in the boards file, board by board, or can be changed at run time in
 the faults file next to it, which is best replaced by a rename. Each effect of
 a fault is logged as ``FAULT INJECTED``.
 """
@@ -61,8 +61,9 @@ class Fault:
     :ivar slot: number of the slot; None for the whole board.
     :ivar probability: that it happens, drawn for each programming, scrub or
         session.
-    :ivar after_bytes: it waits until a session has sent more in the slot.
-    :ivar once: it happens once, until its file is written anew.
+    :ivar after_bytes: it waits until a session has sent more than this in the
+        slot.
+    :ivar once: it happens once, until its file is rewritten.
     :ivar slowness: factor of the time of a slow core.
     :ivar key: its unique name among all faults, with the version of its file;
         set when it takes effect.
@@ -265,10 +266,7 @@ class Injector:
     def board_fault(
         self, device: str, kinds: collections.abc.Container[str] = BOARD_KINDS
     ) -> Fault | None:
-        """Return the fault of a whole board.
-
-        :returns: the fault, None if there is none.
-        """
+        """Return the fault of a whole board."""
         for fault in self.in_force(device, 0, kinds):
             if fault.kind in BOARD_KINDS and (
                 not fault.after_bytes or self._marker(fault).exists()

@@ -71,7 +71,7 @@ class Pacer(_Cancellable):
         self._table = table
         self._stream = stream
         self._peak_bytes_per_s = peak_bytes_per_s
-        # Modelled time until which all work is done.
+        # Modelled time at which all work is done.
         self._served_until_ns = 0
 
     def slow_down(self, slowness: float) -> None:

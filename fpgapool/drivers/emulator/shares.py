@@ -3,9 +3,9 @@
 """The use of shared resources, for all processes of a cluster.
 
 Every slot is its own process. In a mapped file they record which of them are
-busy and what each one uses: the DMA pipe of its device, and for remote data
-the NICs of two hosts. Each computes its own max-min fair rate from that, over
-all pipes and NICs at once.
+busy and what each one uses: its device's DMA pipe, and for remote data the
+NICs of two hosts. Each process computes its own max-min fair rate from these
+entries, over all pipes and NICs at once.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class ShareTable:
 
     def _make_room(self) -> None:
         try:
-            # Reserved: without room on the disk, an access to the mapped file
-            # would kill the process.
+            # Reserved, because without room on the disk, an access to the
+            # mapped file would kill the process.
             os.posix_fallocate(self._fd, 0, _PLACES.length_bytes)
         except OSError as exc:
             raise OSError(exc.errno, exc.strerror, str(self._path)) from exc
@@ -322,7 +322,7 @@ class ShareTable:
 
     def _uses(self, stream: int) -> list[tuple[int, float]]:
         places = range(stream * MAX_USES, (stream + 1) * MAX_USES)
-        # A dict: an incomplete entry may name a resource twice.
+        # A dict, because an incomplete entry may name a resource twice.
         return list(
             {
                 self._used[place]: self._costs[place]

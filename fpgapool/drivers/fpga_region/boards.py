@@ -21,7 +21,6 @@ MAX_ACCELERATORS = 256
 class RegionEntry:
     """A region: a slot.
 
-    :ivar region: its name in ``/sys/class/fpga_region``.
     :ivar port: its DFL port; None with an FPGA manager.
     """
 
@@ -140,7 +139,7 @@ _FILE = shapes.Members(
 
 def _boards(value: object, where: str) -> shapes.Object:
     members = _FILE(value, where)
-    # Two slots in one region would program each other.
+    # Two slots in one region would overwrite each other.
     regions = [
         one.region for each in members["boards"] for one in each.regions
     ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The contract of an operator's class that moves data through a region."""
+"""The contract of an operator's class that transfers data through a region."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Region:
 class RegionCore(accelerators.Core):
     """One session's computation in a region.
 
-    The kernel programs regions, but knows nothing of what is in them: a class
-    of the operator's moves the data, by a character device, UIO, VFIO, DMA
+    The kernel programs regions, but does not know their contents: a class of
+    the operator's transfers the data, by a character device, UIO, VFIO, DMA
     buffers or OpenCL.
 
     :raises InvalidParams: if the accelerator does not accept them.

@@ -32,7 +32,7 @@ _FME_PORT_PR = 0xB680
 # The structure's size, flags, port, and the bitstream's size and address.
 _PORT_PR = struct.Struct("<IIIIQ")
 
-#: The port has been switched off because the board draws too much power.
+#: The port is off because the board draws too much power.
 _SHUT_DOWN = 6
 
 

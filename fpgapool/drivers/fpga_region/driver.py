@@ -54,17 +54,16 @@ class _Slot:
 
     @property
     def file_name(self) -> str:
-        """Name of the slot's files."""
         return f"{self.board.name}.{self.number}"
 
 
 class FpgaRegionDriver(base.Driver):
     """Programs regions by FPGA managers, or by a DFL.
 
-    What is in a region is an operator's matter: a class of theirs moves the
-    data; see :class:`core.RegionCore`. The boards file is read once.
+    The contents of a region are the operator's responsibility: a class of
+    theirs transfers the data; see :class:`core.RegionCore`. The boards file is
+    read once.
 
-    :param settings: ``state_dir``, and the options.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -316,7 +315,7 @@ class FpgaRegionDriver(base.Driver):
         return board.manager is None or self._manager(board.manager).operates
 
     def _record(self, place: _Slot, *words: str) -> None:
-        # Replaced, not rewritten: the agent may read it at any time.
+        # Replaced, not rewritten, because the agent may read it at any time.
         path = self._path(place)
         fresh = path.with_suffix(".new")
         fresh.write_text("\n".join(words))

@@ -84,7 +84,7 @@ class Manager:
                 self._write("flags", _PARTIAL if partial else "0")
                 self._write("firmware", name)
             finally:
-                # Other users do not need to read a tenant's file.
+                # Other users need not read a tenant's file.
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from error

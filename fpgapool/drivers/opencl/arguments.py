@@ -24,7 +24,7 @@ _TYPES = {
     "float": ("float",),
 }
 
-#: Where an argument is, as the standard numbers it, and as XRT does.
+#: Address spaces of arguments, as numbered by the standard and by XRT.
 _SPACES = cl.kernel_arg_address_qualifier
 _PRIVATE = (_SPACES.PRIVATE, 0)
 _GLOBAL = (_SPACES.GLOBAL, _SPACES.CONSTANT, 1, 2)
@@ -32,7 +32,7 @@ _LOCAL = (_SPACES.LOCAL, 3)
 
 
 def check(kernel: cl.Kernel, index: int, kind: str) -> None:
-    """Refuse an argument that a runtime might take for another one.
+    """Refuse an argument that a runtime might mistake for another one.
 
     PoCL uses a number as an address.
 
@@ -44,7 +44,7 @@ def check(kernel: cl.Kernel, index: int, kind: str) -> None:
         space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
         name = kernel.get_arg_info(index, info.TYPE_NAME)
     except cl.Error:
-        # Some binaries do not say. Their authors could lie.
+        # Some binaries lack this information, and their authors could lie.
         return
     if kind == manifests.LOCAL:
         is_right = space in _LOCAL
@@ -65,7 +65,7 @@ class Setter:
 
     PyOpenCL takes 10 µs for each, as much as for a launch.
 
-    :param kernel: nothing else sets its numbers.
+    :param kernel: its numbers must not be set elsewhere.
     """
 
     def __init__(self, kernel: cl.Kernel) -> None:
@@ -76,7 +76,7 @@ class Setter:
         """Set a number, or the size of local memory."""
         if self._values.get(index) == value:
             return
-        # Until it is set, it is unknown.
+        # Unknown until it is set.
         self._values.pop(index, None)
         if kind == manifests.LOCAL:
             self.kernel.set_arg(index, cl.LocalMemory(value))

@@ -26,13 +26,13 @@ if typing.TYPE_CHECKING:
 #: Pieces in flight: one on its way to the device, one being computed, and one
 #: back.
 LANES = 3
-#: While the device computes one, the worker sends the output of the one before
-#: and starts the next one.
+#: While the device computes one chunk, the worker sends the output of the
+#: previous one and starts the next.
 _MAX_STARTED = 2
 #: Number of pieces whose outputs are kept.
 _MAX_LENGTHS = 64
-#: A piece is as much as the accelerator's peak rate computes in this time:
-#: far more than a launch costs, far less than a chunk takes.
+#: A piece is as long as the accelerator's peak rate computes in this time: far
+#: more than a launch costs, far less than a chunk takes.
 PIECE_S = 1e-3
 MIN_PIECE_BYTES = 256 * 1024
 MAX_PIECE_BYTES = 4 * 1024 * 1024
@@ -56,9 +56,9 @@ class Cancelled(Exception):
 class OpenCLCore(base.Core):
     """Runs the kernels of one session.
 
-    :param hang_min_s: longest time of commands with little input …
-    :param hang_factor: … to which so many times the time is added that the
-        peak rate makes of the input on its way.
+    :param hang_min_s: longest time of commands with little input.
+    :param hang_factor: factor of the additional time, relative to that of the
+        input at peak rate.
     """
 
     def __init__(
@@ -169,7 +169,6 @@ class OpenCLCore(base.Core):
         room: memoryview,
         offset_bytes: int,
     ) -> None:
-        """Start all commands for a piece."""
         runner = self.runner
         lane = None
         uploaded = []
@@ -235,7 +234,7 @@ class OpenCLCore(base.Core):
 class _Chunk:
     """The input of one call.
 
-    :ivar begun: how many of its pieces are on their way.
+    :ivar begun: how many of its pieces are in flight.
     :ivar written_bytes: length of the output of its pieces so far.
     """
 

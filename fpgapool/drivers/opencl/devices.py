@@ -68,18 +68,18 @@ class Found:
 class Board:
     """An entry of a board file: it stands for all devices that it matches.
 
-    :ivar name: of the device; others that it fits are told by their address
-        on the PCI bus, or a number.
+    :ivar name: name of the device; further matching devices are distinguished
+        by PCI address or number.
     :ivar pci: address on the PCI bus, None for any.
     :ivar model: None: the device's name.
     :ivar shape: None: platform and device.
-    :ivar shares: of each slot, in the device's memory.
+    :ivar shares: each slot's share of the device's memory.
     :ivar is_divided: whether each slot has its share of the units, too.
-    :ivar instances: of kernels, the one of each slot; empty: any.
+    :ivar instances: the kernel instance of each slot; empty: any.
     :ivar programming_time_s: None: as measured.
-    :ivar hang_min_s: a launch that takes less does not hang.
-    :ivar hang_factor: nor does one that takes less than so many times the
-        time that the accelerator's peak rate makes of its input.
+    :ivar hang_min_s: shorter launches never count as hanging.
+    :ivar hang_factor: likewise launches shorter than this multiple of their
+        input's time at peak rate.
     """
 
     name: str = "opencl"
@@ -121,7 +121,6 @@ class Device:
 
     @property
     def shape(self) -> str:
-        """The shape of its slots."""
         return self.board.shape or shape_of(self.found)
 
     @property
@@ -331,8 +330,8 @@ def interface_uuid(
 
     :param pci: the board's address; None if it is unknown.
     :param wanted: of the file that the board is about to get.
-    :returns: the one that is wanted if the board has it, or does not say;
-        then the runtime decides.
+    :returns: the requested one if the board has it, or does not say; then the
+        runtime decides.
     """
     if pci is None:
         return wanted

@@ -118,7 +118,7 @@ def _of_amd(device: cl.Device) -> str:
 def _of_xrt(device: cl.Device) -> str:
     if device.platform.name != _XRT_PLATFORM:
         raise ValueError
-    # PyOpenCL asks standard questions only. The library is loaded already.
+    # PyOpenCL makes standard queries only. The library is loaded already.
     ask = ctypes.CDLL(_XRT_LIBRARY).clGetDeviceInfo
     text = ctypes.create_string_buffer(_XRT_TEXT_BYTES)
     status = ask(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asks the runtimes of OpenCL for devices, in a process of its own.
+"""Queries the OpenCL runtimes for devices, in a separate process.
 
-Runtimes are large libraries of many vendors: what one of them does to its
-process must not happen to the agent.
+Runtimes are large libraries of many vendors: a crash or hang there must not
+affect the agent.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fpgapool.vocabulary import codes
 
 PROGRAM = "fpgapool.drivers.opencl.survey"
 TIMEOUT_S = 60.0
-#: Time between two looks at devices that seem to be well.
+#: Time between two checks of working devices.
 INTERVAL_S = 60.0
 
 _MAX_TEXT_CHARS = 500
 
-#: All devices of the host, and why those that were tried do not answer.
+#: All devices of the host, and the errors of those that were tested.
 Answer = list[tuple[devices.Found, str | None]]
 Ask = collections.abc.Callable[[collections.abc.Collection[str], bool], Answer]
 
@@ -53,7 +53,7 @@ def ask(
                 capture_output=True,
                 timeout=TIMEOUT_S,
                 check=True,
-                # Nothing that was built before may hide a broken compiler.
+                # Caches must not hide a broken compiler.
                 env={**os.environ, building.POCL_VARIABLE: kept},
             )
         return [
@@ -102,7 +102,7 @@ class Watch:
             return self._faults.get(name, "no such device")
 
     def check(self) -> None:
-        """Schedule a thorough check: a worker had a failure."""
+        """Schedule a thorough check after a worker's failure."""
         with self._lock:
             self._builds = True
             self._start()
@@ -125,7 +125,7 @@ class Watch:
 
     def _start(self) -> None:
         if self._checking is not None and self._checking.is_alive():
-            # It may have seen a device that was still well.
+            # It may have seen a device that still worked.
             self._due_s = 0.0
             return
         self._due_s = time.monotonic() + INTERVAL_S

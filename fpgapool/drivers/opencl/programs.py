@@ -28,7 +28,7 @@ def _version(device: cl.Device) -> tuple[int, int]:
         return (1, 2)
 
 
-# Before it fills a buffer or waits for several events, PyOpenCL asks for it.
+# PyOpenCL queries it before it fills a buffer or waits for several events.
 cl.Device._get_cl_version = _version
 
 #: Compiler options for all kernels.
@@ -46,7 +46,7 @@ def is_unified(device: cl.Device) -> bool:
 
 
 def is_coherent(device: cl.Device) -> bool:
-    """Whether a device and its host see in memory what the other writes.
+    """Whether a device and its host see each other's writes to memory.
 
     Their runtime says so of all memory, or of its own if the device is the
     host's processor, whose memory is of one kind.
@@ -65,7 +65,7 @@ def is_coherent(device: cl.Device) -> bool:
 class _Translated:
     """Raises errors of OpenCL as those of a driver.
 
-    Not a generator: for small pieces generators are slow.
+    Not a generator, because generators are slow for small pieces.
     """
 
     def __enter__(self) -> None:

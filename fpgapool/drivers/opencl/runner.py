@@ -62,10 +62,10 @@ class Lane:
 class Runner:
     """One session's computation. One thread at a time uses it.
 
-    Pieces go through *lanes*: :meth:`upload`, :meth:`launch` and
-    :meth:`download` of one lane follow each other through events, and those
-    of several lanes overlap. Launches run in the order of the calls, because
-    they hand on the state. :meth:`process` does all three for one piece.
+    Pieces pass through *lanes*: :meth:`upload`, :meth:`launch` and
+    :meth:`download` of one lane follow each other through events, and those of
+    several lanes overlap. Launches run in the order of the calls, because they
+    pass on the state. :meth:`process` does all three for one piece.
 
     :param max_input_bytes: length of the longest piece; a block at least.
     :param state: result of :meth:`state`, to go on with a session.
@@ -103,13 +103,13 @@ class Runner:
         self._end_bytes = offset_bytes
         self._owned: list[cl.Buffer] = []
         self._owned_bytes = 0
-        # Length of the latest piece whose buffers are long enough.
+        # Length of the longest recent piece that the buffers fit.
         self._fitting_bytes = -1
         # Used by commands that belong to no lane.
         self._pending: list[object] = []
         contents = self.binding.initial_state if state is None else state
         self._check_state(contents)
-        # All that have commands.
+        # All lanes with commands.
         self._lanes: list[Lane] = []
         self._lane: Lane | None = None
         self._last_lane: Lane | None = None
@@ -185,7 +185,7 @@ class Runner:
             self.binding.max_output_bytes(size)
             for size in (max_input_bytes, 0)
         )
-        # In the order of uploads: launches of other pieces may take long.
+        # In upload order: launches of other pieces may take long.
         queue = self._uploads
         with programs.translated:
             lane = Lane(
@@ -375,7 +375,7 @@ class Runner:
     def collect(self, lane: Lane, downloaded: cl.Event) -> None:
         """Wait until a lane's output is in the caller's memory.
 
-        The lane is unused then; one of the caller's memory has let go of it.
+        The lane is then unused, and no longer refers to the caller's memory.
         """
         with programs.translated:
             self._await(downloaded)
@@ -471,8 +471,8 @@ class Runner:
         try:
             self._wait(event)
         except base.DriverError:
-            # The device may still use the memory; and whoever lets go of an
-            # event that never comes waits for it.
+            # The device may still use the memory, and releasing an event that
+            # never occurs would block.
             _KEPT.append(self)
             raise
 

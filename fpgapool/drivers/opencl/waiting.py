@@ -19,12 +19,12 @@ import typing
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
-#: How long the caller looks for the end of a command before another thread
+#: How long the caller polls for the end of a command before another thread
 #: waits for it. The hand-over to that thread and back takes about as long.
 _LOOK_S = 100e-6
 _COMPLETE = 0
 #: Other threads may run meanwhile; the device may be this processor. Unlike
-#: that of os, it frees the interpreter, too.
+#: os.sched_yield, it releases the interpreter, too.
 _yield = ctypes.CDLL(None).sched_yield
 
 

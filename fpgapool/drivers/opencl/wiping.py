@@ -42,7 +42,7 @@ kernel void wipe(global uint *found, volatile local uint *memory,
 """
 
 _ITEMS = 64
-#: Of a group of work items: each has a word of output.
+#: Work items of a group: each has a word of output.
 _BLOCK_BYTES = 4 * _ITEMS
 #: Groups for each unit of the device: it cannot be told which unit computes a
 #: group, but one that has all the local memory has a unit for itself. On a

@@ -29,7 +29,6 @@ class Resource(resource.Resource):
     def _send(
         self, session: adapter.Adapter, method: str, *path: str, **options: Any
     ) -> Any:
-        """Send a request about it."""
         return session.request(
             utils.urljoin(self.base_path, self.id, *path),
             method,

@@ -7,7 +7,7 @@ parsed arguments raises :class:`fpgapool.sim.errors.InputError` for invalid
 input, and may return an exit code.
 """
 
-#: By name, the module of each command.
+#: The module of each command, by name.
 MODULES = {
     name: f"{__name__}.{name}" for name in ("run", "generate", "sweep", "tune")
 }

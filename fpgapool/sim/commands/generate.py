@@ -18,7 +18,6 @@ from fpgapool.sim.inputs import workloads
 
 
 def add_parser(subparsers: typing.Any) -> None:
-    """Add this command to the command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "generate",
         help="make a scenario file",

@@ -37,12 +37,11 @@ _METRICS = {
     "dlr": ("DLR", "share of bytes that stayed local", "{:.3f}"),
     "makespan_s": ("makespan", "end of the last job", "{:.2f} s"),
 }
-#: How often pictures of groups have a point.
+#: Interval of points in plots of groups.
 _STEP_S = 1.0
 
 
 def add_parser(subparsers: typing.Any) -> None:
-    """Add this command to the command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "run",
         help="simulate a scenario",
@@ -312,7 +311,7 @@ def _show_usage(
         "NICs, sending": "nic_egress",
         "NICs, receiving": "nic_ingress",
     }
-    # The jobs of other models use no pipes.
+    # Jobs of other models use no pipes.
     shares = [each.details.utilisation for each in found.values()]
     if any(used.cores is not None for used in shares):
         names = {"slots": "slots", "cores": "cores"}

@@ -31,7 +31,6 @@ _MAX_SHOWN = 60
 
 
 def add_parser(subparsers: typing.Any) -> None:
-    """Add this command to the command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "sweep",
         help="simulate many scenarios",

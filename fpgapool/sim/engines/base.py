@@ -14,7 +14,6 @@ class Slot(typing.NamedTuple):
     """A slot of the simulated cluster.
 
     :ivar number: over all slots of the cluster, from 0.
-    :ivar device: number of its device, from 0.
     :ivar place: number over the slots of its host.
     """
 
@@ -52,7 +51,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        """Go on until slots have finished, but not beyond a time.
+        """Continue until slots have finished, but not beyond a time.
 
         :returns: the new time, and the numbers of the slots that have just
             finished, in ascending order.
@@ -78,7 +77,6 @@ class Pipes:
         ]
 
     def dma(self, device: int) -> int:
-        """Return the DMA pipe of a device."""
         return device
 
     def egress(self, host: int) -> int:

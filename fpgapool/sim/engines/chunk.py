@@ -211,7 +211,7 @@ def _back(slots: _Slots, slot: int) -> int:
 def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
     """Start the next chunk of each stage that can."""
     first = slot * _STAGES
-    # The number of chunks that the stage may have begun in all.
+    # The number of chunks that the stage may have begun in total.
     may_begin = min(
         slots.chunks[slot], _back(slots, slot) + slots.window[slot]
     )

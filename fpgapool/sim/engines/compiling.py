@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compiles the inner loops once that pays, if numba is installed.
+"""Compiles inner loops with numba, if installed, once that pays off.
 
 Without numba the same functions work on lists instead of arrays, and give the
 same results more slowly. With numba (``fpgapool[sim]``) engines begin in this
@@ -21,7 +21,7 @@ import numpy.typing as npt
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 _Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
 
-#: Plain steps of a process that take about as long as the import of numba.
+#: Plain steps that take about as long as importing numba.
 PLAIN_STEPS = 4000
 
 # Without _nrt=False each call between functions would count a reference for
@@ -37,7 +37,7 @@ _steps = 0
 
 
 def in_place(function: _Function) -> _Function:
-    """Mark a function that changes vectors and makes none."""
+    """Mark a function that changes vectors and creates none."""
     _in_place.append(function)
     return function
 

@@ -42,13 +42,12 @@ class FluidEngine(base.Engine):
         self._net = sharing.make_network(
             self._pipes.capacities_bytes_per_s, self._slots
         )
-        # A flow that starts, and when to share the pipes: both as soon as
-        # rates matter. One call for these and the end of flows takes less
-        # time than three.
+        # A flow to start, and when to share the pipes, both as soon as rates
+        # matter. One call for these and the end of flows is faster than three.
         self._new = _NO_FLOW
         self._settle_s = math.inf
         self._is_compiled = False
-        # What the functions work on: the network, or its matrices.
+        # The network, or its matrices, that the functions work on.
         self._vectors: tuple[typing.Any, ...] = (self._net,)
         self._update: typing.Any = _update
         self._finish: typing.Any = _finish

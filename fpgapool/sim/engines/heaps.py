@@ -61,7 +61,6 @@ def put(
 def remove(
     keys: list[float], order: list[int], place: list[int], size: int, item: int
 ) -> int:
-    """Remove an item, if it is in the heap."""
     at = place[item]
     if at < 0:
         return size

@@ -19,7 +19,7 @@ import typing
 
 from fpgapool.sim.engines import compiling
 
-#: In place of the end of a batch.
+#: Stands for the end of a batch.
 NOT_ENDED = -1.0
 REFUSED = -2.0
 
@@ -32,8 +32,8 @@ STATES = 4
 
 # Places in Tasks.times.
 NOW = 0
-#: Work that a slot has done if it has never been idle; all busy slots work at
-#: the same pace, which is 1 unless the link is full.
+#: Work of a slot that has never been idle; all busy slots work at the same
+#: pace, which is 1 unless the link is full.
 _WORK = 1
 _LINK = 2  # tasks/s that all slots run together
 
@@ -44,7 +44,7 @@ _CLIENTS = 2
 _HOSTS = 3
 _ASKS = 4  # heads that have asked so far
 
-#: A window has room for a batch that fits but for a rounding error.
+#: A window has room for a batch that fits except for a rounding error.
 _ROUNDING = 1 + 1e-12
 
 
@@ -255,7 +255,6 @@ def account(net: Tasks) -> None:
 
 @compiling.in_place
 def program(net: Tasks, slot: int, group: int, ready_s: float) -> None:
-    """Program a free slot for a group."""
     _account(net, slot)
     net.state[slot] = PROGRAMMING
     net.member[slot] = group
@@ -293,7 +292,7 @@ def _join(net: Tasks, slot: int) -> None:
 
 @compiling.in_place
 def _choose_host(net: Tasks, client: int) -> int:
-    """Return the host with the least unfinished tasks per member.
+    """Return the host with the fewest unfinished tasks per member.
 
     Without members the tasks wait at the first host.
     """
@@ -320,7 +319,6 @@ def _ask(net: Tasks, queue: int, place: int) -> None:
 
 @compiling.in_place
 def _put(net: Tasks, task: int, client: int) -> None:
-    """Let a task join a queue."""
     host = _choose_host(net, client) if net.sizes[_HOSTS] > 1 else 0
     side = host * net.sizes[_CLIENTS] + client
     net.unfinished[side] += 1
@@ -340,7 +338,7 @@ def _put(net: Tasks, task: int, client: int) -> None:
 
 @compiling.in_place
 def _send_elsewhere(net: Tasks, group: int) -> None:
-    """Move the waiting tasks of hosts that have no members (any more)."""
+    """Move the waiting tasks of hosts without members."""
     hosts, groups = net.sizes[_HOSTS], net.sizes[_GROUPS]
     members = 0
     for host in range(hosts):
@@ -356,7 +354,7 @@ def _send_elsewhere(net: Tasks, group: int) -> None:
             for queue in range(
                 net.first_queue[side], net.first_queue[side + 1]
             ):
-                # Nothing runs here, so that all tasks wait, and heads ask.
+                # Nothing runs here, so all tasks wait, and heads ask.
                 task = net.head[queue]
                 if task >= 0:
                     net.asking[host * groups + group] -= 1
@@ -496,7 +494,7 @@ def _pace(net: Tasks) -> float:
 
 @compiling.in_place
 def _pass(net: Tasks, time_s: float, pace: float) -> None:
-    """Let time pass, in which nothing happens."""
+    """Let time pass without events."""
     net.times[_WORK] += pace * (time_s - net.times[NOW])
     net.times[NOW] = time_s
     if net.times[_LINK] == math.inf:
@@ -506,7 +504,7 @@ def _pass(net: Tasks, time_s: float, pace: float) -> None:
 
 @compiling.in_place
 def advance(net: Tasks, limit_s: float) -> int:
-    """Go on until a time, or until something has happened to a group.
+    """Continue until a time, or until something happens to a group.
 
     Members left or joined, or the tasks that it is `due` have ended. What
     happens at the limit itself has happened.

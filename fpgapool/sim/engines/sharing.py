@@ -188,7 +188,7 @@ def network_of(wholes: typing.Any, numbers: typing.Any) -> Network:
 
 @compiling.in_place
 def use(net: Network, flow: int, resource: int, cost: float) -> None:
-    """Let a flow that is about to start use one more resource.
+    """Register one more resource for a flow that is about to start.
 
     :param cost: bytes there per byte of the flow, above 0.
     """
@@ -202,7 +202,7 @@ def use(net: Network, flow: int, resource: int, cost: float) -> None:
 def start(
     net: Network, flow: int, cap: float, total: float, now: float
 ) -> None:
-    """Start a flow whose uses are known; it has no rate before `settle`."""
+    """Start a flow with known uses; it has no rate before `settle`."""
     net.cap[flow] = cap
     net.total[flow] = net.left[flow] = total
     net.since[flow] = now
@@ -251,14 +251,14 @@ def stop(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def left_bytes(net: Network, flow: int, now: float) -> float:
-    """Return what is left of a flow, at the rate that it has had."""
+    """Return the rest of a flow, at the rate it has had."""
     passed_s = now - net.since[flow]
     return max(net.left[flow] - net.rate[flow] * passed_s, 0.0)
 
 
 @compiling.in_place
 def extend(net: Network, flow: int, total: float, now: float) -> None:
-    """Give a flow that has ended new bytes at the same rate."""
+    """Reuse an ended flow for new bytes at the same rate."""
     net.total[flow] = net.left[flow] = total
     net.since[flow] = now
     _set_end(net, flow)
@@ -353,7 +353,7 @@ def _join(net: Network) -> None:
     for at in range(net.counts[_CHANGED]):
         flow = net.changed[at]
         net.is_changed[flow] = 0
-        # A flow may have ended in the instant in which it came.
+        # A flow may have ended in the instant in which it started.
         if net.use_count[flow] and not net.is_filled[flow]:
             net.is_filled[flow] = 1
             net.filled[net.counts[_FILLED]] = flow

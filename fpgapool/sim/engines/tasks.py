@@ -85,7 +85,6 @@ class TaskEngine:
 
     @property
     def now(self) -> float:
-        """Return the time."""
         return float(self._net.times[queues.NOW])
 
     def advance(self, limit_s: float) -> None:

@@ -46,7 +46,6 @@ class Fit:
 
     :ivar family: a candidate's, or ``empirical``.
     :ivar candidates: all families that could be fitted, the best first.
-    :ivar sizes: the size of the sample.
     :ivar ks_limit: the distance up to which a family is accepted.
     :ivar reason: why it was chosen, in a sentence.
     """

@@ -30,8 +30,8 @@ def read(
         return {}
     columns = [*keys, *values]
     text = files.read_text(path)
-    # If the program was killed while it wrote a line, only the end of this
-    # line is missing.
+    # If the program was killed while writing a line, only the end of this line
+    # is missing.
     lines = text[: text.rfind("\n") + 1].splitlines()
     rows: Rows = {}
     for number, row in enumerate(csv.reader(lines), 1):
@@ -76,7 +76,6 @@ class Journal:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> typing.Self:

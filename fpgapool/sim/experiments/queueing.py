@@ -168,7 +168,7 @@ class Tuning:
 
 #: The relative gain that justifies another structure than geometric.
 _WORTH = 1e-3
-#: About the number of thresholds evaluated in the first round.
+#: Approximate number of thresholds evaluated in the first round.
 _BUDGET = 1_500_000
 _MIN_RATIO = 1.001
 _MAX_RATIO = 1000.0
@@ -194,7 +194,6 @@ def minimise(
     the best choices of k1 and k2 shrink to their minima. The search is
     deterministic.
 
-    :param server: the server and its load.
     :param queues: the number of queues; not searched.
     :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
         k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
@@ -221,7 +220,7 @@ def minimise(
 
 
 def _pairs(queues: int) -> list[tuple[int, int]]:
-    """Choices of k1 and k2; a selection if there are too many.
+    """Return choices of k1 and k2, or a selection if there are too many.
 
     Neighbours are left out: they are geometric.
     """
@@ -266,7 +265,7 @@ class _Search:
         else:
             self._log_E = (math.log(E_bytes), math.log(E_bytes))
         if queues <= 2:
-            # Only one threshold: the ratio does not matter.
+            # With a single threshold, the ratio does not matter.
             self._log_span = (math.log(2.0), math.log(2.0))
             return
         widest = max(high_bytes / min(low_bytes, E_bytes or low_bytes), 1.1)

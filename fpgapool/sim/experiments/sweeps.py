@@ -56,7 +56,7 @@ _Value = str | int | float | bool
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
 _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 
-#: Of a sweep, in all.
+#: Limit of runs in a sweep.
 MAX_RUNS = 100_000
 
 #: Options of generate that a sweep sets itself.
@@ -85,7 +85,6 @@ class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def seed_list(self) -> list[int]:
-        """Return the seeds as a list."""
         if isinstance(self.seeds, int):
             return list(range(1, self.seeds + 1))
         return self.seeds

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Simulations that confirm, or do not, the thresholds of a model."""
+"""Simulations that confirm or refute a model's thresholds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class Summary:
 
     @property
     def is_better(self) -> bool:
-        """Whether the mean got shorter, and the tail did not grow by more."""
+        """Whether the mean decreased, and the tail did not increase by
+        more.
+        """
         act, tct95 = self.gain.act.mean, self.gain.tct95.mean
         return act > 1 and act * tct95 >= 1
 

@@ -69,8 +69,8 @@ def _arrivals_s(
 ) -> list[float]:
     if client.load is None:
         return sorted(client.arrivals_s or ())
-    # A Poisson process of rate 1 on the scale of the batches that arrive on
-    # average, bent to times.
+    # A Poisson process of rate 1 on the scale of expected batches, transformed
+    # to times.
     edges_s = np.cumsum([0.0, *(length_s for length_s, _ in client.load)])
     batch_s = client.task_s * client.batch_tasks
     batches = np.cumsum(

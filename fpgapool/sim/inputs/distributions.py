@@ -44,7 +44,6 @@ class SizeDistribution(abc.ABC):
 
     @property
     def mean_bytes(self) -> float:
-        """Mean size of all jobs."""
         return self._mean_bytes
 
     @property

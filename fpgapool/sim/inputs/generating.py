@@ -329,7 +329,6 @@ def _tenants(given: Iterable[str]) -> list[workloads.Tenant]:
 
 
 def _pairs(name: str, given: Iterable[str]) -> list[tuple[str, float]]:
-    """Convert NAME=NUMBER."""
     found: list[tuple[str, float]] = []
     for text in given:
         key, is_there, value = text.partition("=")

@@ -214,7 +214,7 @@ class Elasticity(_Record, frozen=True):
     own: dict[_Name, bool | int | float | str] = {}
 
 
-# The numbers among them that have narrower bounds than others.
+# The numbers among them with narrower bounds than others.
 _BOUNDS: dict[str, typing.Any] = {
     "E_bytes": _Bytes,
     "q": _Positive,
@@ -227,7 +227,7 @@ _KINDS: dict[type, typing.Any] = {
     str: _Name,
     tuple: tuple[_Bytes, ...],
 }
-# What a scenario has instead of None.
+# Values that a scenario has instead of None.
 _SHARED_DEFAULTS = {"slot_choice": "index", "offer_order": "index"}
 
 

@@ -80,7 +80,7 @@ def _check_keys(text: bytes, source: str) -> None:
     try:
         document = json.loads(text, object_pairs_hook=_Members)
     except ValueError:
-        # It is told where it stops being JSON.
+        # The other parser reports where it stops being JSON.
         return
     unseen = [("", document)]
     while unseen:
@@ -110,7 +110,7 @@ def _decode(text: bytes, source: str) -> scenarios.Scenario:
         ) from error
 
 
-#: What Python's own JSON has besides.
+#: Tokens that Python's JSON accepts in addition.
 _NOT_IN_JSON = (b"NaN", b"Infinity")
 
 _Text = typing.TypeVar("_Text")
@@ -142,7 +142,7 @@ def _converted(
         if isinstance(document, dict) and _take_old_name(document):
             return _converted(document, source, _from_plain)
         if isinstance(document, dict) and "$.jobs" not in str(error):
-            # Not to be converted again for each member that may be wrong.
+            # Not converted again for each member that may be wrong.
             document["jobs"] = []
         raise errors.InputError(
             source,
@@ -272,7 +272,6 @@ _Problems = Iterator[tuple[str, str]]
 def check(scenario: scenarios.Scenario, source: str) -> None:
     """Check that a scenario can be simulated.
 
-    :param source: its file, for the message.
     :raises errors.InputError: if it cannot.
     """
     for place, reason in _problems(scenario):
@@ -398,7 +397,7 @@ def _problems_of_groups(scenario: scenarios.Scenario) -> _Problems:
             yield f"{place}.name", f"{group.name!r} is used twice"
         names.add(group.name)
         yield from _problems_of_group(group, place)
-    # Those that are there at first have to fit into the cluster.
+    # The initial groups have to fit into the cluster.
     wanted = sum(group.slots for group in scenario.groups if not group.goal)
     if scenario.jobs:
         wanted = scenario.group_slots + 1

@@ -37,7 +37,7 @@ DEFAULTS: dict[str, typing.Any] = {
     "host_weight": (),
     "tenant": (),
 }
-#: How many jobs a host sends, if nothing else is said.
+#: Default number of jobs per host.
 JOBS_PER_HOST = 50
 #: Each kind of sizes with its distribution, and the options that it takes.
 SIZES: dict[
@@ -63,7 +63,6 @@ SIZES: dict[
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe the scenario."""
     parser.add_argument(
         "--seed",
         type=screen.seed,

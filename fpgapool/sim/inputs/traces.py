@@ -105,7 +105,6 @@ class _Row:
         )
 
     def text(self, column: str, default: str = "") -> str:
-        """Return the text of a column."""
         return self._values.get(column, default)
 
     def whole(self, column: str) -> int:

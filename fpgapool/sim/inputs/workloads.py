@@ -63,7 +63,6 @@ class Workload:
     :ivar tenants: if empty, jobs have no tenant.
     :ivar jobs_per_host: number of jobs from each host, each host at its own
         times; a mean, if hosts differ.
-    :ivar jobs: number of jobs in all.
     :ivar duration_s: time in which jobs arrive.
     """
 
@@ -237,7 +236,8 @@ def _check_count(workload: Workload, cluster: scenarios.Cluster) -> None:
 class _Streams:
     """Uniform random numbers for each property of the jobs.
 
-    This module converts them itself: libraries may change their ways.
+    This module converts them itself, because libraries may change their
+    methods.
     """
 
     def __init__(self, seed: int) -> None:
@@ -275,7 +275,6 @@ def _host_weights(
 
 
 def _is_even(workload: Workload, weights: metrics.Floats) -> bool:
-    """Return whether all hosts are alike."""
     return bool(np.all(weights == weights[0])) and all(
         tenant.board_share is None for tenant in workload.tenants
     )
@@ -373,7 +372,6 @@ def _tenant_weights(
 
 
 def _draw(weights: npt.ArrayLike, uniform: npt.NDArray[np.float64]) -> _Places:
-    """Choose places in proportion to their weights."""
     edges = np.cumsum(np.asarray(weights, dtype=np.float64))
     # Without the last edge, rounding cannot lead beyond the end, and places
     # without weight at the end are never chosen.

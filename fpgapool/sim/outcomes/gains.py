@@ -134,7 +134,7 @@ def change_percent(before: Sequence[float], after: Sequence[float]) -> Spread:
     ]
     mean_before = statistics.fmean(before)
     ratio = statistics.fmean(after) / mean_before
-    # Of a ratio of means: what the seeds deviate from it.
+    # For a ratio of means: the deviation of each seed from it.
     _, half = confidence(
         [
             (new - ratio * old) / mean_before

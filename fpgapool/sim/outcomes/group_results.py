@@ -86,7 +86,6 @@ class GroupsResult(msgspec.Struct, frozen=True):
     groups: list[GroupResult]
 
     def group(self, name: str) -> GroupResult:
-        """Return a group's results."""
         return next(group for group in self.groups if group.name == name)
 
 

@@ -22,8 +22,6 @@ class JobResult:
 
     :ivar origin: name of the host that it came from; None: it has none.
     :ivar start_s: when its slot began to work for it.
-    :ivar host: name of the slot's host.
-    :ivar device: name of the slot's device.
     :ivar slot: number of the slot in its device.
     :ivar local: whether its data stayed on its own host.
     :ivar kind: its kind, for example the accelerator's name; None: all jobs

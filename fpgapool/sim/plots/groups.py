@@ -65,7 +65,8 @@ def draw_groups(
             style.prepare_axes(axes, "both")
             style.name_panel(axes, policy, pad=4)
     for axes in panels[-1]:
-        # All rows share the limits: none before the last one is drawn.
+        # All rows share the limits, so none is drawn before the last one is
+        # known.
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
         axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)

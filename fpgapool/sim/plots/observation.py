@@ -110,7 +110,6 @@ class Observer:
     def _add(
         self, from_s: float, to_s: float, values: tuple[float, ...]
     ) -> None:
-        """Add values over a time."""
         bins = self._sums.shape[1]
         while to_s > self._bin_s * bins:
             # Merge pairs of bins, and append new ones.

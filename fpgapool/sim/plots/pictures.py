@@ -22,7 +22,7 @@ from fpgapool.sim.outcomes import results
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import observation
 
-# With more than these, a reader cannot make out a bar for each job.
+# With more than this, bars of single jobs are not distinguishable.
 _MOST_SLOTS = 32
 _MOST_JOBS = 300
 _MOST_ORIGINS = 9
@@ -67,7 +67,7 @@ def draw(
     completions = directory / "completion-times.png"
     utilisation = directory / "utilisation.png"
     timelines = _file_names(directory, found)
-    # Readers lay them side by side.
+    # Readers compare them side by side.
     end_s = max(
         job.finish_s for each in found.values() for job in each.outcome.jobs
     )

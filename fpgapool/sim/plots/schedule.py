@@ -30,10 +30,7 @@ _HOST_X = -0.085
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlotName:
-    """A row of the timeline.
-
-    :ivar number: of the slot in its device.
-    """
+    """A row of the timeline."""
 
     host: str
     device: str
@@ -54,10 +51,7 @@ def rows_of(
 
 
 def slot_of(job: metrics.JobResult) -> SlotName:
-    """Return the slot of a job.
-
-    :param job: a job with a slot.
-    """
+    """Return the slot of a job."""
     return SlotName(job.host, job.device, job.slot)
 
 
@@ -212,7 +206,6 @@ def draw_queue(
 
 
 def label_time(axes: mpl_axes.Axes) -> None:
-    """Label the axis of time."""
     axes.tick_params(axis="x", labelbottom=True)
     axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
 

@@ -55,7 +55,6 @@ _DPI = 130
 
 
 def make_figure(height_in: float) -> mpl_figure.Figure:
-    """Return an empty figure."""
     from matplotlib import figure as mpl_figure
     from matplotlib.backends import backend_agg
 
@@ -145,10 +144,7 @@ def draw_spreads(
     factor: float = 1.0,
     **options: typing.Any,
 ) -> None:
-    """Draw a line of means, with bars for their 95 % intervals.
-
-    :param options: more of ``errorbar``.
-    """
+    """Draw a line of means, with bars for their 95 % intervals."""
     bars = [each.bar() for each in spreads]
     axes.errorbar(
         places,
@@ -163,10 +159,7 @@ def draw_spreads(
 def name_panel(
     axes: mpl_axes.Axes, text: str, size: float = 10.5, **options: typing.Any
 ) -> None:
-    """Write the title of a panel.
-
-    :param options: more of ``set_title``.
-    """
+    """Write the title of a panel."""
     axes.set_title(
         text,
         fontsize=size,
@@ -183,10 +176,7 @@ def add_legend(
     size: float = 9.5,
     **options: typing.Any,
 ) -> None:
-    """Explain colours and lines in a row below the texts.
-
-    :param options: more of ``legend``.
-    """
+    """Explain colours and lines in a row below the texts."""
     figure.legend(
         handles=handles,
         loc="center left",

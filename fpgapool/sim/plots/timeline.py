@@ -31,7 +31,6 @@ def draw_timeline(
 ) -> None:
     """Draw each job in its slot, and how many jobs waited, as a PNG file.
 
-    :param results: the jobs, one bar each.
     :param slots: slots that get a row even if no job had them.
     :param end_s: where the time axis ends; None: with the last job.
     :raises ValueError: if there are no jobs.

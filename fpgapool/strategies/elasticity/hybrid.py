@@ -138,7 +138,6 @@ class Need(typing.NamedTuple):
 
     :ivar slots: that it needs always; 0 if it is a deadline.
     :ivar due_s: the deadline; infinite if it is a rate.
-    :ivar work_s: slot-seconds until then.
     """
 
     slots: int = 0

@@ -297,7 +297,6 @@ class _Pass:
         return shares * peaks
 
     def _read_jobs(self, numbers: _Numbers) -> None:
-        """Read the jobs of some kinds."""
         options, columns = self._options, self._columns
         jobs = columns.jobs
         place_of = np.full(len(columns.counts), -1, dtype=np.int64)
@@ -487,7 +486,6 @@ class _Pass:
     def _assign_first(
         self, pairs: _Pairs, best: _Numbers, rates: _Floats
     ) -> strategy.Choice:
-        """Assign the first of the best pairs."""
         ranked = []
         for place in best.tolist():
             kind, at = int(pairs.kinds[place]), int(pairs.targets[place])

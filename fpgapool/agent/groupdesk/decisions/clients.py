@@ -11,14 +11,14 @@ from fpgapool.agent.groupdesk.decisions import model
 class Clients:
     """The clients that are attached, or have locks.
 
-    :param slots: of this host; each client has as many queues.
+    :param slots: number of this host's slots; each client has as many queues.
     """
 
     def __init__(self, slots: int, waiting: heads.Heads) -> None:
         self._slots = slots
         self._heads = waiting
         self.all: dict[str, model.Client] = {}
-        # Of former clients, until the period ends.
+        # Counts of former clients, until the period ends.
         self._gone: dict[str, model.Usage] = {}
 
     def attach(
@@ -41,20 +41,20 @@ class Clients:
         return client
 
     def forget(self, client: model.Client) -> None:
-        """A client is gone; its counts stay until the period ends."""
+        """Remove a client; its counts stay until the period ends."""
         if self.all.pop(client.client_id, None) is not None:
             self._gone[client.client_id] = client.counts
         self._heads.retry_blocked()
 
     def counts_of(self, client_id: str) -> model.Usage:
-        """Return the counts of a client that may be gone, or be new."""
+        """Return the counts of a client, which may be gone or new."""
         client = self.all.get(client_id)
         if client is not None:
             return client.counts
         return self._gone.setdefault(client_id, model.Usage())
 
     def take_counts(self) -> dict[str, model.Usage]:
-        """End a period; return what each client did in it, by name."""
+        """End a period; return each client's counts, by name."""
         taken, self._gone = self._gone, {}
         for client_id, client in self.all.items():
             counts = taken[client_id] = client.counts

@@ -2,8 +2,8 @@
 
 """The heads of queues that wait for a member, in the order of service.
 
-The project with the least service comes first, however many clients it has; of
-equals, the head that has waited longest.
+The project with the least service comes first, however many clients it has;
+among equals, the head that has waited longest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import group
 
-# Queues cannot be compared, and two of a client that came back may tie.
+# Queues cannot be compared, and two queues of a reconnected client may tie.
 _SERIALS = itertools.count()
 _SERVED = operator.attrgetter("served")
 
@@ -30,8 +30,8 @@ class Heads:
         with the least. Ties go to the client's name, then to the queue's
         number.
     :raises ValueError: if it is neither.
-    :ivar by_time: whether the time of slots is what counts as service …
-    :ivar per_task: … or each task, when it begins.
+    :ivar by_time: whether slot time counts as service.
+    :ivar per_task: whether each task counts as service when it begins.
     """
 
     def __init__(self, arbitration: str) -> None:
@@ -78,7 +78,7 @@ class Heads:
         return share
 
     def charge(self, client: model.Client, slot_s: float) -> None:
-        """Count the time of a slot as service, if that decides the order."""
+        """Count slot time as service, if that decides the order."""
         if self.by_time:
             client.share.served += slot_s
             client.project.served += slot_s
@@ -107,7 +107,7 @@ class Heads:
         self._blocked.append(queue)
 
     def retry_blocked(self) -> None:
-        """Let the heads that were set aside wait for members again."""
+        """Let blocked heads wait for members again."""
         blocked, self._blocked = self._blocked, []
         for queue in blocked:
             queue.asking = False

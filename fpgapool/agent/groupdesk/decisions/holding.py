@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which members have which blocks, and the member that a task prefers.
+"""Which members hold which blocks, and which member a task prefers.
 
 Pure. If a member has evicted a block, the task is sent again with the data.
 """
@@ -17,12 +17,12 @@ from collections.abc import Mapping
 
 from fpgapool.agent.groupdesk.decisions import model
 
-# Of a member; it forgets the oldest ones.
+# Blocks remembered per member; it forgets the oldest ones.
 _MOST_KEYS = 4096
 # How many tasks of each queue are searched for one that a free member can
-# serve …
+# serve.
 _MOST_LOOKED_AT = 16
-# … and how often a task may be overtaken.
+# How often a task may be overtaken.
 _MOST_EXCHANGES = 16
 # Weight of the newest task in the mean time of a task.
 _WEIGHT = 0.125
@@ -46,7 +46,7 @@ class Holders:
 
     def __init__(self) -> None:
         self.due_s = math.inf
-        # Mean time of a task with blocks on its member.
+        # Mean duration of a task whose blocks its member holds.
         self._task_s = 0.0
         self._began_s: dict[int, float] = {}
         self._held: dict[int, collections.OrderedDict[Key, None]] = {}
@@ -60,12 +60,12 @@ class Holders:
     ) -> tuple[model.Task, int] | None:
         """Choose a member for a queue's head that refers to blocks.
 
-        If a busy member has more of its blocks than each free one, another
+        If a busy member holds more of its blocks than each free one, another
         task of its client that a free member can serve takes its place.
 
         :param free: numbers of free members, at least one.
-        :returns: the head as it is now, and the number of its member; None:
-            the head waits for a busy member, for at most the mean time of a
+        :returns: the resulting head, and the number of its member; None: the
+            head waits for a busy member, for at most the mean duration of a
             task.
         """
         usable = [
@@ -138,9 +138,9 @@ class Holders:
     def started(
         self, number: int, task: model.Task, clear: bool, now: float
     ) -> None:
-        """A task starts on a member, which will hold its blocks.
+        """Record that a task starts on a member, which will hold its blocks.
 
-        :param clear: the blocks of other projects are gone.
+        :param clear: whether the member drops the blocks of other projects.
         """
         if task.blocks:
             self._began_s[number] = now
@@ -156,15 +156,15 @@ class Holders:
             held.popitem(last=False)
 
     def ended(self, number: int, busy_s: float, now: float) -> None:
-        """A task has ended.
+        """Record the end of a task.
 
-        :param busy_s: how long the core computed; 0: it did not.
+        :param busy_s: how long the core computed; 0: not at all.
         """
         began_s = self._began_s.pop(number, None)
         if began_s is not None and busy_s:
             self._task_s += _WEIGHT * (now - began_s - self._task_s)
 
     def forget(self, number: int) -> None:
-        """A member is gone."""
+        """Forget a member."""
         self._held.pop(number, None)
         self._began_s.pop(number, None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Locks: members and queues that clients have for themselves.
+"""Locks: members and queues reserved for single clients.
 
 A lock waits in a queue of its client like a task. Once it is granted, tasks
-with its number run on its member, one after the other, and the client is
+with its number run on its member one after the other, and the client is
 charged for the whole time::
 
     waiting ──grant──▶ held ──unlock──▶ closing ──last task ends──▶ ended
@@ -21,10 +21,10 @@ from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import codes
 
 # Added to the length of a queue with a lock: tasks without that lock choose
-# another one while there is one.
+# another one if they can.
 _LOCKED = 1 << 40
-# The member of a lock that has ended may hold state: it is cleared even for
-# the same client.
+# The member of an ended lock may hold state: it is cleared even for the same
+# client.
 _UNCLEAN = ""
 
 
@@ -33,8 +33,8 @@ class Locks:
 
     :param clients: a lost one is removed with its last lock.
     :param idle_s: how long a lock lasts without a task.
-    :ivar held: how many have members …
-    :ivar count: … and how many there are, with those that wait.
+    :ivar held: number of locks that have members.
+    :ivar count: number of locks, including waiting ones.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Locks:
         self._idle_s = idle_s
         self.out = out
         # Whether one member is reserved for clients without locks. One host of
-        # each group does so.
+        # each group reserves one.
         self._spares_member = True
         self.held = 0
         self.count = 0
@@ -69,7 +69,7 @@ class Locks:
         return 0 < len(self._members.all) <= self.held
 
     def lock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """Request a member and a queue for a client alone.
+        """Request a member and a queue for one client alone.
 
         :param lock_id: its number for the lock, above 0 and not in use.
         """
@@ -100,7 +100,7 @@ class Locks:
             self.end(client, lock, codes.OK, now)
 
     def submit(self, client: model.Client, task: model.Task) -> None:
-        """Take a task that runs under a lock."""
+        """Accept a task that runs under a lock."""
         lock = client.locks.get(task.lock_id)
         if lock is None or lock.closing:
             self.out.append(model.Answer(task, codes.LOCK_LOST))
@@ -112,7 +112,7 @@ class Locks:
         self.start_task(lock)
 
     def start_task(self, lock: model.Lock) -> None:
-        """Start the next task of a lock, if there is one and it can."""
+        """Start the next task of a lock, if there is one and it may start."""
         member = lock.member
         if (
             not lock.tasks
@@ -131,7 +131,7 @@ class Locks:
         self, client: model.Client, lock: model.Lock, now: float
     ) -> None:
         """The member of a lock has ended its task."""
-        # It is charged for the whole time.
+        # Locks are charged for their whole duration.
         lock.idle_since_s = now
         if lock.tasks:
             self.start_task(lock)
@@ -153,7 +153,7 @@ class Locks:
                 self._withdraw(client, lock)
 
     def grant_next(self, queue: model.Queue, now: float) -> None:
-        """Serve the lock at a queue's head: grant, refuse or set it aside."""
+        """Grant, refuse or set aside the lock at a queue's head."""
         client, lock = queue.client, queue.waiting[0]
         assert isinstance(lock, model.Lock)
         if not self._most(client, self._members.expected):
@@ -174,9 +174,9 @@ class Locks:
             self._grant(client, lock, now)
 
     def _most(self, client: model.Client, expected: int = 0) -> int:
-        """How many locks there may be if this client wants one.
+        """Return how many locks there may be if this client requests one.
 
-        With fewer members than ``expected``, so many count.
+        Members that are still expected count, too.
         """
         members = self._members
         here = sum(not member.leaving for member in members.all.values())
@@ -184,7 +184,7 @@ class Locks:
             other is not client and other.attached
             for other in self._clients.all.values()
         )
-        # Without any member a lock may wait for the first.
+        # Without any member, a lock may wait for the first.
         return max(1, max(here, expected) - members.surplus) - spared
 
     def _grant(
@@ -203,10 +203,10 @@ class Locks:
         self.start_task(lock)
 
     def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
-        """Take back a lock that was not granted yet."""
+        """Withdraw a lock that was not granted yet."""
         self._remove(client, lock)
         lock.queue.waiting.remove(lock)
-        # Its queue may have been blocked by this lock only.
+        # Only this lock may have blocked its queue.
         self._heads.retry_blocked()
 
     def _remove(self, client: model.Client, lock: model.Lock) -> None:
@@ -219,14 +219,14 @@ class Locks:
         self.count -= 1
 
     def end_all(self, client: model.Client, code: str, now: float) -> None:
-        """End the locks of a client; all of them were granted."""
+        """End the granted locks of a client."""
         for lock in [*client.locks.values()]:
             self.end(client, lock, code, now)
 
     def end(
         self, client: model.Client, lock: model.Lock, code: str, now: float
     ) -> None:
-        """End a lock that was granted; its member may be gone."""
+        """End a granted lock, whose member may be gone."""
         self._remove(client, lock)
         self.held -= 1
         self.charge(lock, now)
@@ -250,7 +250,7 @@ class Locks:
         self._heads.retry_blocked()
 
     def charge(self, lock: model.Lock, now: float) -> None:
-        """Charge the client for the time of a member that it keeps."""
+        """Charge the client for the time of its locked member."""
         client = lock.queue.client
         slot_s = now - lock.charged_s
         client.counts.busy_s += slot_s
@@ -258,7 +258,7 @@ class Locks:
         lock.charged_s = now
 
     def dues(self) -> list[float]:
-        """Return when idle locks and locks of lost clients expire."""
+        """Return when idle locks, and locks of lost clients, expire."""
         dues = []
         for client in self._clients.all.values() if self.count else ():
             if client.locks and not client.attached:
@@ -272,7 +272,7 @@ class Locks:
         return dues
 
     def expire(self, now: float) -> None:
-        """End the locks of lost clients, and those without tasks."""
+        """End the locks of lost clients, and those idle for too long."""
         for client in [*self._clients.all.values()]:
             if not client.locks:
                 continue

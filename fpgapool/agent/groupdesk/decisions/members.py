@@ -15,9 +15,9 @@ class Members:
     """The members, by their numbers.
 
     :ivar free: numbers of those without task and lock; a heap.
-    :ivar expected: how many members there are or will be; a lock waits for
-        them. Call :meth:`shrink` after a change.
-    :ivar surplus: how many to give away as soon as they have no task.
+    :ivar expected: how many members there are or will be, which limits waiting
+        locks. Call :meth:`shrink` after a change.
+    :ivar surplus: how many to release as soon as they have no task.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Members:
         return bool(self.free)
 
     def join(self, number: int) -> None:
-        """Use a slot that was just programmed.
+        """Add a slot that was just programmed.
 
         :raises ValueError: if it is a member already.
         """
@@ -50,7 +50,7 @@ class Members:
         self._heads.retry_blocked()
 
     def leave(self, number: int) -> None:
-        """Give a slot away: at once if it is idle, else after its task.
+        """Release a slot: at once if it is idle, else after its task.
 
         A locked member stays until the lock ends. :class:`model.Left` says
         when it can be programmed anew.
@@ -65,7 +65,8 @@ class Members:
             self._leave(member)
 
     def shrink(self, count: int) -> None:
-        """Give away some slots: idle ones, the lowest first, else the next.
+        """Release some slots: idle ones, the lowest first, else the next to
+        become idle.
 
         :param count: how many; replaces the number of an earlier call.
         """
@@ -76,7 +77,7 @@ class Members:
             self._leave(self.all[heapq.heappop(self.free)])
 
     def lose(self, number: int) -> model.Member | None:
-        """Forget a member that died; None if there is none."""
+        """Forget a member that died; return None if there is none."""
         member = self.all.pop(number, None)
         if member is None:
             return None
@@ -91,12 +92,11 @@ class Members:
         return self.all[heapq.heappop(self.free)]
 
     def take(self, number: int) -> None:
-        """Take the member with this number."""
         self.free.remove(number)
         heapq.heapify(self.free)
 
     def give_back(self, member: model.Member) -> None:
-        """Use a member for other tasks, or give it away."""
+        """Reuse a member for other tasks, or release it."""
         if member.leaving:
             self._leave(member)
         elif self.surplus:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts of a group's queues, and their decisions."""
+"""Values of a group's queues, and their decisions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import typing
 
 
 class Task:
-    """One call, from its arrival to its result.
+    """One call, from arrival to result.
 
-    :ivar task_id: the client's number of it.
-    :ivar payload: belongs to the caller. One that sets it to None cannot run
-        the task again: if its member dies, the client must send it again.
+    :ivar task_id: the client's number for it.
+    :ivar payload: belongs to the caller, who may set it to None. The task then
+        cannot run again: if its member dies, the client must send it again.
     :ivar lock_id: the lock that it runs under; 0: none.
-    :ivar blocks: keys of the blocks to which it refers …
-    :ivar waits_until_s: … and for so long it may wait for a member with them.
+    :ivar blocks: keys of the blocks that it refers to.
+    :ivar waits_until_s: until when it may wait for a member with them.
     :ivar exchanges: how often another task with blocks took its place.
     :ivar queue: the queue that it joined; unset if it was refused.
-    :ivar dropped: its client does not wait for the result any more.
+    :ivar dropped: whether its client no longer waits for the result.
     """
 
     queue: Queue
@@ -62,8 +62,8 @@ class Queue:
     """One sequential queue of a client.
 
     :ivar waiting: tasks, and locks that are not granted yet.
-    :ivar asking: the head asks for a member.
-    :ivar busy: its task runs, or its lock is held.
+    :ivar asking: whether the head waits for a member.
+    :ivar busy: whether its task runs, or its lock is held.
     """
 
     __slots__ = ("asked_s", "asking", "busy", "client", "number", "waiting")
@@ -80,7 +80,7 @@ class Queue:
 class Lock:
     """A pseudo-task; while it runs, queue and member are the client's.
 
-    :ivar charged_s: up to when its client was charged for the member.
+    :ivar charged_s: until when its client was charged for the member.
     """
 
     __slots__ = (
@@ -104,14 +104,15 @@ class Lock:
 
 
 class Share:
-    """The service that a project or client has had, and its waiting heads.
+    """The service that a project or client has received, and its waiting
+    heads.
 
-    :param whole: what it is a part of; None: it is the whole group.
+    :param whole: the share that contains it; None for the whole group.
     :ivar served: tasks with ``arbitration=fifo``, slot-seconds with ``time``.
-    :ivar floor: the service of the part that was served last, before that.
-    :ivar asking: its parts with asking heads; a dict keeps their order.
-    :ivar heads: its own, if it has no parts: when each asked, its client, its
-        queue's number, a number that no other entry has, and its queue.
+    :ivar floor: previous service of the part that was served last.
+    :ivar asking: its parts with waiting heads; a dict keeps their order.
+    :ivar heads: its own heads, if it has no parts: start of waiting, client,
+        queue number, a unique number, and queue.
     """
 
     __slots__ = ("asking", "floor", "heads", "served", "whole")
@@ -124,15 +125,15 @@ class Share:
         self.heads: list[tuple[float, str, int, int, Queue]] = []
 
     def ask(self) -> None:
-        """Enter the competition: a head waits where there was none.
+        """Join the competition when a first head begins to wait.
 
-        It starts where the part that was served last was then, unless it has
-        had more: idle time earns no credit, and newcomers do not catch up.
+        It starts from the service of the part that was served last, unless it
+        has had more: idle time earns no credit, and newcomers do not catch up.
         """
         whole = self.whole
         if whole is None:
             return
-        # Each task comes here: max() would take as long as the rest.
+        # Runs for each task: max() would take as long as the rest.
         if self.served < whole.floor:
             self.served = whole.floor
         if whole.whole is not None and not whole.asking:
@@ -154,7 +155,7 @@ class Usage:
     """What a client did in one period.
 
     :ivar ended: tasks that have ended, with a result or an error.
-    :ivar busy_s: slot-seconds of those, and of its locks.
+    :ivar busy_s: slot-seconds of those tasks, and of its locks.
     :ivar waiting: tasks in its queues now, without running ones.
     """
 
@@ -170,9 +171,10 @@ class Client:
 
     :ivar owner: members are cleared when they serve another owner.
     :ivar scope: its project and application, which share blocks.
-    :ivar paused: it has no room for results, so that no head is served.
-    :ivar project: what all clients of its project have had …
-    :ivar share: … and this one.
+    :ivar paused: whether it has no room for results, so that no head is
+        served.
+    :ivar project: the service of all clients of its project.
+    :ivar share: the service of this client.
     """
 
     __slots__ = (
@@ -212,7 +214,7 @@ class Client:
         self.counts = Usage()
 
     def lengthen(self, length: int) -> Queue:
-        """Add to the length of the shortest queue, and return it."""
+        """Add to the length of the shortest queue, and return that queue."""
         lengths = self.lengths
         number = lengths.index(min(lengths))
         lengths[number] += length
@@ -222,8 +224,7 @@ class Client:
 class Member:
     """A slot of the group on this host.
 
-    :ivar charged_s: when the last lock on it ended, which was charged until
-        then.
+    :ivar charged_s: end of the last lock on it, which was charged until then.
     """
 
     __slots__ = ("charged_s", "leaving", "lock", "number", "served", "task")
@@ -234,12 +235,12 @@ class Member:
         self.lock: Lock | None = None
         self.charged_s = -math.inf
         self.leaving = False
-        #: Whose data it may hold; None: it was just programmed.
+        #: Owner of the data it may hold; None: it was just programmed.
         self.served: str | None = None
 
 
 class Start(typing.NamedTuple):
-    """Run a task on a member, which is cleared first if that is necessary."""
+    """Run a task on a member, clearing it first if necessary."""
 
     member: int
     task: Task
@@ -247,7 +248,7 @@ class Start(typing.NamedTuple):
 
 
 class Locked(typing.NamedTuple):
-    """A lock is granted: notify the client, and make the member keep state."""
+    """A lock is granted: notify the client, and let the member keep state."""
 
     client: Client
     lock_id: int

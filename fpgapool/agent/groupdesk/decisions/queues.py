@@ -17,8 +17,8 @@ waits for a member, runs, returns its result, and then the next head waits::
                   └────────────────────────────────────┘
 
 A head is set aside while its client has no room for results, while locks have
-all members that they may have, or while it waits for the member that has its
-blocks. Members belong to no queue, so that resizing the group touches none.
+all the members they may have, or while it waits for the member with its
+blocks. Members belong to no queue, so that resizing the group affects none.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from fpgapool.vocabulary import group
 
 #: Waiting tasks of one client; more are refused with ``QUEUE_FULL``.
 MAX_WAITING_TASKS = 4096
-#: A lock ends when its client sends no task for so long.
+#: A lock ends when its client sends no task for this long.
 LOCK_IDLE_S = 60.0
-#: A task that loses more members than this fails: it may be what kills them.
+#: A task that loses more members than this fails, because it may be what kills
+#: them.
 MAX_LOSSES = 2
 
 
@@ -48,7 +49,6 @@ class Queues:
     """The tasks of a group on one host.
 
     :param slots: of this host; each client has as many queues.
-    :param arbitration: as for :class:`heads.Heads`.
     :param resume_grace_s: how long the locks of a lost client last.
     """
 
@@ -73,7 +73,7 @@ class Queues:
         self.members = group_members.Members(
             self._heads, self._holders, self._out
         )
-        # Every task comes here: these save look-ups.
+        # Every task passes through here: these save look-ups.
         self._members, self._free = self.members.all, self.members.free
         self.locks = group_locks.Locks(
             self._clients, self._heads, self.members, lock_idle_s, self._out
@@ -84,17 +84,16 @@ class Queues:
     def attach(
         self, client_id: str, owner: str | None = None, project_id: str = ""
     ) -> model.Client:
-        """Let a client send tasks; a client that reconnects keeps its locks.
+        """Let a client send tasks; a reconnecting client keeps its locks.
 
-        :param client_id: of a client that is not attached.
         :param owner: members are cleared when they serve another owner; None:
             each client is its own.
-        :param project_id: all clients of a project together have its share.
+        :param project_id: all clients of a project share its service.
         """
         return self._clients.attach(client_id, owner or client_id, project_id)
 
     def detach(self, client: model.Client, now: float) -> None:
-        """The connection of a client is lost.
+        """Handle the loss of a client's connection.
 
         Its waiting tasks and the results of running ones are dropped; it
         resends them. Its locks last for ``resume_grace_s``.
@@ -114,7 +113,7 @@ class Queues:
         self.locks.end_all(client, codes.OK, now)
 
     def revoke(self, client_id: str, now: float) -> None:
-        """A client has lost its access. Its waiting tasks fail with
+        """Revoke a client's access. Its waiting tasks fail with
         ``ACCESS_REVOKED``; results of running ones are dropped.
         """
         client = self.clients.get(client_id)
@@ -141,7 +140,7 @@ class Queues:
             self.locks.start_task(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Empty the queues of a client, but for locks."""
+        """Empty the queues of a client, except for locks."""
         dropped = []
         for queue in client.queues:
             locks = []
@@ -180,7 +179,8 @@ class Queues:
         """Queue a task, or refuse it with a code.
 
         :param lock_id: of the lock that it runs under; 0: none.
-        :param blocks: that it refers to; it prefers a member that has them.
+        :param blocks: the blocks that it refers to; it prefers a member that
+            holds them.
         """
         task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
@@ -204,7 +204,7 @@ class Queues:
     def ended(
         self, number: int, busy_s: float, now: float, ran: bool = True
     ) -> model.Task | None:
-        """A member's task has ended, with a result or an error.
+        """Record that a member's task has ended, with a result or an error.
 
         :param ran: False if it lacked a block; the task will be resent.
         :returns: the task, None if no client waits for its result.
@@ -238,7 +238,9 @@ class Queues:
         return None if task.dropped else task
 
     def lost(self, number: int, now: float) -> None:
-        """A member died: its task runs again elsewhere, its lock ends."""
+        """Handle the death of a member: its task runs again elsewhere, its
+        lock ends.
+        """
         member = self.members.lose(number)
         if member is None:
             return
@@ -247,7 +249,7 @@ class Queues:
         if task is not None and is_awaited:
             task.client.counts.running -= 1
         if member.lock is not None:
-            # The state that the client kept there is lost.
+            # The client's state on that member is lost.
             if task is not None and is_awaited:
                 self._out.append(model.Answer(task, codes.LOCK_LOST))
             lock = member.lock
@@ -334,7 +336,7 @@ class Queues:
         return None if due_s == math.inf else due_s
 
     def expire(self, now: float) -> None:
-        """End the locks of lost clients, and those without tasks."""
+        """End the locks of lost clients, and those idle for too long."""
         self.locks.expire(now)
 
     # Statistics.
@@ -342,8 +344,8 @@ class Queues:
     def take_counts(self, now: float) -> dict[str, model.Usage]:
         """End a period.
 
-        :returns: what each client did in it, by name. A lock without a task
-            counts as a running one: its client has the member.
+        :returns: each client's counts, by name. A lock without a task counts
+            as a running one, because its client has the member.
         """
         idle_locks = {}
         for client_id, client in self.clients.items():

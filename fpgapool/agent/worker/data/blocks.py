@@ -34,7 +34,6 @@ class BlockCounts(typing.NamedTuple):
 
     :ivar misses: blocks that had to be sent.
     :ivar evicted: blocks removed to make room.
-    :ivar kept_bytes: length of all blocks, now.
     """
 
     hits: int = 0
@@ -54,7 +53,7 @@ class BlockCache:
         self._lock = threading.Lock()
         self._shelf: blocks.Shelf[_Key] = blocks.Shelf(capacity_bytes)
         self._memory: dict[_Key, bytearray] = {}
-        # Changes with each holder; access of former ones has ended.
+        # Replaced for each holder, which ends the access of former ones.
         self._epoch = 0
         self._hits = self._misses = self._evicted = 0
 
@@ -144,7 +143,7 @@ class Blocks:
     def keep(self, reference: blocks.Reference, data: frames.Buffer) -> None:
         """Verify the data of a block, and cache a copy if there is room.
 
-        :param data: received for the reference; the client may be changing it.
+        :param data: the received data; the client may be changing it.
         :raises processing.Failure: ``BLOCK_DAMAGED`` if it does not match the
             reference.
         """
@@ -170,7 +169,7 @@ class Announced:
     """The references to blocks in the input of one connection.
 
     :param shared: whether the session's input is in shared buffers.
-    :param miss: asks the client for the block of a task.
+    :param miss: requests the block of a task from the client.
     """
 
     def __init__(
@@ -188,21 +187,21 @@ class Announced:
         self._set_argument = set_argument
         self._miss = miss
         self._arguments = arguments
-        # The reference whose data comes next.
+        # The reference whose data is expected next.
         self._expected: tuple[int, blocks.Reference] | None = None
-        # The task whose block is missing, until the client resends it.
+        # The task with a missing block, until the client resends it.
         self._missed: int | None = None
         self._found: memoryview | None = None
 
     @property
     def pending(self) -> bool:
-        """Whether the present piece needs :meth:`fill` or :meth:`check`."""
+        """Whether the current piece needs :meth:`fill` or :meth:`check`."""
         return self._found is not None or self._expected is not None
 
     def take(
         self, channel: channels.Channel, header: frames.FrameHeader
     ) -> frames.FrameHeader | None:
-        """Take an INPUT frame.
+        """Process an INPUT frame.
 
         :returns: the header of a piece of input; None if the frame has none.
         :raises frames.ProtocolError: if it is not allowed here.
@@ -267,7 +266,7 @@ class Announced:
     def fill(self, place: memoryview) -> bool:
         """Copy the found block into a piece of input.
 
-        :returns: False if there is none, and the client sends the data.
+        :returns: False if there is no block, and the client sends the data.
         """
         found, self._found = self._found, None
         if found is None:

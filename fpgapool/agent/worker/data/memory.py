@@ -2,8 +2,8 @@
 
 """The memory of a session's bytes: private memory, or shared buffers.
 
-Every session gets fresh memory of either kind, so that its pages are zero,
-and reuses it until it ends. Callers hold the session's lock.
+Every session gets fresh memory of either kind, whose pages are zero, and
+reuses it until its end. Callers hold the session's lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 CLOSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
-# In place of a buffer's number.
+# Stands for a buffer's number.
 _UNPLACED = -1
 
 
@@ -42,13 +42,12 @@ class Remains(enum.Enum):
     EMPTIED = "emptied"
     #: The client may be reading output, or continue with its input.
     KEPT = "kept for a while"
-    #: The operators have taken the slot, or it has failed: the client
+    #: The operators have revoked the slot, or it has failed: the client
     #: continues elsewhere with its input, at any later time.
     LEFT = "left to the client"
 
 
-#: Ends that clients could cause again and again, so that buffers are not left
-#: to them.
+#: Ends that clients could cause repeatedly, so no buffers are kept.
 _CAUSED_BY_CLIENTS = frozenset(
     {
         codes.CONNECTION_LOST,
@@ -72,12 +71,12 @@ def remains(code: str, unread: bool) -> Remains:
 
 
 class Ranges:
-    """Hands out ranges of memory; the oldest comes back first.
+    """Hands out ranges of memory; the oldest is returned first.
 
     The memory is divided into equal blocks. Ranges fill one block after the
-    other; the next block is the lowest free one. A session whose bytes are
-    short-lived stays in few blocks: in the cache, and in memory that is
-    already mapped, as new pages are expensive.
+    other; the next block is the lowest free one. A session with short-lived
+    bytes stays in few blocks, which are in the cache and already mapped; new
+    pages are expensive.
 
     :param block_bytes: size of a block, the longest range.
     :param out_bytes: bytes in ranges that are always granted.
@@ -90,7 +89,7 @@ class Ranges:
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
-        # Number of ranges. While there are any, the newest is in that block.
+        # Number of ranges. If there are any, the newest is in that block.
         self._ends: collections.deque[int] = collections.deque()
         self._out = [0] * count
         self._newest = heapq.heappop(self._free)
@@ -107,7 +106,6 @@ class Ranges:
     def reserve(self, length_bytes: int) -> int | None:
         """Hand out a range.
 
-        :param length_bytes: its length, 1 at least.
         :returns: where it starts, None if there is no room.
         """
         if self._filled_bytes + length_bytes > self._block_bytes:
@@ -161,7 +159,6 @@ class Ranges:
         return (end - 1) // self._block_bytes
 
     def clear(self) -> None:
-        """Take back all ranges."""
         while self._ends:
             self.release()
 
@@ -199,14 +196,13 @@ class Memory(abc.ABC):
         return
 
     def clear_input(self) -> None:
-        """Take back all input."""
         return
 
     @abc.abstractmethod
     def take_output(
         self, length_bytes: int, source: memoryview
     ) -> memoryview | None:
-        """Return room for a call's output, None if there is none now.
+        """Return room for a call's output; None if there is none now.
 
         The room is ``source`` itself, the oldest unprocessed input, if output
         takes the place of input.
@@ -266,7 +262,7 @@ class PrivateMemory(Memory):
 
     @property
     def is_short_of_output(self) -> bool:
-        # Short output after a long room leaves most of a block unused.
+        # Short output after a long reservation leaves most of a block unused.
         return self._output_blocks.is_half_used
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
@@ -311,7 +307,7 @@ class PrivateMemory(Memory):
 
 
 class InPlaceMemory(Memory):
-    """Memory of the worker in which output takes the place of the input.
+    """Memory of the worker in which output replaces the input.
 
     It is for cores that work in place: the worker receives, processes and
     sends a byte in one place, which is then more likely to be in the cache.
@@ -358,7 +354,7 @@ class InPlaceMemory(Memory):
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
     def release_output(self, piece: stream.Piece) -> None:
-        # The piece may be only the rest of it.
+        # The piece may be only the remainder.
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
@@ -371,9 +367,9 @@ class SharedMemory(Memory):
     """Two memfds of equal buffers, mapped by the worker and its client.
 
     Their sizes are sealed, so a client cannot make the worker fault by
-    truncating them. They are emptied at the end: a client may keep its
-    mappings, and their pages count as the worker's. The byte behind the
-    buffers is 1 until then.
+    truncating them. They are emptied at the end, because a client may keep its
+    mappings, and their pages count as the worker's. Until then the byte after
+    the buffers is 1.
 
     :param buffer_bytes: size of a buffer, the longest piece.
     :param max_output_bytes: most that one call of the core may write.
@@ -393,7 +389,8 @@ class SharedMemory(Memory):
         self._scratch = session_buffers.blank(
             max_output_bytes if max_output_bytes > buffer_bytes else 0
         )
-        # Buffers of each room, the oldest first, and whether it is scratch.
+        # Buffers of each reservation, the oldest first, and whether it is
+        # scratch.
         self._taken: collections.deque[tuple[list[int], bool]] = (
             collections.deque()
         )

@@ -19,9 +19,9 @@ INLINE_BYTES = 64 * 1024
 #: reads. They fit into any socket's buffer, so the receiving thread never
 #: blocks on sending while the client does, too.
 INLINE_SENT_BYTES = 128 * 1024
-# Bounds the memory that tiny pieces cost beyond their bytes.
+# Limits the memory that tiny pieces use beyond their bytes.
 _MAX_SEGMENTS = 65536
-# From this many on, ask for an acknowledgement.
+# From this number on, request an acknowledgement.
 _MANY_SEGMENTS = _MAX_SEGMENTS // 2
 _MAX_SENT_AT_ONCE = 16
 # Longer states would use too much of the connection.
@@ -57,12 +57,12 @@ class Outgoing:
             stream.WORKER, start_bytes, window_bytes, cuts=not shared
         )
         self.pongs: collections.deque[bytes] = collections.deque()
-        # For the output of the next task.
+        # Room for the output of the next task.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
         # Whether an acknowledgement is needed to free room.
         self._is_short = False
-        # Of all kept output, encoded.
+        # Checksums of all kept output, encoded.
         self._checksums: bytes | None = None
         # Whether a checkpoint precedes each ACK.
         self._has_short_states = processor.has_checkpoints and not shared
@@ -70,7 +70,7 @@ class Outgoing:
     # The client's side.
 
     def resume(self, received_bytes: int) -> None:
-        """Go on over another connection.
+        """Continue on another connection.
 
         :raises frames.ProtocolError: if that output is not kept any more.
         """
@@ -82,14 +82,14 @@ class Outgoing:
         self._unproven_bytes = 0
 
     def acknowledge(self, offset_bytes: int) -> None:
-        """Take an ACK; a client may repeat it."""
+        """Process an ACK; a client may repeat it."""
         if offset_bytes > self.output.acknowledged_bytes:
             self._release(self.output.acknowledge(offset_bytes))
         if offset_bytes == self.output.sent_bytes:
             self._unproven_bytes = 0
 
     def take_pong(self, offset_bytes: int) -> None:
-        """Take a PONG, which acknowledges what was sent before its PING."""
+        """Process a PONG, which acknowledges what was sent before its PING."""
         if offset_bytes <= self.output.asked_bytes:
             self.acknowledge(offset_bytes)
 
@@ -125,7 +125,9 @@ class Outgoing:
     # The core's side.
 
     def allows_inline(self, length_bytes: int) -> bool:
-        """Whether the receiving thread may process a piece, and answer it."""
+        """Whether the receiving thread may process and answer a piece
+        itself.
+        """
         output = self.output
         return (
             length_bytes <= INLINE_BYTES
@@ -137,7 +139,7 @@ class Outgoing:
         )
 
     def has_room(self, task: processing.Task) -> bool:
-        """Whether there is room for the output of a task; keeps it."""
+        """Reserve room for a task's output; return whether there is enough."""
         if self._room is None and len(self.output.kept) < _MAX_SEGMENTS:
             self._room = self._memory.take_output(
                 self._processor.needed_bytes(len(task.view), task.end),
@@ -146,7 +148,7 @@ class Outgoing:
         return self._room is not None
 
     def take_room(self) -> memoryview:
-        """Take the room that :meth:`has_room` keeps."""
+        """Use the room that :meth:`has_room` reserved."""
         room = self._room
         assert room is not None
         self._room = None
@@ -178,7 +180,7 @@ class Outgoing:
             return True
         if self._shared:
             # A client may still read shared output that it has received. It
-            # counts buffers and returns them by itself.
+            # counts buffers and returns them itself.
             if output.unsent:
                 return self._may_send_shared()
         elif output.unsent:
@@ -228,7 +230,7 @@ class Outgoing:
         return parts
 
     def _early_checkpoint(self) -> list[frames.Buffer]:
-        """Return the state behind the input that is acknowledged next.
+        """Return the state after the input that is acknowledged next.
 
         A client that reads late may never get the final state; with this one
         it can continue.

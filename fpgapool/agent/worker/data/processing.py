@@ -33,7 +33,7 @@ Collect = collections.abc.Callable[[], int]
 
 
 class Started(typing.NamedTuple):
-    """A piece of input that the core has."""
+    """A piece of input passed to the core."""
 
     task: Task
     room: memoryview
@@ -72,7 +72,7 @@ class Processor:
 
     :ivar multiple_bytes: the length of every piece of input but the last must
         be a multiple of it; the core's own value takes precedence.
-    :ivar started: pieces that the core has, the oldest first.
+    :ivar started: pieces passed to the core, the oldest first.
     :ivar is_computing: whether the output of one is awaited.
     :ivar checksums: of all processed data, encoded; None without.
     """
@@ -91,7 +91,9 @@ class Processor:
         self._cancelled = False
 
     def agree(self, wanted: frozenset[str]) -> None:
-        """Switch on the features that the client wants and the slot has."""
+        """Enable the features that the client requests and the slot
+        supports.
+        """
         agreed = {*wanted} & {frames.BLOCKS_FEATURE}
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
@@ -157,7 +159,7 @@ class Processor:
             ) from None
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:
-        """Return the most output that a piece may give."""
+        """Return the most output that a piece can produce."""
         most = self.core.max_output_bytes
         needed_bytes = most(length_bytes) if length_bytes else 0
         return needed_bytes + (most(0) if end else 0)
@@ -218,7 +220,7 @@ class Processor:
         return task, written_bytes
 
     def drop(self) -> None:
-        """Await the started pieces, which use the memory of the session."""
+        """Wait for the started pieces, which use the memory of the session."""
         while self.started:
             with contextlib.suppress(Failure):
                 self.collect()

@@ -4,8 +4,8 @@
 
 The connection's thread receives frames. It puts pieces of input into the
 session's memory and tasks, for the session's own thread. A small piece is
-processed here if everything is idle: handing it over would cost more. It ends
-when another connection has taken its place.
+processed here if everything is idle, because handing it over would cost more.
+It ends when another connection has replaced this one.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def serve(session: sessions.DataSession, channel: channels.Channel) -> None:
                 session.fail(failure)
     goodbye.drop_rest(channel)
     with session.lock:
-        # The working thread may be sending on it; a client that only
-        # listens may still have output to receive.
+        # The working thread may be sending on it; a client that only listens
+        # may still have output to receive.
         session.wait_for_run(
             lambda: (
                 session.is_idle()
@@ -61,7 +61,7 @@ class Receiver:
     ) -> None:
         self._session = session
         self._channel = channel
-        # References apply to the connection on which they come.
+        # References apply to the connection on which they arrive.
         self._announced = blocks.Announced(
             session.kept,
             session.settings.chunk_bytes,
@@ -72,7 +72,7 @@ class Receiver:
         )
 
     def receive(self) -> None:
-        """Take frames until the connection is replaced or lost.
+        """Process frames until the connection is replaced or lost.
 
         :raises OSError: if it is lost.
         :raises frames.ProtocolError: if a frame has no place here.
@@ -147,7 +147,7 @@ class Receiver:
         session = self._session
         with session.lock:
             session.input.closed = True
-            # This thread must read, so it only does the last of the work.
+            # This thread must read, so it only does the last part of the work.
             left = session.busy or session.tasks or session.outgoing.may_send()
             if left or not session.has_work():
                 session.wake()
@@ -231,8 +231,8 @@ class Receiver:
     def _await_fewer_tasks(self) -> None:
         """Wait, with the lock, until another piece may come.
 
-        :raises frames.ProtocolError: if that will never be: the
-            acknowledgement that the worker needs comes after the piece.
+        :raises frames.ProtocolError: if that never happens because the
+            acknowledgement that the worker needs follows the piece.
         """
         session, channel = self._session, self._channel
         session.wait_for_run(

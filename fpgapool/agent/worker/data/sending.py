@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sends long messages of a session while its own thread computes, so that a
+"""Sends a session's long messages while its own thread computes, so that a
 slot does not wait for the network.
 """
 
@@ -33,7 +33,7 @@ class BackgroundSender:
     :param collect: returns the next message, None if there is none; called
         with the lock.
     :param lose: called with a lost connection and the reason.
-    :ivar is_busy: whether a message is under way; guarded by the lock.
+    :ivar is_busy: whether a message is being sent; guarded by the lock.
         Meanwhile no other thread may send.
     """
 

@@ -54,7 +54,7 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# Bounds the memory that tiny pieces cost beyond their bytes: above it, reading
+# Limits the memory that tiny pieces use beyond their bytes: above it, reading
 # waits; documented with the protocol.
 MAX_TASKS = 4096
 
@@ -91,7 +91,7 @@ class DataSession:
         self.keyring = keyring
         self._post = post
         self.kept = kept
-        #: Those that the core has, by number.
+        #: Arguments that the core has, by number.
         self.arguments: dict[int, references.Reference] = {}
         self._generation = keyring.order.generation
         self._started_s = time.monotonic()
@@ -99,7 +99,7 @@ class DataSession:
         self._attach_lock = threading.Lock()
         # Guards everything below. The thread that has set busy owns the core,
         # and the sending side unless the sender is busy; only that thread
-        # takes tasks.
+        # removes tasks.
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.busy = False
@@ -293,7 +293,7 @@ class DataSession:
         self.condition.notify_all()
 
     def _start_thread(self) -> None:
-        # Started on demand: short sessions often do without it.
+        # Started on demand: short sessions often need none.
         is_over = self.stopping or self.ended
         if self._thread_ended is None and not is_over:
             self._thread_ended = crew.CREW.start("session", self._work)
@@ -319,7 +319,7 @@ class DataSession:
             self.condition.wait()
             return
         # A client that has closed need not read the remaining output. This
-        # limit stops a silent client from keeping the slot.
+        # limit stops a silent client from holding the slot.
         acked_bytes = self._output.acknowledged_bytes
         woken = self.condition.wait(self.settings.send_timeout_s)
         if not woken and self._output.acknowledged_bytes == acked_bytes:
@@ -353,7 +353,7 @@ class DataSession:
         )
 
     def rest(self) -> None:
-        """Give up busy."""
+        """Release busy."""
         with self.lock:
             self.busy = False
             # For a small piece, a needless wake-up costs more than its
@@ -379,7 +379,7 @@ class DataSession:
         """Return the next work item, or give up busy; with the lock."""
         channel, is_sending = self.channel, self.sender.is_busy
         if is_sending:
-            # It does the rest once everything is sent.
+            # It continues once everything is sent.
             self._start_thread()
         if self.half_closed and not is_sending:
             self.outgoing.forget_sent()
@@ -413,7 +413,8 @@ class DataSession:
     def _do(self, work: _Work) -> _Work | None:
         """Do one work item and return the next one."""
         if isinstance(work, sending.Message):
-            # The next message may have a checkpoint, made between two pieces.
+            # The next message may contain a checkpoint, made between two
+            # pieces.
             self.sender.send(work, alone=self.processor.has_checkpoints)
             with self.lock:
                 return self._next()
@@ -471,7 +472,7 @@ class DataSession:
             self.condition.notify_all()
 
     def _finish_begun(self) -> bytes:
-        """Start no more pieces; send and acknowledge all that is done.
+        """Start no more pieces; send and acknowledge all results.
 
         :returns: the checkpoint frame for the next slot, if there is one.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Clients of groups whose programs are gone, by what desks report."""
+"""Finds clients of groups whose programs are gone, from reports of desks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fpgapool.db import api as db_api
 class _Client:
     """What is known of a client.
 
-    :ivar was_connected: a desk has had its connection.
-    :ivar since: when reports began to show no connection, although there is
-        a desk; None: they do not.
+    :ivar was_connected: whether a desk has ever reported a connection of it.
+    :ivar since: since when the reports of existing desks show no connection;
+        None: they show one.
     """
 
     was_connected: bool = False
@@ -26,10 +26,11 @@ class _Client:
 
 
 class Absences:
-    """Finds the clients that have no connection for too long.
+    """Finds the clients that have been disconnected for too long.
 
-    :param connect_timeout_s: how long a client may take to connect first.
-    :param resume_grace_s: how long its connection may be lost later.
+    :param connect_timeout_s: how long a client may take to connect for the
+        first time.
+    :param resume_grace_s: how long its connection may later be lost.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class Absences:
         """Return the clients to end.
 
         :param groups: the clients of each group, and the last reports of its
-            desks, with the times when they came; none: it is not certain
-            which clients are connected, or they cannot connect.
+            desks with their times; empty if it is uncertain which clients are
+            connected, or if they cannot connect.
         """
         before, self._clients = self._clients, {}
         found = []
@@ -76,7 +77,7 @@ class Absences:
                 elif known.since is None:
                     known.since = now
                 elif heard_at >= known.since + self._limit_s(known):
-                    # All desks have said so after the limit.
+                    # All desks have reported this after the limit.
                     found.append(client)
         return found
 

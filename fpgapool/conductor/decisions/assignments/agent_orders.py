@@ -25,7 +25,7 @@ def assign(
         session = hold.session
         limit_bytes = limits.claim_limit_bytes(session.claimed_bytes)
         ordered |= {
-            # 0 would be no limit.
+            # 0 would mean no limit.
             "claim_limit_bytes": max(
                 limit_bytes - session.claim_used_bytes, 1
             ),
@@ -50,7 +50,7 @@ def request(
 ) -> objects.AssignRequest:
     """Return the order to prepare a slot with an accelerator.
 
-    :param ordered: what the order says of the holder.
+    :param ordered: the holder's part of the order.
     """
     bitstream_id = bitstream.bitstream_id if bitstream else None
     return objects.AssignRequest(

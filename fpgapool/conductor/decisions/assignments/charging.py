@@ -15,13 +15,14 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.vocabulary import platforms
 
-#: More than any slot moves: bounds what clients say that nobody has counted.
+#: More than any slot transfers: bounds the counts of clients that nobody can
+#: verify.
 _MAX_BYTES_PER_S = 2**37
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Charging(parts.Room):
-    """Adds time, bytes and energy to the ledger."""
+    """Adds time, bytes and energy to the projects' usage."""
 
     _catalogue: bitstreams.Catalogue
     _lives: lives.Lives
@@ -78,9 +79,9 @@ class Charging(parts.Room):
     def charge_late(
         self, session: sessions.Session, result: objects.SessionResult
     ) -> None:
-        """Add to the usage what a slot did after the session had lost it.
+        """Charge what a slot did after its session had lost it.
 
-        :param result: of its worker; the session has not taken it over yet.
+        :param result: of its worker; not yet applied to the session.
         """
         slot_s = 0.0
         if session.started_at is None and result.started_at is not None:
@@ -100,17 +101,17 @@ class Charging(parts.Room):
     def book_unseen(
         self, session: sessions.Session, input_bytes: int, output_bytes: int
     ) -> None:
-        """Take over a client's own counts, which no report can tell any more.
+        """Adopt a client's own counts, if no report can confirm them any more.
 
-        The claim bounds them, and what a slot can move.
+        They are limited by the claim, and by what a slot can transfer.
 
-        :param input_bytes: that all its slots have computed.
+        :param input_bytes: computed by all its slots.
         :param output_bytes: that its client has received.
         """
         most = min(
             self._settings.claim_limit_bytes(session.claimed_bytes)
             + session.lost_bytes,
-            # Clocks are not exact.
+            # Clocks are inexact.
             int(
                 (max(self._clock.now - session.queued_at, 0.0) + 1.0)
                 * _MAX_BYTES_PER_S
@@ -139,7 +140,9 @@ class Charging(parts.Room):
         )
 
     def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:
-        """Return the measured energy; else that of the platform, if known."""
+        """Return the measured energy, else an estimate from the platform's
+        power, if known.
+        """
         if hold.energy.total_j is not None:
             return hold.energy.total_j
         profile = self._catalogue.profiles.get(hold.accelerator)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much of what desks of groups have counted is in the usage.
+"""How much of what the desks of groups counted has been charged.
 
-Desks count from their start on. The counts that are in the usage are written
-with it, in one commit, so that no leader counts a task again, and none misses
-the tasks between the reports of two leaders.
+Desks count from their start. Charged counts are committed together with the
+usage, so that after a change of leader no task is charged twice or missed.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from fpgapool import objects
 from fpgapool.core import events
 from fpgapool.db import api as db_api
 
-#: How long the counts of a desk are kept that is in no report of its host.
+#: How long to keep the counts of a desk that its host no longer reports.
 KEPT_S = 600.0
 
-# A longer one does not fit its column.
+# The length of its column.
 _BOOT_ID_LENGTH = 255
 
 _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
@@ -31,14 +30,13 @@ _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
 
 @dataclasses.dataclass(slots=True)
 class DeskAccount:
-    """The counts of a group's desk on one host that are in the usage.
+    """The charged counts of a group's desk on one host.
 
-    :ivar record: their row.
-    :ivar changed: by its id, takes each new one.
-    :ivar running_s: the time that running tasks have had slots, about. It is
-        not idle, and is charged when they end; that of locks, at once.
-    :ivar missing_since: the first report of the host without the desk since
-        the last one with it; None: the last one had it.
+    :ivar changed: new rows, by id.
+    :ivar running_s: the approximate slot time of running tasks. It is not idle
+        time: tasks are charged when they end, locks at once.
+    :ivar missing_since: time of the host's first report without the desk;
+        None: the last report had it.
     """
 
     record: db_api.GroupDeskRecord
@@ -52,10 +50,11 @@ class DeskAccount:
     ) -> list[tuple[str, events.ClientStats]]:
         """Return the tasks since the last call, with their projects.
 
-        :param project_of: returns the project of a client that is new here.
+        :param project_of: returns the project of a client that is not known
+            yet.
         """
         if not line.desk_boot_id:
-            # The agent has not heard its counts yet.
+            # The agent has not received the desk's counts yet.
             return []
         boot_id = line.desk_boot_id[:_BOOT_ID_LENGTH]
         same = boot_id == self.record.boot_id
@@ -87,18 +86,18 @@ class DeskAccount:
         return found
 
     def add_time(self, held_s: float, now: float) -> None:
-        """Note the time for which members were held up to now."""
+        """Add the time for which members were held up to now."""
         self._passed_s = now - self.record.charged_at
         unpaid_s = self.record.unpaid_s + held_s
         self._set(unpaid_s=unpaid_s, charged_at=now)
 
     @property
     def idle_s(self) -> float:
-        """The time of members without a task that is not in the usage."""
+        """Return the idle time of members that is not charged yet."""
         return max(self.record.unpaid_s - self.running_s, 0.0)
 
     def pay(self, slot_s: float) -> None:
-        """Note that time of members is in the usage."""
+        """Mark members' time as charged."""
         self._set(unpaid_s=self.record.unpaid_s - slot_s)
 
     def _set(self, **members: Any) -> None:
@@ -142,11 +141,10 @@ class DeskAccounts:
         return found
 
     def on(self, host_id: int) -> list[DeskAccount]:
-        """Return the accounts of a host's desks."""
         return list(self._accounts[host_id].values())
 
     def charged_at(self, group_id: str, host_id: int) -> float:
-        """Return up to when a group's members on a host were charged.
+        """Return until when a group's members on a host have been charged.
 
         :returns: 0.0: never.
         """
@@ -160,13 +158,13 @@ class DeskAccounts:
         wanted: Collection[str],
         now: float,
     ) -> None:
-        """Forget desks that have been in no report of their host for long.
+        """Forget desks that their host has not reported for long.
 
-        What ran at a desk that is missing was idle time.
+        Tasks that ran at a missing desk count as idle time.
 
-        :param reported: the groups with a desk in the host's report.
-        :param wanted: the groups that shall have one there: their members
-            cost, so that their accounts stay.
+        :param reported: the groups whose desks are in the host's report.
+        :param wanted: the groups that should have a desk there; their accounts
+            are kept, because their members are charged.
         """
         for group_id, account in list(self._accounts[host_id].items()):
             if group_id in reported:
@@ -180,7 +178,6 @@ class DeskAccounts:
                 self._drop(host_id, group_id)
 
     def drop(self, group_id: str) -> None:
-        """Forget the desks of a group."""
         for host_id, accounts in self._accounts.items():
             if group_id in accounts:
                 self._drop(host_id, group_id)

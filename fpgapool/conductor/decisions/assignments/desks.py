@@ -2,8 +2,8 @@
 
 """Desks of groups: orders to them, and what they count.
 
-An order says all that a desk has to know. It is sent when that changes, and
-again whenever a report shows that the desk follows another one.
+An order contains everything that a desk needs to know. It is sent on changes,
+and again when a report shows that the desk follows another order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class _Desk:
 
     :ivar report: the last one; None: there was none.
     :ivar ordered_at: when its agent was last sent an order.
-    :ivar is_silent: whether the core counts no tasks of it.
+    :ivar is_silent: whether its waiting tasks are excluded from the core's
+        counts.
     """
 
     report: objects.GroupReport | None = None
@@ -65,13 +66,13 @@ class Desks(parts.Room):
         self._absences = absences.Absences(
             self._settings.connect_timeout_s, self._settings.resume_grace_s
         )
-        # Above those of all former leaders, as generations are.
+        # Higher than those of all former leaders, as with generations.
         self._last_revision = self._core.view.next_generation
 
     # -- orders ------------------------------------------------------------
 
     def send_changes(self) -> None:
-        """Send orders to the desks of groups that this batch has changed."""
+        """Send orders to the desks of groups that changed in this batch."""
         if not self._holds.changed_groups:
             return
         stirred, self._holds.changed_groups = self._holds.changed_groups, set()
@@ -132,7 +133,8 @@ class Desks(parts.Room):
             arbitration=(
                 description.TIME if group.shared else description.FIFO
             ),
-            # Only what a core keeps can pass between clients of one project.
+            # Only state kept by a core can leak between clients of one
+            # project.
             clear_between=(
                 description.PROJECTS
                 if self._catalogue.is_stateless(group.accelerator)
@@ -185,7 +187,7 @@ class Desks(parts.Room):
     def heard(
         self, host: registry.HostEntry, report: objects.AgentReport
     ) -> None:
-        """Take the part about groups of an agent's report."""
+        """Process the groups' part of an agent's report."""
         is_new_agent = self._boots.get(host.uuid) != report.agent_boot_id
         self._boots[host.uuid] = report.agent_boot_id
         desks = self._desks.setdefault(host.uuid, {})
@@ -207,7 +209,6 @@ class Desks(parts.Room):
         desk: _Desk,
         line: objects.GroupReport,
     ) -> None:
-        """Take a desk's report."""
         former = desk.report
         desk.report, desk.is_silent = line, False
         group = self._groups.groups.get(line.group_id)
@@ -226,7 +227,7 @@ class Desks(parts.Room):
         line: objects.GroupReport | None,
         is_new_agent: bool,
     ) -> None:
-        """Repeat a desk's order, and forget a desk that is gone."""
+        """Repeat a desk's order, or forget a desk that is gone."""
         desk = self._desks[host.uuid][group_id]
         if line is None:
             self._silence(host, group_id, desk)
@@ -241,7 +242,7 @@ class Desks(parts.Room):
                 return
         order = self._orders.get(group_id)
         if order is None:
-            # Of a group that another leader has deleted.
+            # The group was deleted by an earlier leader.
             self._holds.changed_groups.add(group_id)
         elif is_new_agent:
             # It knows no orders.
@@ -257,7 +258,7 @@ class Desks(parts.Room):
             self._send(host_uuid, desk, order)
 
     def tick(self) -> None:
-        """Count no tasks that wait on hosts that are lost."""
+        """Ignore the waiting tasks of lost hosts."""
         for host_uuid, desks in self._desks.items():
             host = self._registry.hosts.get(host_uuid)
             if host is not None and not host.up:
@@ -299,7 +300,7 @@ class Desks(parts.Room):
         ](list)
         for heard_at, report in self._heard_reports():
             reports[report.group_id].append((heard_at, report))
-        # A desk serves on while its agent is away.
+        # A desk continues to serve while its agent is away.
         for one in self._holds.members():
             if not one.slot.host.up:
                 reports.pop(one.public_id, None)
@@ -319,7 +320,9 @@ class Desks(parts.Room):
         group: db_api.GroupRecord,
         line: objects.GroupReport,
     ) -> None:
-        """Charge the tasks since the last report, and tell the core."""
+        """Charge the tasks since the last report, and report them to the
+        core.
+        """
         account = self._desk_accounts.of(
             group.group_id, host.id, self._clock.now
         )
@@ -361,7 +364,6 @@ class Desks(parts.Room):
     def _record_use(
         self, client: db_api.GroupClientRecord, more: events.ClientStats
     ) -> None:
-        """Record what a client has used."""
         row = dataclasses.replace(
             client,
             tasks=client.tasks + more.ended,
@@ -373,7 +375,7 @@ class Desks(parts.Room):
     # -- usage -------------------------------------------------------------
 
     def count_time(self, host: registry.HostEntry) -> None:
-        """Add up the time of a host's members since it was done last."""
+        """Add the time of a host's members since the last call."""
         now, held_s = self._clock.now, collections.Counter[str]()
         for one in self._members_on(host):
             time_s = max(now - one.charged_at, 0.0)
@@ -396,7 +398,7 @@ class Desks(parts.Room):
                     yield hold
 
     def _pay_owners(self, host: registry.HostEntry) -> None:
-        """Charge the owners for the time in which no task ran."""
+        """Charge the owners for time in which no task ran."""
         for account in self._desk_accounts.on(host.id):
             idle_s = account.idle_s
             group = self._groups.groups.get(account.record.group_id)

@@ -17,7 +17,7 @@ from fpgapool.core import state as core_state
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 
-#: What orders say for holders whose slots no client connects to.
+#: Part of orders for holders without clients that connect to the slot.
 WITHOUT_CLIENT: dict[str, Any] = {
     "connect_timeout_s": 0.0,
     "resume_grace_s": 0.0,
@@ -30,7 +30,7 @@ WITHOUT_CLIENT: dict[str, Any] = {
 class Energy:
     """Energy that a slot has drawn for one holder, over agent restarts.
 
-    :ivar total_j: None as long as the agent measures nothing.
+    :ivar total_j: None until the agent measures energy.
     """
 
     total_j: float | None = None
@@ -38,7 +38,7 @@ class Energy:
     _before_j: float = 0.0
 
     def note(self, boot_id: str, energy_j: float) -> None:
-        """Take an agent's measurement since its start."""
+        """Add an agent's measurement, which counts from its start."""
         if boot_id != self._boot_id:
             self._boot_id = boot_id
             self._before_j = self.total_j or 0.0
@@ -54,8 +54,8 @@ class Hold(abc.ABC):
     :ivar core: the assignment; only the core changes it.
     :ivar ordered_at: when the agent was last ordered to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
-        still be on its way.
-    :ivar offer: where the client may come before that.
+        still be under way.
+    :ivar offer: where the client may connect before that.
     :ivar heard: boot id and sequence of the agent's last report before it
         announced the slot as ready.
     :ivar bitstream: the bitstream in the slot; None for the driver's own
@@ -91,12 +91,12 @@ class Hold(abc.ABC):
 
     @property
     def wanted(self) -> bool:
-        """Whether a session still depends on the slot."""
+        """Whether a session still needs the slot."""
         return False
 
     @property
     def abandoned(self) -> bool:
-        """Whether its session waits for, or has, another slot already."""
+        """Whether its session already waits for, or has, another slot."""
         return False
 
     @property
@@ -117,12 +117,11 @@ class Hold(abc.ABC):
 
     @property
     def phase(self) -> model.Phase:
-        """The assignment's phase."""
         return self.core.phase
 
     @property
     def is_unprepared(self) -> bool:
-        """Whether the agent has not said yet that it prepared the slot."""
+        """Whether the agent has not confirmed the preparation yet."""
         return not self.prepared and (
             self.phase is model.Phase.PREPARING
             or (self.offer is not None and self.phase is model.Phase.READY)
@@ -130,16 +129,17 @@ class Hold(abc.ABC):
 
     @property
     def revoked(self) -> str:
-        """Why the slot is being revoked; empty while it is not."""
+        """Why the slot is being revoked; empty if it is not."""
         return self.core.revoked
 
     @property
     def bitstream_id(self) -> str | None:
-        """Id of the bitstream in the slot."""
         return self.bitstream.bitstream_id if self.bitstream else None
 
     def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
-        """Take the slot's energy from a report, if it is for this holder."""
+        """Record the slot's energy from a report, if it belongs to this
+        holder.
+        """
         generation = line.generation
         if generation is None and line.last_result is not None:
             generation = line.last_result.generation
@@ -171,7 +171,7 @@ class Member(Hold):
     """A group's slot.
 
     :ivar group: its row when it got the slot.
-    :ivar charged_at: up to when its time is in the usage.
+    :ivar charged_at: until when its time has been charged.
     """
 
     group: db_api.GroupRecord
@@ -179,7 +179,6 @@ class Member(Hold):
 
     @property
     def holder(self) -> model.Holder:
-        """The group."""
         return model.Holder(model.HolderKind.GROUP, self.group.id)
 
     @property
@@ -212,7 +211,7 @@ class Member(Hold):
 class Holds(dict[int, Hold]):
     """The slots of sessions and groups, by id.
 
-    :ivar changed_groups: the groups about which desks may have to be told.
+    :ivar changed_groups: groups whose desks may need a new order.
     """
 
     def __init__(
@@ -240,7 +239,6 @@ class Holds(dict[int, Hold]):
                 yield hold
 
     def save(self, hold: Hold) -> None:
-        """Record an assignment."""
         self._mark_changed(hold)
         row = hold.record() if hold.is_recorded else None
         self._outbox.write_assignment(hold.slot.id, row)

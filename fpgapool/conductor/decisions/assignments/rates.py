@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
-# Over a shorter time, rates are mostly noise.
+# Over shorter times, rates are mostly noise.
 _LEAST_TIME_S = 1.0
 
 
@@ -14,7 +14,7 @@ class Reading:
     """The last measurement of a slot's holder.
 
     :param at: wall clock.
-    :param input_bytes_per_s: since the former reading; 0 if it is the first.
+    :param input_bytes_per_s: since the previous reading; 0 for the first.
     """
 
     generation: int
@@ -39,10 +39,10 @@ class Traffic:
         output_bytes: int,
         now: float,
     ) -> Reading | None:
-        """Note the byte counts of a report.
+        """Record the byte counts of a report.
 
-        :returns: the new reading; None for a holder's first one, or if the
-            former one is too recent.
+        :returns: the new reading; None if it is the holder's first, or follows
+            too soon.
         """
         before = self._readings.get(slot_id)
         if before is None or before.generation != generation:
@@ -61,7 +61,7 @@ class Traffic:
             at=now,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-            # Not below 0: another worker counts anew.
+            # Not negative: a new worker counts from 0.
             input_bytes_per_s=max(input_bytes - before.input_bytes, 0)
             / seconds,
             output_bytes_per_s=max(output_bytes - before.output_bytes, 0)

@@ -56,11 +56,10 @@ _BY_STATE = {
 }
 
 
-#: Until then the client has sent nothing.
+#: The client has sent nothing before that.
 UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
 
-# A former leader had no more patience with the slot, and died before it
-# recorded that.
+# A former leader gave up on the slot, and died before recording that.
 _GIVEN_UP = frozenset({codes.PREPARE_TIMEOUT, codes.SUPERSEDED})
 
 
@@ -70,9 +69,10 @@ def busy(report: objects.SlotReport) -> bool:
 
 
 def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
-    """Whether a slot was never ready for its holder, so that another may be.
+    """Whether a slot was never ready for its holder, so that another may
+    replace it.
 
-    A holder that is connected has the slot, whatever its agent knows of it.
+    A connected holder has the slot, whatever its agent reports.
     """
     return hold.phase in UNCONNECTED and (
         result.state == states.PREPARE_FAILED
@@ -81,10 +81,7 @@ def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
 
 
 def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
-    """Compare a slot's assignment with its line in an agent's report.
-
-    :param hold: the slot's assignment; None if it has none.
-    """
+    """Compare a slot's assignment with its line in an agent's report."""
     if hold is None:
         return Finding.STRAY if busy(report) else Finding.AS_EXPECTED
     if busy(report):
@@ -106,11 +103,11 @@ def _compare_busy(hold: holds.Hold, report: objects.SlotReport) -> Finding:
 
 
 def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
-    """Compare an idle slot whose last result is of another assignment."""
+    """Compare an idle slot whose last result belongs to another assignment."""
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED
     if hold.revoked:
-        # The order to prepare may still be on its way, so the agent has to
+        # The order to prepare may still be under way, so the agent must
         # receive the release.
         return Finding.NOT_RELEASED
     if hold.is_unprepared:

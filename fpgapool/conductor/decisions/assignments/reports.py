@@ -32,7 +32,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# For lines that agents can cause again and again.
+# Limits log lines that agents can cause repeatedly.
 _LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
 
 _PROGRAMMED = frozenset(
@@ -43,16 +43,16 @@ _PROGRAMMED = frozenset(
     }
 )
 
-# The state of a session in the conductor and in the worker's result: the
-# client closed the session, and cancelled it before the conductor heard of
-# that.
+# Session states in the conductor and in the worker's result, where the client
+# closed the session and cancelled it before the conductor learned of the
+# close.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# States of sessions that no former slot's result closes: their clients are in
-# another slot, or they are closed or never had one.
+# Session states that no result of a former slot ends: the client has another
+# slot, or the session is closed or never had one.
 _NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
 
-# A client was told late if it knew of its slot for less than this share of
+# A client was notified late if it knew its slot for less than this share of
 # ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
 
@@ -95,13 +95,13 @@ class Reports(parts.Room):
         hold.announced_at = min(hold.announced_at, self._clock.now)
         session.secret = prepared.secret
         if prepared.secret:
-            # A new one, or that of a worker which takes none from outside.
+            # A new worker, or one that accepts no clients from other hosts.
             session.secret_sha256 = ""
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
         hold.heard = prepared.agent_boot_id, prepared.sequence
         if not session.has_secret:
-            # The front door that had made one was started anew.
+            # The front door that created it was restarted.
             self._outbox.send(agent_orders.reissue_secret(hold))
         if hold.phase is model.Phase.PREPARING:
             self._link.tell(events.SlotReady(hold.slot.id, hold.generation))
@@ -123,7 +123,7 @@ class Reports(parts.Room):
         if changed or not host.up:
             self._library.see_slots()
             self._host_up(host)
-        # Before it shows the end of members.
+        # Process this before the report ends members.
         self._desks.count_time(host)
         for device in report.devices:
             for line in device.slots:
@@ -184,8 +184,8 @@ class Reports(parts.Room):
     ) -> None:
         """End an assignment that the agent reports as its previous one.
 
-        A former leader assigned the slot again, but died before it recorded
-        that. So the new holder is unknown, and the former one has a result.
+        A former leader reassigned the slot, but died before recording it. So
+        the new holder is unknown, and the former one has a result.
         """
         hold, result = self._holds.get(slot.id), line.previous_result
         if (
@@ -202,9 +202,8 @@ class Reports(parts.Room):
     ) -> None:
         """End a session whose client used and closed its former slot.
 
-        The slot's host was silent meanwhile, so the session was queued again
-        and may have another slot, which it no longer needs, or has ended
-        otherwise.
+        The slot's host was silent, so the session was queued again. It may
+        have another slot that it no longer needs, or may have ended otherwise.
         """
         if result is None or result.state != states.CLOSED:
             return
@@ -298,7 +297,7 @@ class Reports(parts.Room):
     def _report_border(
         self, hold: sessions.SessionHold, line: objects.SlotReport
     ) -> None:
-        """Tell the core of a border, where others may get the slot."""
+        """Report a border to the core, where others may get the slot."""
         quanta = line.input_bytes // hold.quantum_bytes
         if quanta > hold.quanta:
             hold.quanta = quanta
@@ -381,7 +380,7 @@ class Reports(parts.Room):
                 self._lives.end(session, *self._how_it_ended(session, result))
         self._serving.free(hold, self._clock.now, result)
         if again:
-            # It goes behind the waiting sessions: it has had a slot.
+            # It queues after the waiting sessions: it has had a slot.
             self._serving.resubmit(
                 session,
                 result.code,
@@ -391,10 +390,10 @@ class Reports(parts.Room):
     def _may_go_on(
         self, hold: sessions.SessionHold, result: objects.SessionResult
     ) -> bool:
-        """Whether a session that lost its slot waits for another one."""
+        """Whether a session that lost its slot should wait for another."""
         session = hold.session
         if result.code == codes.YIELDED:
-            # A claim of twice its usage; a wrong claim costs its place.
+            # A session may use twice its claim; exceeding it costs its place.
             session.claimed_bytes = min(
                 2 * session.input_bytes, self._settings.max_claimed_bytes
             )
@@ -433,16 +432,16 @@ class Reports(parts.Room):
                 result.code,
                 f"the deadline passed; {at}",
             )
-        # An agent of another version may know other ends.
+        # An agent of another release may report other ends.
         known = result.state in states.RESULTS - {states.PREPARE_FAILED}
         state = result.state if known else states.FAILED
         return state, result.code, result.message
 
     def _was_told_late(self, hold: sessions.SessionHold) -> bool:
-        """Whether a client learned too late of its slot to connect.
+        """Whether a client was notified too late to connect to its slot.
 
-        The agent's message was lost, the database or the bus was away, or a
-        former leader died before it could publish the session.
+        The agent's message was lost, the database or the bus was unavailable,
+        or a former leader died before publishing the session.
         """
         enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
         told_at = max(
@@ -450,7 +449,7 @@ class Reports(parts.Room):
             self._outages.failing_at,
             self._outages.unreachable_until,
         )
-        # announced_at is infinite if the client was never told.
+        # announced_at is infinite if the client was never notified.
         return self._clock.now - told_at < enough_s
 
     def _apply_result(
@@ -459,7 +458,9 @@ class Reports(parts.Room):
         result: objects.SessionResult,
         host: registry.HostEntry,
     ) -> None:
-        """Take over a worker's byte counts and start time of a session."""
+        """Update a session's byte counts and start time from a worker's
+        result.
+        """
         session.update_bytes(result.input_bytes, result.output_bytes)
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
@@ -473,7 +474,7 @@ class Reports(parts.Room):
     def _release_stray(
         self, slot: registry.SlotEntry, line: objects.SlotReport
     ) -> None:
-        # The agent answers each order with a report, which would cause the
+        # The agent answers each order with a report, which would trigger the
         # next order while the worker is still ending.
         if (
             self._clock.now - slot.stray_ordered_at
@@ -516,7 +517,6 @@ class Reports(parts.Room):
         line: objects.SlotReport,
         finding: reconcile.Finding,
     ) -> None:
-        """Update whether sessions may get the slot."""
         usable = finding is not reconcile.Finding.STRAY and (
             line.state not in (states.SLOT_FAULTY, states.SLOT_STARTING)
         )

@@ -31,7 +31,7 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# Why a session waits again, for its owner.
+# Messages for a session's owner: why it waits again.
 _WHY = {
     codes.CONNECT_TIMEOUT: "its client learned too late of its slot",
     codes.DRAINED: "an operator takes its slot out of use",
@@ -198,7 +198,7 @@ class Serving(parts.Room):
             if hold is not None and is_taken_back:
                 self._count_taken_back(session, order.reason)
         if hold is not None:
-            # For other reasons the agent knows it, or is silent.
+            # Otherwise the agent already knows, or is silent.
             self._lose(hold, order.reason, tells_agent=is_taken_back)
         if session is not None:
             session.skips = self._core.skips(order.job_id)
@@ -254,7 +254,7 @@ class Serving(parts.Room):
     # -- reports of agents -------------------------------------------------
 
     def attached(self, hold: sessions.SessionHold) -> None:
-        """Note that the client of a session is connected."""
+        """Record that a session's client is connected."""
         session = hold.session
         if hold.phase is model.Phase.ACTIVE:
             return
@@ -266,7 +266,7 @@ class Serving(parts.Room):
         self.entered(hold)
 
     def detached(self, hold: sessions.SessionHold) -> None:
-        """Note that the client of a session lost its connection."""
+        """Record that a session's client lost its connection."""
         if hold.phase is model.Phase.DETACHED:
             return
         self.attached(hold)
@@ -274,9 +274,9 @@ class Serving(parts.Room):
         self.entered(hold)
 
     def member_ready(self, hold: holds.Member, *, joined: bool) -> None:
-        """Note that a slot of a group is programmed.
+        """Record that a slot of a group is programmed.
 
-        :param joined: whether it takes tasks already.
+        :param joined: whether it already accepts tasks.
         """
         hold.prepared = True
         if hold.phase is model.Phase.PREPARING:
@@ -291,10 +291,10 @@ class Serving(parts.Room):
             self._lives.touch(hold.session)
 
     def tick(self) -> None:
-        """Give back the slots of groups whose accelerator is gone.
+        """Release the slots of groups whose accelerator is gone.
 
-        The core takes a slot that is not used yet from such a group without
-        an instruction, since no job waits for another one.
+        The core frees such a group's unused slots without an instruction,
+        because no job waits for a replacement.
         """
         for hold in list(self._holds.members()):
             if self._core.hold(hold.slot.id) is not hold.core:
@@ -338,15 +338,15 @@ class Serving(parts.Room):
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
-        :param reason: the code of why it lost its slot.
-        :param message: more about that, if the code does not say it.
+        :param reason: code of the reason for losing its slot.
+        :param message: details that the code does not express.
         :param yields: whether the core serves the waiting sessions first.
         """
         LOG.info(
             "Session %s waits for another slot: %s", session.session_id, reason
         )
         session.wait_again(reason, message or _WHY.get(reason, ""))
-        # The wait timeout starts anew: the session has had a slot.
+        # The wait timeout restarts: the session has had a slot.
         waited_s = self._clock.pool_time - session.arrival_s
         session.wait_timeout_s = waited_s + self._settings.wait_timeout_s
         self._sessions.count_queued(session)
@@ -360,7 +360,7 @@ class Serving(parts.Room):
         self._lives.touch(session)
 
     def move(self, session: sessions.Session) -> None:
-        """Queue a session again while its old slot is taken back."""
+        """Queue a session again while its old slot is being revoked."""
         if session.hold is not None:
             # Its worker may never report the rest.
             self._charging.charge_so_far(session.hold)
@@ -376,7 +376,7 @@ class Serving(parts.Room):
         row: db_api.AssignmentRecord,
         phase: model.Phase,
     ) -> None:
-        """Take over a slot of a session that has been restored."""
+        """Adopt the slot of a restored session."""
         self._restore(self._lives.job(session), row, phase)
         self.hold_for_session(
             session,
@@ -391,9 +391,9 @@ class Serving(parts.Room):
         row: db_api.AssignmentRecord,
         phase: model.Phase,
     ) -> None:
-        """Take over a slot of a group that has been restored."""
+        """Adopt the slot of a restored group."""
         job = model.Job(
-            # The core takes the ids of groups' jobs from the same numbers as
+            # The core numbers the jobs of groups from the same sequence as
             # generations.
             id=-row.generation,
             host_id=None,
@@ -458,7 +458,7 @@ class Serving(parts.Room):
 
 
 def _offer_for(hold: sessions.SessionHold) -> objects.Offer | None:
-    """Return where the client can come while the order is on its way.
+    """Return where the client can connect while the order is under way.
 
     None: it must wait until the slot is ready.
     """

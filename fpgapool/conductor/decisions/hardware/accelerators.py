@@ -114,7 +114,7 @@ class Accelerators(parts.Room):
             self._link.tell(events.PowerCapsChanged(caps))
 
     def _update_outdated(self) -> None:
-        """Update which slots hold outdated bitstreams; tell the core."""
+        """Update which slots hold outdated bitstreams; inform the core."""
         changed: dict[str, registry.HostEntry] = {}
         for slot in self._registry.slots.values():
             outdated = self._catalogue.is_outdated(

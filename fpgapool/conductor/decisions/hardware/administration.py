@@ -49,7 +49,7 @@ def checked(
     reason: Any,
     drain_within_s: Any,
 ) -> inputs.Administer:
-    """Check an operator's request, and make the input of it.
+    """Check an operator's request, and return it as an input.
 
     :raises InvalidRequest: if it is invalid.
     """

@@ -43,7 +43,7 @@ class BitstreamLimits:
 class LibraryContext:
     """The state of the pool on which a change may depend.
 
-    :ivar now: wall clock.
+    :ivar now: wall-clock time.
     :ivar capacities: the resources of the pool's slots, by shape.
     """
 
@@ -76,7 +76,6 @@ class Catalogue:
 
     @property
     def profiles(self) -> Mapping[str, objects.AcceleratorProfile]:
-        """The accelerators of the library, by name."""
         return self.library.profiles
 
     def is_stateless(self, accelerator: str) -> bool:
@@ -124,10 +123,10 @@ class Catalogue:
     def resolve(
         self, name: str, project_id: str
     ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
-        """Find the accelerator that a project means.
+        """Find the accelerator that a project refers to by name.
 
-        :returns: profiles, and the key of the accelerator among them. If there
-            is none, those that the project may use, and the unknown name.
+        :returns: profiles, and the accelerator's key among them. If there is
+            none, the profiles that the project may use, and the unknown name.
         """
         key = self.library.resolve(name, project_id)
         if key is None:
@@ -360,8 +359,8 @@ def _fitting(
 ) -> list[str]:
     """Return the shapes of the slots that a file fits.
 
-    :raises Rejected: if there is none, or if a shape that the owner names
-        lacks resources that the file needs.
+    :raises Rejected: if there is none, or if a shape named by the owner lacks
+        resources that the file needs.
     """
     if change.resources:
         try:
@@ -422,9 +421,9 @@ def _shared(
 
 
 def _check_row(record: db_api.BitstreamRecord) -> None:
-    """Refuse a row that the library or the database would not take.
+    """Refuse a row that the library or the database would reject.
 
-    A row that the database refuses would block all later rows.
+    A rejected row would block all later rows.
     """
     try:
         _check_values(record)
@@ -435,7 +434,7 @@ def _check_row(record: db_api.BitstreamRecord) -> None:
 def _check_values(record: db_api.BitstreamRecord) -> None:
     """:raises ValueError: with the reason."""
     text = json.dumps(dataclasses.asdict(record), allow_nan=False)
-    # Fails for surrogates, which JSON escapes but databases refuse.
+    # Fails for surrogates, which JSON escapes and databases refuse.
     json.dumps(json.loads(text), ensure_ascii=False).encode()
     if "\\u0000" in text:
         raise ValueError("text must not contain a NUL character")

@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 # If more than this share of all hosts is silent at once, the bus is suspected.
 _BUS_SUSPECTED_SHARE = 0.5
-# Of what a driver says of a failure; it is repeated in each view.
+# Longest part of a driver's error that is kept; each view repeats it.
 _MAX_CAUSE_LENGTH = 400
 
 
@@ -55,7 +55,7 @@ class Hosts(parts.Room):
         """Check for silent hosts and for preparations that hang."""
         timeout_s = self._settings.report_timeout_s
         if self._clock.now - self._ticked_at > timeout_s / 2:
-            # This conductor stood still, and reports wait in its queue.
+            # This conductor was suspended, and reports wait in its queue.
             self._outages.unreachable_until = self._clock.now
         self._ticked_at = self._clock.now
         self._find_silent()
@@ -101,9 +101,10 @@ class Hosts(parts.Room):
     def _ask_or_lose(
         self, host: registry.HostEntry, silent_since: float
     ) -> None:
-        """Ask a silent host for a report, and lose it if it does not answer.
+        """Ask a silent host for a report, and treat it as lost if it does not
+        answer.
 
-        Its former reports may have gone to another leader.
+        Its previous reports may have gone to another leader.
         """
         if host.asked_at <= silent_since:
             host.asked_at = self._clock.now
@@ -127,7 +128,6 @@ class Hosts(parts.Room):
         self._remove_if_gone(host)
 
     def _check(self, hold: holds.Hold) -> None:
-        """Check an assignment for timeouts."""
         host = hold.slot.host
         limits = self._settings
         lost_at = self._lost_since.get(host.uuid)
@@ -137,7 +137,7 @@ class Hosts(parts.Room):
                 and hold.is_left
                 and hold.wanted
             ):
-                # Its worker will not say soon how far it was.
+                # Its worker will not report its progress soon.
                 self._serving.move(hold.session)
             missed_s = self._clock.now - max(
                 lost_at, self._outages.unreachable_until
@@ -147,9 +147,9 @@ class Hosts(parts.Room):
         elif (
             hold.is_unprepared
             and not hold.revoked
-            # Compares with the host's last report: while the host is silent,
-            # its slot may have become ready. For an assignment of a former
-            # leader, that is not known.
+            # Compares with the host's last report: the slot of a silent host
+            # may have become ready. For an assignment of a former leader, that
+            # is unknown.
             and host.up
             and host.heard_at - hold.assigned_at > limits.prepare_timeout_s
         ):
@@ -163,7 +163,7 @@ class Hosts(parts.Room):
                 codes.HOST_LOST,
                 "the slot's host did not come back",
             )
-        # Its work since the last report is not known.
+        # Its work since the last report is unknown.
         ended_at = max(hold.slot.host.heard_at, hold.assigned_at)
         self._serving.free(hold, ended_at)
 
@@ -176,8 +176,8 @@ class Hosts(parts.Room):
             self._settings.prepare_timeout_s,
         )
         self._outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
-        # The slot is out of use until a report shows it idle: programming may
-        # hang.
+        # The slot is out of use until a report shows it idle, because
+        # programming may hang.
         hold.slot.usable = False
         self._link.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
         self.fail_preparation(
@@ -191,9 +191,10 @@ class Hosts(parts.Room):
     ) -> None:
         """Take a slot from its holder after a failed preparation.
 
-        A session waits for another one, unless too many have failed so.
+        A session waits for another one, unless too many have failed in this
+        way.
 
-        :param message: what the slot's driver or agent says of it.
+        :param message: details from the slot's driver or agent.
         """
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
@@ -229,7 +230,7 @@ class Hosts(parts.Room):
     def _compute_deleted(self, item: inputs.ComputeDeleted) -> None:
         """Handle a compute node that Nova has deleted.
 
-        The operator decides about a host that still reports or has boards.
+        A host that still reports, or has boards, is left to the operator.
         """
         host = self._registry.hosts.get(item.host_uuid)
         if host is None:
@@ -247,7 +248,7 @@ class Hosts(parts.Room):
     def _remove_if_gone(self, host: registry.HostEntry) -> None:
         """Remove a lost host without boards that Nova has deleted.
 
-        The agent of a host that is not lost may still run.
+        If the host is not lost, its agent may still run.
         """
         if (
             host.compute is not db_api.ComputeState.DELETED
@@ -262,7 +263,7 @@ class Hosts(parts.Room):
 
 
 def _for_owner(reason: str, message: str) -> str:
-    """Return the cause of a failure in one line, for a session's owner."""
+    """Return the cause of a failure as one line for the session's owner."""
     if reason == codes.BITSTREAM_UNTRUSTED:
         # The agent's log has details.
         return "its bitstream is not signed by a key that the hosts trust"

@@ -99,7 +99,7 @@ class Operators(parts.Room):
         self._link.tell(*map(administration.core_event, devices))
 
     def finish_drains(self) -> None:
-        """Disable drained devices and hosts; also those of lost hosts."""
+        """Disable drained devices and hosts, including those of lost hosts."""
         for entry in administration.draining(self._registry):
             self._finish_drain(entry)
 

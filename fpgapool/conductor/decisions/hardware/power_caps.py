@@ -22,10 +22,10 @@ def caps(
 ) -> model.PowerCaps:
     """Return the caps, with the power of a slot of each known shape.
 
-    The lower one holds of those that a host reports and has in the settings.
+    If both a host's report and the settings have a cap, the lower one applies.
 
-    :param profiles: the library. The accelerators of projects do not count:
-        a project could raise the power of all slots.
+    :param profiles: the library's profiles. Accelerators of projects are
+        ignored: a project could otherwise raise the power of all slots.
     """
     by_host_w = dict(settings.host_power_caps_w)
     for host_uuid, cap_w in pool.power_caps_w.items():
@@ -55,7 +55,7 @@ def caps(
 
 
 def doubts(caps: model.PowerCaps, pool: registry.Registry) -> Iterator[str]:
-    """Yield what an operator should know of caps."""
+    """Yield warnings about caps for the operator."""
     slots_w, hosts_w = dict(caps.slots_w), dict(caps.hosts_w)
     kinds = {(slot.host.id, slot.shape) for slot in pool.present_slots()}
     for shape in sorted({shape for _, shape in kinds}):

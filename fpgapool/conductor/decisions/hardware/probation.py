@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Units that failures have taken out of use, and the tests of them.
+"""Units that failures have taken out of use, and their tests.
 
 :mod:`fpgapool.core.health` decides. This module applies its decisions to the
 slots' entries, to rows, and to orders to agents, and reads the results of
@@ -43,7 +43,7 @@ LOG = logging.getLogger(__name__)
 
 _MAX_ERROR_LENGTH = 1000
 
-# The members that rows and faults share.
+# The members common to rows and faults.
 _KEPT = (
     "reason",
     "failures",
@@ -65,7 +65,7 @@ class Probation(parts.Room):
     _holds: holds.Holds
 
     def load(self, rows: Collection[db_api.FaultRecord]) -> None:
-        """Take over the faults in the database, before the hosts."""
+        """Load the faults in the database, before the hosts."""
         self._rows = _Rows(rows)
         self._health = health.Health(
             self._settings.health,
@@ -88,12 +88,11 @@ class Probation(parts.Room):
         self._library: library.Library | None = None
         # By device: the time of the last report of a dead worker.
         self._deaths: dict[int, float] = {}
-        # By unit: the number of tests begun.
+        # By unit: the number of started tests.
         self._turns: dict[health.Unit, int] = {}
 
     @property
     def faults(self) -> Mapping[health.Unit, health.Fault]:
-        """The units out of use."""
         return self._health.faults
 
     @property
@@ -139,8 +138,8 @@ class Probation(parts.Room):
         """
         profiles = self._catalogue.profiles
         profile = profiles.get(hold.accelerator)
-        # Tenants' bitstreams may fail in good slots, and an agent that
-        # restarts may lose its workers.
+        # Tenants' bitstreams may fail in good slots, and a restarting agent
+        # may lose its workers.
         if profile is None or profile.projects or reason == codes.WORKER_LOST:
             return
         found = self._health.failed(
@@ -156,7 +155,7 @@ class Probation(parts.Room):
         self._apply(found)
 
     def _is_first_death(self, slot: registry.SlotEntry) -> bool:
-        """Whether a report names no other dead worker of the device.
+        """Whether this is the only dead worker reported for the device.
 
         Several workers that die at once count as one failure.
         """
@@ -170,7 +169,7 @@ class Probation(parts.Room):
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
         if result.state == states.PREPARE_FAILED:
-            # The order to leave, or the bitstream, may have caused it.
+            # The order to leave, or the bitstream, may be the cause.
             if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
                 self.failed(hold, result.code, is_preparation=True)
         elif (
@@ -212,7 +211,8 @@ class Probation(parts.Room):
             slot.faulty != (_fault_of(slot, self.faults) is not None)
             or slot.fault_reason == registry.NOT_REPORTED
         ):
-            # A slot that is new, or back, may be of a device that is out.
+            # A slot that is new, or back, may belong to a device that is out
+            # of use.
             self._refresh(slot)
         test = self._tests.get(slot.id)
         if test is None:
@@ -247,7 +247,9 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         report: objects.SlotReport,
     ) -> None:
-        """Take a slot out, or bring it back, on its agent's report."""
+        """Take a slot out of use, or restore it, according to its agent's
+        report.
+        """
         if not self.faults and report.state != states.SLOT_FAULTY:
             return
         fault = self.faults.get(self_tests.of(slot))
@@ -281,7 +283,7 @@ class Probation(parts.Room):
             text = f"{result.code}: {text}"[:_MAX_ERROR_LENGTH]
             self._end(test, limits.writable(text))
         elif result.state != states.CLOSED:
-            # The test was called off, or its worker took it for a session.
+            # The test was cancelled, or its worker took it for a session.
             self._end(test, None)
         elif report.state == states.SLOT_FAULTY:
             text = f"{codes.SLOT_FAULTY}: the slot cannot be cleaned"
@@ -290,7 +292,7 @@ class Probation(parts.Room):
             self._end(test, "")
 
     def _end(self, test: self_tests.SelfTest, error: str | None) -> None:
-        """Note the result of a test.
+        """Record the result of a test.
 
         :param error: why it failed; empty: it passed; None: it did not take
             place.
@@ -299,8 +301,8 @@ class Probation(parts.Room):
         text = error
         off = self_tests.on_host(test.slot, test.accelerator) in self.faults
         if error and test.is_check and off:
-            # The accelerator is out of use on this host meanwhile: it may be
-            # the cause.
+            # The accelerator is out of use on this host by now: it may be the
+            # cause.
             error = None
         outcome = "none" if error is None else "failed" if error else "passed"
         self._counts.self_tests[outcome] += 1
@@ -327,7 +329,7 @@ class Probation(parts.Room):
         self._refresh(test.slot)
 
     def _drop_test(self, unit: health.Unit) -> None:
-        """Call off the tests of a unit."""
+        """Cancel the tests of a unit."""
         for test in list(self._tests.values()):
             if test.unit == unit:
                 self._outbox.send(test.call_off())
@@ -346,8 +348,8 @@ class Probation(parts.Room):
             host = test.slot.host
             if not host.up:
                 self._end(test, None)
-            # Compares with the host's last report: while the host is silent,
-            # its test may have passed.
+            # Compares with the host's last report: the test may have passed
+            # while the host is silent.
             elif host.heard_at - test.asked_at > limit_s:
                 self._time_out(test)
         if self._library is not self._catalogue.library:
@@ -391,7 +393,7 @@ class Probation(parts.Room):
     def _time_out(self, test: self_tests.SelfTest) -> None:
         self._outbox.send(test.call_off())
         if not test.seen:
-            # The agent never began the test, which says nothing about the
+            # The agent never began the test, which proves nothing about the
             # slot.
             self._end(test, None)
             return
@@ -403,8 +405,8 @@ class Probation(parts.Room):
         self._end(test, text)
 
     def _begin(self, fault: health.Fault) -> None:
-        # The candidates take turns, because the fault may be in only one of
-        # them: all slots with one accelerator, then with the next.
+        # The candidates take turns, because only one of them may be faulty:
+        # all slots with one accelerator, then with the next.
         candidates = sorted(
             self._bench.candidates(fault.unit, self._clock.now),
             key=operator.itemgetter(1),
@@ -412,7 +414,7 @@ class Probation(parts.Room):
         if not candidates:
             self._health.postpone(fault.unit, self._clock.now)
             return
-        # Counts turns and not tries, so that the next test is another one even
+        # Counts turns, not attempts: the next test uses another candidate even
         # if this one does not take place.
         turn = self._turns.setdefault(fault.unit, fault.tries)
         self._turns[fault.unit] = turn + 1
@@ -455,8 +457,8 @@ class Probation(parts.Room):
         slot, else the accelerator on the host. A passed test brings it back.
         If none of them is out, a failed test takes the slot out.
 
-        :param accelerator: with which to test it; empty: any.
-        :returns: why there is no test; None if it has begun.
+        :param accelerator: the accelerator to test with; empty: any.
+        :returns: why no test was started; None if one was.
         """
         profile = self._catalogue.profiles.get(accelerator)
         if accelerator and (profile is None or profile.projects):
@@ -475,7 +477,7 @@ class Probation(parts.Room):
                 if accelerator
                 else "no accelerator fits the slot",
             )
-        # The accelerators take turns, as in due tests.
+        # The accelerators take turns, as in scheduled tests.
         turn = self._turns.get(unit, 0)
         self._turns[unit] = turn + 1
         self._health.begin(unit)
@@ -538,7 +540,7 @@ class Probation(parts.Room):
 
 
 class _Rows:
-    """Makes the rows of faults; each unit has one, for ever."""
+    """Makes the rows of faults; each unit keeps one row."""
 
     def __init__(self, rows: Collection[db_api.FaultRecord]) -> None:
         self._ids = {unit: row.id for row in rows if (unit := _unit(row))}

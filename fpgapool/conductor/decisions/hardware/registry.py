@@ -23,21 +23,22 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 from fpgapool.vocabulary import fields
 
-# Former boot ids to remember per host. Reports from before so many restarts no
-# longer arrive.
+# Former boot ids to remember per host. Reports from before that many restarts
+# no longer arrive.
 _MAX_OLD_BOOTS = 16
-#: Why a device or slot is out of use that its agent no longer reports.
+#: Reason for devices and slots that their agent no longer reports.
 NOT_REPORTED = "not reported"
-#: What slots run without a file, as JSON, before their agent has reported it.
+#: Builtin accelerators of slots, as JSON, before their agent has reported
+#: them.
 UNKNOWN = "null"
 # Longer than a report takes to arrive.
 _CLOCK_TOLERANCE_S = 5.0
 # One late report may arrive after its agent was restarted.
 _DOUBLES = 3
-# The readings of a host's clock to keep. After so many reports, a clock that
-# was set back is measured right again.
+# Readings kept of a host's clock. After that many reports, a clock that was
+# set back is measured correctly again.
 _CLOCK_READINGS = 4
-# What entries and rows have in common.
+# Members common to entries and rows.
 _host_columns = fields.copier(("id", "uuid", "name", "nic_bytes_per_s"))
 _device_columns = fields.copier(
     (
@@ -62,7 +63,8 @@ _slot_columns = fields.copier(
         "reserved_for",
     )
 )
-# By then the conductor has read the reports that came while it stood still.
+# By then the conductor has read the reports that arrived while it was
+# suspended.
 _CLOCK_SETTLES_S = 10.0
 
 
@@ -70,8 +72,8 @@ _CLOCK_SETTLES_S = 10.0
 class Administration:
     """The administrative state of a device or host.
 
-    :param deadline_at: wall clock when a drain takes the remaining slots back;
-        None: never.
+    :param deadline_at: wall-clock time when a drain revokes the remaining
+        slots; None: never.
     """
 
     state: model.AdminState = model.AdminState.ENABLED
@@ -84,7 +86,7 @@ class Administration:
     ) -> Administration:
         """Read the administrative columns of a row."""
         return cls(
-            # A row with an unknown state stays, disabled: its agent reports
+            # Keep a row with an unknown state as disabled: its agent reports
             # the hardware anyway.
             state=stored_enums.read(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
@@ -111,7 +113,7 @@ class SlotEntry:
     device: DeviceEntry
     programmed: str | None = None
     programming_time_s: float = 0.0
-    #: Not in the database: each report has it.
+    #: Not in the database, because each report contains it.
     bitstream_id: str | None = None
     resources: Mapping[str, int] | None = None
     #: Whether the library has a newer bitstream for the accelerator.
@@ -119,7 +121,7 @@ class SlotEntry:
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
-    #: Its agent reports the device without it: the board has fewer slots now.
+    #: Its agent reports the device without it: the board now has fewer slots.
     missing: bool = False
     #: The instance that it is reserved for.
     reserved_for: str | None = None
@@ -132,7 +134,6 @@ class SlotEntry:
 
     @property
     def host(self) -> HostEntry:
-        """The slot's host."""
         return self.device.host
 
     @property
@@ -156,11 +157,11 @@ class DeviceEntry:
     healthy: bool = True
     fault_reason: str = ""
     admin: Administration = Administration()
-    #: The number of slots that instances can reserve, and the numbers that
-    #: they have reserved, by instance.
+    #: The number of slots that instances can reserve, and the numbers
+    #: reserved, by instance.
     reservable_slots: int = 0
     reservations: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    #: As JSON. Not in the database: each report has it.
+    #: As JSON. Not in the database, because each report contains it.
     builtins: str = UNKNOWN
     slots: dict[int, SlotEntry] = dataclasses.field(default_factory=dict)
 
@@ -188,27 +189,25 @@ class HostEntry:
     nic_bytes_per_s: float = 0.0
     up: bool = False
     heard_at: float = 0.0
-    #: When it was last asked for a report because it was silent.
+    #: When it was last asked for a report because of its silence.
     asked_at: float = -math.inf
     boot_id: str = ""
     sequence: int = -1
-    #: For each of the last reports: by how much its wall clock was behind
-    #: ours, plus the transit time.
+    #: For each of the last reports: how far its wall clock was behind ours,
+    #: plus the transit time.
     clock_readings_s: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_CLOCK_READINGS)
     )
-    #: Whether the log says that its clock is wrong, and when the clock last
-    #: turned wrong or right.
+    #: Whether its clock was logged as wrong, and when it last became wrong or
+    #: right.
     clock_logged_wrong: bool = False
     clock_turned_at: float = -math.inf
-    #: Why its network card is not capped although it should be; None: no
-    #: error.
+    #: Why its network card is not capped as configured; None: no error.
     link_message: str | None = None
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
-    #: The number of reports that a former agent sent after the present one was
-    #: started.
+    #: Reports sent by a previous agent after the present one was started.
     doubles: int = 0
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
 
@@ -218,15 +217,15 @@ class HostEntry:
             yield from (device.slots[n] for n in sorted(device.slots))
 
     def accepts(self, boot_id: str, sequence: int) -> bool:
-        """Whether a report is newer than all former ones."""
+        """Whether a report is newer than all previous ones."""
         if boot_id == self.boot_id:
             return sequence > self.sequence
         return boot_id not in self.old_boots
 
     def is_double(self, boot_id: str, sent_at: float | None) -> bool:
-        """Whether the sender of a late report still runs, a second agent.
+        """Whether a late report comes from a second agent that still runs.
 
-        :param sent_at: when it was sent, by the clock of the host.
+        :param sent_at: when it was sent, by the host's clock.
         """
         started_ns, _, _ = self.boot_id.partition("-")
         if (
@@ -253,8 +252,8 @@ class HostEntry:
     ) -> None:
         """Compare the host's clock with ours; before :meth:`note_report`.
 
-        :param sent_at: when the report was sent, by the clock of the host;
-            None if its agent does not report it.
+        :param sent_at: when the report was sent, by the host's clock; None if
+            its agent does not report it.
         """
         was_wrong = self.clock_is_wrong
         if boot_id != self.boot_id:
@@ -265,7 +264,7 @@ class HostEntry:
             self.clock_turned_at = now
 
     def turned_clock(self) -> bool:
-        """Whether to log that its clock is wrong, or right again.
+        """Whether to log that its clock has become wrong or right.
 
         :returns: True once for each change that later reports have confirmed.
         """
@@ -279,7 +278,7 @@ class HostEntry:
 
     @property
     def clock_behind_s(self) -> float:
-        """By how much its wall clock is behind ours; negative: ahead."""
+        """How far its wall clock is behind ours; negative: ahead."""
         # The fastest report is the most exact: the bus may be slow now.
         return min(self.clock_readings_s, default=0.0)
 
@@ -335,8 +334,8 @@ def _device_spec(
 class Registry:
     """All known hosts, devices and slots, by name and id.
 
-    :ivar power_caps_w: that hosts have reported, by UUID. Not in the database:
-        each report has it.
+    :ivar power_caps_w: caps reported by hosts, by UUID. Not in the database,
+        because each report contains them.
     """
 
     def __init__(self) -> None:
@@ -346,10 +345,10 @@ class Registry:
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
         self.power_caps_w: dict[str, float] = {}
-        # By shape; what a host has had before it was removed stays.
+        # By shape; shapes of removed hosts are kept.
         self._builtins: set[tuple[str, str]] = set()
         self._chunks_bytes: dict[str, int] = {}
-        # The number of hosts whose workers take so long pieces.
+        # Number of hosts, by the longest piece that their workers accept.
         self._hosts_by_chunk_bytes = collections.Counter[int]()
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
@@ -363,8 +362,8 @@ class Registry:
     ) -> None:
         """Rebuild from rows; every host is down until its agent reports.
 
-        :param used_host_ids: of sessions' hosts, which may have been removed;
-            they are not used again.
+        :param used_host_ids: hosts that sessions refer to; their ids are not
+            reused, even if they were removed.
         """
         for used in used_host_ids:
             self._note_id("host", used)
@@ -420,7 +419,7 @@ class Registry:
                     name=report.host_name,
                 )
             )
-        # Not in the database: each report has it.
+        # Not in the database, because each report contains it.
         host.link_message = report.link_message
         changed = _assign(
             host,
@@ -439,7 +438,7 @@ class Registry:
 
     @property
     def chunk_bytes(self) -> int | None:
-        """The longest piece that all workers take; None: not known."""
+        """The longest piece that all workers accept; None: unknown."""
         return min(self._hosts_by_chunk_bytes, default=None)
 
     def _note_chunk_bytes(
@@ -524,8 +523,8 @@ class Registry:
     def capacities(self) -> dict[str, dict[str, int]]:
         """Return the resources of slots, by shape and resource.
 
-        If slots of one shape differ, it is the minimum. A resource that a slot
-        does not report is unlimited in it.
+        If slots of one shape differ, the minimum counts. A resource that a
+        slot does not report is unlimited.
         """
         found: dict[str, dict[str, int]] = {}
         for slot in self.present_slots():
@@ -535,9 +534,10 @@ class Registry:
         return found
 
     def builtins(self) -> dict[str, library.Builtins | None]:
-        """Return what slots run without a file, by shape; None: unknown.
+        """Return the accelerators that slots run without a file, by shape;
+        None: unknown.
 
-        If slots of one shape differ, it is what all of them run.
+        If slots of one shape differ, those common to all.
         """
         found: dict[str, library.Builtins | None] = {}
         for shape, text in self._builtins:
@@ -547,9 +547,9 @@ class Registry:
         return found
 
     def _note_builtins(self, report: objects.AgentReport) -> bool:
-        """Take over what a host's slots run without a file.
+        """Update which accelerators a host's slots run without a file.
 
-        :returns: whether that is news.
+        :returns: whether that changed anything.
         """
         host, replaced = self.hosts[report.host_uuid], False
         for device_report in report.devices:
@@ -649,7 +649,7 @@ def _missing_devices(
 def _assign(
     entry: HostEntry | DeviceEntry | SlotEntry, **values: object
 ) -> bool:
-    """Set members; :returns: whether any of them changed."""
+    """Set members; return whether any of them changed."""
     changed = False
     for name, value in values.items():
         if getattr(entry, name) != value:
@@ -659,7 +659,6 @@ def _assign(
 
 
 def host_row(host: HostEntry) -> db_api.HostRecord:
-    """Return a host's row."""
     return db_api.HostRecord(
         **_host_columns(host),
         **host.admin.columns(),
@@ -670,7 +669,6 @@ def host_row(host: HostEntry) -> db_api.HostRecord:
 
 
 def device_row(device: DeviceEntry) -> db_api.DeviceRecord:
-    """Return a device's row."""
     return db_api.DeviceRecord(
         **_device_columns(device),
         **device.admin.columns(),
@@ -679,5 +677,4 @@ def device_row(device: DeviceEntry) -> db_api.DeviceRecord:
 
 
 def slot_row(slot: SlotEntry) -> db_api.SlotRecord:
-    """Return a slot's row."""
     return db_api.SlotRecord(**_slot_columns(slot), device_id=slot.device.id)

@@ -32,7 +32,7 @@ _REQUEST = shapes.Members(
 
 
 def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
-    """Check an operator's request, and make the input of it.
+    """Check an operator's request, and return it as an input.
 
     :raises InvalidRequest: if it is invalid.
     """
@@ -62,7 +62,7 @@ def refusal(
 def restore(
     pool: registry.Registry, rows: list[db_api.ReservationRecord]
 ) -> None:
-    """Take over the rows of the known devices."""
+    """Load the reservations of the known devices."""
     for row in rows:
         device = pool.devices.get(row.device_id)
         if device is not None:
@@ -74,7 +74,6 @@ def replace(
 ) -> list[db_api.Record]:
     """Replace all reservations.
 
-    :param by_device: see :class:`.inputs.Reservations`.
     :returns: the rows to write.
     """
     wanted = {}
@@ -105,7 +104,6 @@ def replace(
 
 
 def core_event(pool: registry.Registry) -> events.ReservationsChanged:
-    """Return the event for the core with all reservations."""
     return events.ReservationsChanged(
         tuple(
             (device.id, tuple(sorted(device.reservations.items())))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Self-tests of slots: the orders, and the choice of slots."""
+"""Self-tests of slots: orders, and the selection of slots."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ _NOBODY = ""
 class SelfTest:
     """The conductor's own state of a test under way; the core has the rest.
 
-    :ivar is_check: whether the unit is in use and an operator ordered the
+    :ivar is_check: whether the unit is in use and an operator requested the
         test.
-    :ivar asked_at: when it began.
     :ivar ordered_at: when the agent was last ordered to test.
     :ivar generation: of the assignment; 0 until the core has made it.
-    :ivar seen: whether the agent has reported that it runs.
+    :ivar seen: whether the agent has reported it as running.
     """
 
     unit: health.Unit
@@ -58,7 +57,6 @@ class SelfTest:
         return f"self-test-{self.generation}"
 
     def order(self) -> effects.TestSlot:
-        """Return the order to begin it."""
         return effects.TestSlot(
             agent_orders.request(
                 self.slot,
@@ -80,7 +78,7 @@ class SelfTest:
 
 
 class Bench:
-    """Finds the slots in which a unit can be tested.
+    """Selects the slots in which a unit can be tested.
 
     :param used: the slots that sessions have, or may still have.
     """
@@ -116,9 +114,11 @@ class Bench:
                 yield slot, name
 
     def is_crowded(self, unit: health.Unit) -> bool:
-        """Whether only busy slots delay the test of an accelerator."""
+        """Whether an accelerator's test is late only because all slots are
+        busy.
+        """
         if unit.level is not health.Level.ACCELERATOR:
-            # Slots and devices that are out get no sessions and become idle.
+            # Slots and devices out of use get no sessions and become idle.
             return False
         return any(
             slot.id in self._used and self._accelerators(slot, unit)
@@ -199,12 +199,13 @@ class Bench:
     ) -> list[str]:
         """Return the accelerators for an operator's test of a slot.
 
-        :param accelerator: only this one; empty: any.
+        :param accelerator: the only one to use; empty: any.
         """
         names = self._accelerators(slot, unit)
         if accelerator:
             return [accelerator] if accelerator in names else []
-        # Accelerators that are out on this host prove nothing about a slot.
+        # An accelerator that is out of use on this host proves nothing about a
+        # slot.
         return [
             name
             for name in names
@@ -237,7 +238,7 @@ class Bench:
             yield codes.SLOT_IN_USE, "a test is already running"
         if fault is not None and unit.level is not health.Level.ACCELERATOR:
             return
-        # The slot is in use, and may be needed soon.
+        # The slot is in use, and may soon be needed.
         if slot.reserved_for is not None:
             yield codes.SLOT_IN_USE, "it is reserved for an instance"
         if not slot.usable:
@@ -248,7 +249,6 @@ class Bench:
 
 
 def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
-    """Return the place of a slot and an accelerator."""
     return health.Place(
         host_id=slot.host.id,
         device_id=slot.device.id,
@@ -259,12 +259,10 @@ def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
 
 
 def of(slot: registry.SlotEntry) -> health.Unit:
-    """Return the unit of a slot."""
     return health.Unit(health.Level.SLOT, slot.id)
 
 
 def of_device(slot: registry.SlotEntry) -> health.Unit:
-    """Return the unit of a slot's device."""
     return health.Unit(health.Level.DEVICE, slot.device.id)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks whether requests become sessions."""
+"""Checks whether requests can become sessions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from fpgapool.vocabulary import states
 class PoolLimits:
     """Limits; see the options of the same names in ``[conductor]``.
 
-    :ivar quantum_bytes: the least input between two borders at which a session
-        may have to leave its slot; 0: it never has to.
+    :ivar quantum_bytes: the minimum input between two borders at which a
+        session may lose its slot; 0: it never does.
     """
 
     report_timeout_s: float = 15.0
@@ -62,7 +62,7 @@ class PoolLimits:
         return math.floor(claimed_bytes * (1 + self.claim_slack))
 
 
-#: How operators and Keystone write "no limit".
+#: The value for "no limit" in operators' and Keystone's notation.
 UNLIMITED = -1
 
 #: The source of a limit: the configuration, the project's own row, or
@@ -76,17 +76,17 @@ FROM_KEYSTONE = "keystone"
 class ProjectQuota:
     """The limits of one project; None: no limit.
 
-    :ivar sessions: sessions that have a slot. More sessions wait.
-    :ivar queued: waiting requests. More requests are refused.
+    :ivar sessions: sessions with a slot; further ones wait.
+    :ivar queued: waiting requests; further ones are refused.
     :ivar queued_bytes: the bytes that waiting requests claim.
-    :ivar bitstream_bytes: the size of its bitstreams. More are refused.
-    :ivar groups: its groups. More are refused.
-    :ivar group_slots: the slots that its groups may grow to. More are refused.
-    :ivar group_clients: the clients that it has attached to groups. More are
+    :ivar bitstream_bytes: total size of its bitstreams; further ones are
         refused.
+    :ivar groups: number of its groups; further ones are refused.
+    :ivar group_slots: the slots that its groups may grow to; more are refused.
+    :ivar group_clients: clients attached to its groups; more are refused.
     :ivar max_priority: the highest priority of its sessions that counts
         against other projects.
-    :ivar sources: the sources of limits that are not FROM_DEFAULT.
+    :ivar sources: the sources of limits other than FROM_DEFAULT.
     """
 
     sessions: int | None = None
@@ -114,17 +114,15 @@ class ProjectQuota:
         return dataclasses.replace(self, **changes, sources=sources)
 
     def limit(self, resource: str) -> int:
-        """Return a limit as operators write it."""
+        """Return a limit in operators' notation."""
         found: int | None = getattr(self, resource)
         return UNLIMITED if found is None else found
 
     def source(self, resource: str) -> str:
-        """Return the source of a limit."""
         return self.sources.get(resource, FROM_DEFAULT)
 
 
-#: The resources that have limits, by the names that operators and Keystone
-#: use.
+#: The resources with limits, by the names that operators and Keystone use.
 RESOURCES = tuple(
     field.name
     for field in dataclasses.fields(ProjectQuota)
@@ -137,7 +135,6 @@ class Quotas:
     """The limits of all projects.
 
     :ivar default: of the projects without limits of their own.
-    :ivar of_projects: of the others.
     """
 
     default: ProjectQuota = ProjectQuota()
@@ -154,7 +151,7 @@ class Quotas:
     ) -> Self:
         """Combine a default with projects' own limits.
 
-        :param default: for all limits that are not a project's own.
+        :param default: for limits that a project does not have itself.
         :param limits: by project and resource; below 0: no limit.
         """
         return cls(
@@ -167,7 +164,6 @@ class Quotas:
         )
 
     def of(self, project_id: str) -> ProjectQuota:
-        """Return the limits of a project."""
         return self.of_projects.get(project_id, self.default)
 
     def session_limits(self) -> events.SessionLimitsChanged:
@@ -260,7 +256,8 @@ def check_in_use(
     profiles: Mapping[str, objects.AcceleratorProfile],
     faults: Mapping[health.Unit, health.Fault],
 ) -> None:
-    """Check that failures have not put an accelerator out of use everywhere.
+    """Check that an accelerator is not out of use everywhere because of
+    failures.
 
     :raises Rejected: if they have.
     """
@@ -345,7 +342,6 @@ def _check_room(
 def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
     """Check that a project may have more of a resource.
 
-    :param what: the resource, for people.
     :param limit: None: no limit.
     :raises Rejected: if it may not.
     """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 
-# Enough for a mean, few enough to follow a change.
+# Enough for a mean, few enough to follow changes.
 _REMEMBERED = 100
 _LEAST = 5
 
@@ -15,7 +15,7 @@ class Pace:
     """The rate at which waiting sessions get slots.
 
     A session that finds an idle slot shows that there is no queue: the
-    measurement then begins anew.
+    measurement then restarts.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Pace:
         )
 
     def note(self, waited_s: float, now: float) -> None:
-        """Note that a session gets a slot.
+        """Record that a session gets a slot.
 
         :param now: wall clock in seconds.
         """

@@ -23,8 +23,7 @@ from fpgapool.vocabulary import states
 Row = db_api.GroupRecord | db_api.GroupClientRecord
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-#: A request that comes twice finds its group or client among so many ended
-#: ones.
+#: Ended groups and clients that are remembered to recognize repeated requests.
 _REMEMBERED = 10_000
 
 
@@ -34,8 +33,8 @@ class GroupContext:
 
     :ivar now: wall clock.
     :ivar find_accelerator: returns the key of the accelerator that a project
-        names; raises Rejected if it cannot have it.
-    :ivar is_stateless: whether the accelerator with a key keeps no state.
+        names; raises Rejected if the project may not use it.
+    :ivar is_stateless: whether the accelerator with this key keeps no state.
     """
 
     now: float
@@ -47,7 +46,6 @@ class GroupContext:
 class GroupBook:
     """All groups and clients; it checks changes, and keeps their results.
 
-    :ivar groups: by their public ids.
     :ivar by_row: the same, by their row ids.
     """
 
@@ -63,17 +61,18 @@ class GroupBook:
         self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
         self._last_id = last_id
         self._last_client_id = last_client_id
-        # Public ids of groups and clients, and their projects, the oldest
+        # Public ids of groups and clients with their projects, the oldest
         # first.
         self._ended: dict[str, str] = {}
         self.put([*groups, *clients])
 
     def clients_of(self, group_id: str) -> list[db_api.GroupClientRecord]:
-        """Return the clients of a group."""
         return list(self._clients.get(group_id, {}).values())
 
     def project_of_ended(self, client_id: str) -> str | None:
-        """Return the project of a client that has ended; None if it is old."""
+        """Return the project of an ended client; None if it is no longer
+        remembered.
+        """
         return self._ended.get(client_id)
 
     def in_use(self, project_id: str) -> dict[str, int]:
@@ -90,7 +89,7 @@ class GroupBook:
         }
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Keep the rows that :meth:`planned` has returned."""
+        """Store the rows that :meth:`planned` returned."""
         for row in rows:
             if isinstance(row, db_api.GroupRecord):
                 self.groups[row.group_id] = self.by_row[row.id] = row
@@ -115,7 +114,7 @@ class GroupBook:
     def planned(
         self, change: group_objects.GroupChange, context: GroupContext
     ) -> list[Row]:
-        """Return the rows that a change would make; keep nothing.
+        """Return the rows that a change would make; store nothing.
 
         :raises Rejected: if the change is not allowed.
         """
@@ -165,7 +164,7 @@ class GroupBook:
         self, change: objects.CreateGroup, context: GroupContext
     ) -> list[Row]:
         if change.group_id in self.groups or change.group_id in self._ended:
-            # The message came twice.
+            # The message is a duplicate.
             return []
         options = {
             # A group without a minimum or maximum keeps its size.
@@ -210,7 +209,7 @@ class GroupBook:
         return new
 
     def _check(self, new: db_api.GroupRecord, context: GroupContext) -> None:
-        """Check what does not depend on the former state of a group."""
+        """Check what does not depend on the previous state of a group."""
         rules.check_group_sizes(new.size, new.min_size, new.max_size)
         if new.shared and not context.is_stateless(new.accelerator):
             raise admission.Rejected(
@@ -264,7 +263,7 @@ class GroupBook:
             raise _not_found(group.group_id)
         clients = self._clients.get(group.group_id, {})
         if change.client_id in clients or change.client_id in self._ended:
-            # The message came twice.
+            # The message is a duplicate.
             return []
         if not _HASH.fullmatch(change.secret_hash):
             raise admission.Rejected(
@@ -310,7 +309,7 @@ def charge_of(group: db_api.GroupRecord) -> int:
 def _given(
     change: objects.CreateGroup | objects.UpdateGroup,
 ) -> Mapping[str, Any]:
-    """Return the options of a change that were given.
+    """Return the options that a change contains.
 
     :raises RequestError: if one is wrong.
     """
@@ -319,7 +318,7 @@ def _given(
 
 
 def _goal(goal: objects.Goal | None, now: float) -> Mapping[str, Any]:
-    """Return the columns of a goal, of which nothing is done yet.
+    """Return the columns of a goal without any completed tasks.
 
     :raises RequestError: if it is wrong.
     """
@@ -341,12 +340,14 @@ def _check_goal_of(group: db_api.GroupRecord) -> None:
 
 
 def revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row that takes a group from a client."""
+    """Return the row of a client that loses access to a group."""
     return dataclasses.replace(client, state=states.CLIENT_REVOKED)
 
 
 def ended(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row of a client whose program has ended it, or is gone."""
+    """Return the row of a client that its program has ended, or whose program
+    is gone.
+    """
     return dataclasses.replace(client, state=states.CLIENT_ENDED)
 
 

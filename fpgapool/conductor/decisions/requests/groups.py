@@ -65,7 +65,7 @@ class Groups(parts.Room):
                     group, row, phase or model.Phase.ACTIVE
                 )
             else:
-                # A slot that still works for it shows up as a stray.
+                # A slot that still works for it appears as a stray.
                 self._counts.reconciled["slot_without_session"] += 1
                 if row.slot_id not in self._holds:
                     self._outbox.write_assignment(row.slot_id, None)
@@ -99,7 +99,7 @@ class Groups(parts.Room):
         return key
 
     def _keep(self, rows: Iterable[group_book.Row]) -> None:
-        """Tell the core of a change, and keep it.
+        """Send a change to the core, and store it.
 
         :raises Rejected: if the core refuses it; nothing has changed then.
         """
@@ -130,7 +130,7 @@ class Groups(parts.Room):
     # -- the core ----------------------------------------------------------
 
     def _created(self, group: db_api.GroupRecord) -> None:
-        """Tell the core of a new group.
+        """Send the core a new group.
 
         :raises Rejected: if its goal cannot be reached.
         """
@@ -139,7 +139,7 @@ class Groups(parts.Room):
     def _changed(
         self, old: db_api.GroupRecord, new: db_api.GroupRecord
     ) -> None:
-        """Tell the core of other sizes, or of another goal.
+        """Send the core changed sizes, or another goal.
 
         :raises Rejected: if the goal cannot be reached.
         """
@@ -152,7 +152,7 @@ class Groups(parts.Room):
 
     @parts.handles(instructions.RejectGroup)
     def _rejected(self, order: instructions.RejectGroup) -> None:
-        """Refuse a request, before anything of it is kept.
+        """Refuse a request before anything is stored.
 
         :raises Rejected: always.
         """
@@ -208,7 +208,7 @@ class Groups(parts.Room):
                 self._write(dataclasses.replace(old, actions_done=going.done))
 
     def _client_changed(self, client: db_api.GroupClientRecord) -> None:
-        """Tell the core and the desks of a client, after it is kept."""
+        """Inform the core and the desks about a stored client."""
         group = self._groups.groups[client.group_id]
         self._holds.changed_groups.add(group.group_id)
         self._link.tell(self._clients_of(group))
@@ -227,7 +227,7 @@ class Groups(parts.Room):
 
 
 def _as_wanted(group: db_api.GroupRecord) -> model.Group:
-    """Return the core's view of a group."""
+    """Return the core's value of a group."""
     return model.Group(
         id=group.id,
         accelerator=group.accelerator,
@@ -240,7 +240,7 @@ def _as_wanted(group: db_api.GroupRecord) -> model.Group:
 
 
 def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
-    """Return the core's view of a group's goal; None: it has none."""
+    """Return the core's value of a group's goal; None: it has none."""
     if not group.goal_kind:
         return None
     return goals.Goal(
@@ -251,9 +251,9 @@ def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
 
 
 def _goal_before(group: db_api.GroupRecord) -> goals.GoalState | None:
-    """Return what is left of a goal from before a restart."""
+    """Return the remainder of a goal from before a restart."""
     goal = _goal(group)
-    # The core has forgotten a goal that is reached.
+    # The core has forgotten a goal that was reached.
     if goal is None or description.is_reached(group):
         return None
     return goals.GoalState(

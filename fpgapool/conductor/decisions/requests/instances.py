@@ -27,8 +27,8 @@ from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 
-# Deleted instances to remember: a late request must not bring one back. The
-# database knows the older ones.
+# Number of deleted instances to remember: a late request must not revive one.
+# The database knows the older ones.
 _REMEMBERED = 100_000
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -49,7 +49,6 @@ class Directory:
 
     @property
     def live(self) -> Mapping[str, db_api.InstanceRecord]:
-        """The instances, by UUID."""
         return self._live
 
     def take(self) -> list[db_api.InstanceRecord]:
@@ -61,10 +60,10 @@ class Directory:
         """Add an instance with its token, or update a known one.
 
         A known instance keeps its token: of two concurrent requests the first
-        one decides.
+        one wins.
 
-        :param entry: the instance, and the token that it gets if it is new.
-        :param now: wall clock.
+        :param entry: the instance, and its token if it is new.
+        :param now: wall-clock time.
         """
         known = self._live.get(entry.instance_id)
         if known is not None:
@@ -86,7 +85,7 @@ class Directory:
     ) -> None:
         """Give an instance another token.
 
-        :param lost_hash: hash of the token to replace; another token stays.
+        :param lost_hash: hash of the token to replace; any other token stays.
         """
         known = self._live.get(instance_id)
         if known is not None and known.token_hash == lost_hash:
@@ -101,7 +100,7 @@ class Directory:
             self._put(dataclasses.replace(known, token_revoked=True))
 
     def delete(self, instance_id: str, now: float) -> bool:
-        """Note that an instance was deleted.
+        """Record that an instance was deleted.
 
         :returns: whether it was known.
         """
@@ -169,9 +168,9 @@ def changes(
 ) -> Iterator[inputs.Input]:
     """Yield the inputs that follow from changes in Nova.
 
-    While an instance exists (through rebuild, resize, shelve, stop, rescue),
-    it keeps its token and its sessions, which have time limits of their own. A
-    new host or flavor applies from its next session on.
+    While an instance exists (through rebuild, resize, shelve, stop and
+    rescue), it keeps its token and its sessions, which have their own time
+    limits. A new host or flavor applies to later sessions.
 
     :param computes: UUIDs of compute nodes, by the names of their hypervisors,
         without ambiguous names.
@@ -187,7 +186,7 @@ def changes(
         flavor = flavors.read(server.extra_specs or {})
         max_sessions = (
             record.max_sessions
-            # None means that Nova did not send the extra specs. And a flavor
+            # None means that Nova did not send the extra specs. A flavor
             # without accelerators does not lift a limit.
             if server.extra_specs is None
             or not (flavor.asks or flavor.max_sessions is not None)
@@ -227,8 +226,8 @@ def suspects(
 ) -> list[str]:
     """Return the instances that a full list of Nova's servers lacks.
 
-    :param before: wall clock when Nova was asked; younger instances are left
-        out.
+    :param before: wall-clock time of the query to Nova; younger instances are
+        skipped.
     """
     listed_ids = {server.id for server in servers}
     return [
@@ -272,7 +271,7 @@ class Cursor:
 
     #: The overlap of queries.
     OVERLAP_S = 120.0
-    #: After so long, Nova may have archived what it has deleted.
+    #: After this time, Nova may have archived deleted servers.
     MAX_GAP_S = 3600.0
 
     def start(self, now: float) -> float | None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Changes of sessions: they are recorded and published once for a batch."""
+"""Changes of sessions, recorded and published once per batch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A session and the front door that calls for it.
+#: A session, and the front door that calls about it.
 _Caller = tuple[int, str | None]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Lives(parts.Room):
-    """Records, publishes and ends sessions; returns how they stand."""
+    """Records, publishes and ends sessions; returns their views."""
 
     _registry: registry.Registry
     _sessions: sessions.SessionBook
@@ -51,7 +51,7 @@ class Lives(parts.Room):
         self._touched[session.row_id] = session
 
     def forget_changes(self, session: sessions.Session) -> None:
-        """Neither record nor publish the changes of a session."""
+        """Neither record nor publish pending changes of a session."""
         self._touched.pop(session.row_id, None)
 
     def answer(
@@ -60,9 +60,9 @@ class Lives(parts.Room):
         host_uuid: str | None,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a call with how a session stands after this batch.
+        """Answer a call with a session's view after this batch.
 
-        :param host_uuid: of the front door that calls, if it is one.
+        :param host_uuid: of the calling front door, if there is one.
         """
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
@@ -70,10 +70,10 @@ class Lives(parts.Room):
     def view(
         self, session: sessions.Session, host_uuid: str | None = None
     ) -> objects.SessionView:
-        """Return how a session stands.
+        """Return a session's view.
 
-        :param host_uuid: of the front door that hears of it, with the secret
-            if the session was opened there.
+        :param host_uuid: of the receiving front door; it gets the secret of
+            sessions that were opened there.
         """
         if host_uuid and host_uuid in session.front_doors:
             return session.view(with_secret=True)
@@ -123,7 +123,9 @@ class Lives(parts.Room):
         self._sessions.note_end(session)
 
     def close(self, session: sessions.Session) -> None:
-        """Let a session that has ended otherwise end as served."""
+        """Record that a session ended normally, although another end was
+        recorded before.
+        """
         session.finish(
             states.CLOSED, codes.OK, "", self._clock.now, self._clock.pool_time
         )
@@ -137,7 +139,6 @@ class Lives(parts.Room):
         self._link.tell(events.JobCancelled(session.job_id, code))
 
     def of_record(self, record: db_api.SessionRecord) -> sessions.Session:
-        """Make a session of its row."""
         host = self._registry.hosts_by_id.get(record.host_id or 0)
         return sessions.Session.from_record(
             record, host.uuid if host else None

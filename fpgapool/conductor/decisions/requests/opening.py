@@ -40,15 +40,15 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# For warnings that clients can cause again and again.
+# Limits warnings that clients can cause repeatedly.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
-#: Reports may not show yet that the client of a READY session is connected.
+#: Reports may not yet show that the client of a READY session is connected.
 _WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Opening(parts.Room):
-    """Admits requests, and drops sessions that are no longer wanted.
+    """Admits requests, and drops sessions that are no longer needed.
 
     :ivar recorded_id: the last new session that the database holds.
     """
@@ -105,7 +105,8 @@ class Opening(parts.Room):
                 " different request",
             )
         if request.host_uuid and request.host_uuid not in session.front_doors:
-            # It would get the secret of a session that others have opened.
+            # It would receive the secret of a session that another client
+            # opened.
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request_id {request.request_id} was already used through"
@@ -114,7 +115,7 @@ class Opening(parts.Room):
         self._lives.answer(session, request.host_uuid, future)
         if session.secret_sha256 in ("", request.secret_sha256):
             return
-        # The front door was started anew, and its secret is gone.
+        # The front door was restarted, and its secret is gone.
         if session.hold is None:
             session.secret_sha256 = request.secret_sha256
         else:
@@ -181,7 +182,6 @@ class Opening(parts.Room):
     def _session(
         self, request: objects.OpenRequest, job_id: int, session_id: str
     ) -> sessions.Session:
-        """Return the session of a request."""
         host = self._registry.hosts.get(self._origin(request) or "")
         return sessions.Session(
             row_id=job_id,
@@ -203,10 +203,10 @@ class Opening(parts.Room):
     def dry_run(
         self, request: objects.OpenRequest
     ) -> Callable[[], objects.DryRun]:
-        """Prepare the answer what would become of a request; change nothing.
+        """Prepare a dry run of a request, without changing anything.
 
-        :returns: finds it out, in any thread; it raises DryRunUnsupported if
-            the core's state cannot be copied.
+        :returns: a function that computes the answer in any thread; it raises
+            DryRunUnsupported if the core's state cannot be copied.
         """
         try:
             if self._outages.database_failing:
@@ -231,10 +231,10 @@ class Opening(parts.Room):
         return lambda: _dry_run_of(snapshot.ask(job), interval_s)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
-        """Return the host that holds a request's data.
+        """Return the host that has a request's data.
 
-        An instance is on a host of the pool, but its data reach a board there
-        without the network only if the operator has configured it so.
+        An instance runs on a host of the pool, but its data reaches a board
+        there without the network only if the operator configured that.
         """
         if self._settings.instances_are_local:
             own = self._instances.host_uuid(request.user_id)
@@ -247,7 +247,7 @@ class Opening(parts.Room):
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        """Refuse a request; nothing of it is recorded."""
+        """Refuse a request; nothing is recorded."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
@@ -267,7 +267,7 @@ class Opening(parts.Room):
             unrecorded.popleft()
         if self._outages.database_failing:
             self._outages.failing_at = self._clock.now
-            # Their clients shall not wait for it.
+            # Their clients must not wait for it.
             while unrecorded:
                 self._withdraw(unrecorded.popleft(), None)
 
@@ -282,8 +282,8 @@ class Opening(parts.Room):
     ) -> None:
         """Undo an admission that no client knows of.
 
-        Checking the database first would add a wait to each request, and
-        names are hardly ever reused after so long.
+        Checking the database first would delay every request, and names are
+        hardly ever reused after such a time.
 
         :param record: the session that had the name before; None if the
             database is away.
@@ -311,7 +311,8 @@ class Opening(parts.Room):
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
             session.hold = None
-        # If it ended before, its slot may still be on its way to be free.
+        # The slot of a session that ended earlier may still be in the process
+        # of release.
         session.withdrawn = True
         self._lives.forget_changes(session)
         self._sessions.forget(session)
@@ -326,8 +327,8 @@ class Opening(parts.Room):
         if not session.live:
             return
         if item.reason == codes.CLIENT_GONE and _may_be_connected(session):
-            # The front door lost the client, and repeats this; the worker
-            # knows better.
+            # The front door lost the client and repeats this; the worker knows
+            # better.
             return
         self._lives.cancel(session, item.reason)
 
@@ -344,10 +345,10 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.Close)
     def _close(self, item: inputs.Close) -> None:
-        """Let a session end as served if no worker can report that.
+        """End a session as served if no worker can report that.
 
         The slot's worker and its agent may both have died before the leader
-        heard of the client.
+        learned of the client.
         """
         session = self._sessions.by_id.get(item.session_id)
         if (
@@ -361,7 +362,7 @@ class Opening(parts.Room):
         hold = session.hold
         has_slot = hold is not None and hold.generation == item.generation
         if item.confirmed and has_slot and hold.slot.host.up:
-            # The worker's report is on its way, or the loss of the worker.
+            # The worker's report, or the loss of the worker, is under way.
             return
         self._charging.book_unseen(
             session, item.input_bytes, item.output_bytes
@@ -375,12 +376,14 @@ class Opening(parts.Room):
         self._lives.end(session, states.CLOSED, codes.OK, "")
         self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         if not has_slot:
-            # The result of another slot's worker is not that of the session.
+            # The result of another slot's worker does not end the session.
             session.hold = None
 
     @parts.handles(inputs.ClientProgress)
     def _progress(self, item: inputs.ClientProgress) -> None:
-        """Take what a client has computed; it only orders the jobs."""
+        """Record what a client has computed; it only affects the order of
+        jobs.
+        """
         session = self._sessions.by_id.get(item.session_id)
         if (
             session is not None
@@ -396,7 +399,6 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.InstanceDeleted)
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
-        """End the sessions of a deleted instance."""
         if not self._instances.delete(item.instance_id, self._clock.now):
             return
         own = self._sessions.of_instance(
@@ -414,9 +416,10 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.Reopen)
     def _reopen(self, item: inputs.Reopen) -> None:
-        """Give a session whose slot is gone another one, if it can move.
+        """Give a session that lost its slot another one, if it can move.
 
-        The client decides: only it knows that its data has stopped.
+        The client decides, because only it knows that its data flow has
+        stopped.
         """
         session = self._sessions.by_id.get(item.session_id)
         door = item.host_uuid or None
@@ -438,12 +441,12 @@ class Opening(parts.Room):
         hold = session.hold
         if hold is not None and session.state in _WITH_CLIENTS:
             if hold.revoked == codes.PREEMPTED and hold.slot.host.up:
-                # Its worker is about to say how far it is.
+                # Its worker is about to report its progress.
                 hold.is_left = True
             else:
                 self._serving.move(session)
         elif session.live:
-            # It waits for another slot already.
+            # It already waits for another slot.
             return
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
@@ -451,7 +454,9 @@ class Opening(parts.Room):
             self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
-        """Whether its instance, if it has one, may have one more session."""
+        """Whether the session's instance, if any, may have one more
+        session.
+        """
         instance_id = instance_objects.id_of(session.user_id)
         if instance_id is None:
             return True
@@ -511,9 +516,10 @@ def _may_be_connected(session: sessions.Session) -> bool:
 def _is_door(
     host_uuid: str | None, session: sessions.Session, method: str
 ) -> bool:
-    """Whether a session was opened at the front door that asks.
+    """Whether a session was opened at the calling front door.
 
-    :param host_uuid: of the front door; None if it is none, or uncertain.
+    :param host_uuid: of the front door; None if there is none, or it is
+        uncertain.
     """
     if host_uuid is None or host_uuid in session.front_doors:
         return True

@@ -21,9 +21,9 @@ _LIMITS = shapes.mapping_of(
 
 
 class QuotaBook:
-    """The limits in force: those set for projects, else the defaults.
+    """The limits in force: those set for projects, or the defaults.
 
-    :ivar kept_here: whether the database keeps them, not Keystone.
+    :ivar kept_here: whether the database, not Keystone, has the limits.
     :param default: for resources without a limit of the project.
     :param others: the limits from Keystone; None: those of the rows apply.
     """
@@ -51,7 +51,7 @@ class QuotaBook:
                 resource: row.hard_limit
                 for resource, row in rows.items()
                 if row.hard_limit is not None
-                # A newer version may have stored other resources.
+                # A newer release may have stored other resources.
                 and resource in admission.RESOURCES
             }
             for project_id, rows in self._rows.items()
@@ -61,7 +61,7 @@ class QuotaBook:
         )
 
     def of(self, project_id: str | None) -> admission.ProjectQuota:
-        """Return the limits of a project; None: of one without its own."""
+        """Return the limits of a project; None: the defaults."""
         if project_id is None:
             return self._quotas.default
         return self._quotas.of(project_id)
@@ -103,7 +103,7 @@ class QuotaBook:
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:
-    """Check the limits in a request.
+    """Check the limits in a request, and return them by resource.
 
     :returns: the limits by resource.
     :raises ValueError: with the reason.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions as the conductor knows them, and their slots."""
+"""Sessions and their slots, as the conductor knows them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: The most slots of a session that fail by the same cause.
+#: The most slots of a session that may fail for the same reason.
 MAX_FAILED_SLOTS = 3
 
 # Ended sessions that are still answered from memory.
@@ -38,12 +38,12 @@ _REMEMBERED = 10_000
 
 @functools.lru_cache(maxsize=10_000)
 def front_doors(host_uuid: str | None) -> frozenset[str]:
-    """Return a set of one host, or of none, that many sessions share."""
+    """Return a shared set of one front door, or of none."""
     return frozenset((host_uuid,)) if host_uuid else frozenset()
 
 
 class Place(NamedTuple):
-    """A session's slot, with the names that a view uses for it."""
+    """A session's slot, with the names that views use."""
 
     slot_host_uuid: str
     slot_host_name: str
@@ -60,7 +60,7 @@ _ordered = fields.copier(
     name for name in base.members(objects.AssignRequest) if name in _KEPT
 )
 
-# The options that a repeated request has to give like the first one.
+# Options that must be equal in a repeated request.
 _REPEATED = [
     option.name
     for option in description.FIELDS.options
@@ -78,9 +78,9 @@ class SessionHold(holds.Hold):
     :ivar quantum_bytes: the input between two borders at which the session may
         have to leave the slot; 0: it never has to.
     :ivar quanta: the borders that it has reached.
-    :ivar is_left: whether its client waits for another slot already.
+    :ivar is_left: whether its client already waits for another slot.
     :ivar failure: why it could not be prepared, for the session's owner.
-    :ivar booked_bytes: input and output that are in the usage already.
+    :ivar booked_bytes: input and output that are already charged.
     """
 
     session: Session
@@ -125,7 +125,7 @@ class SessionHold(holds.Hold):
     def reported_bytes(self) -> tuple[int, int]:
         """Input and output of the slot, as its host has reported them.
 
-        0 before its client has come, and when the session has left it.
+        0 before its client connects, and after the session leaves the slot.
         """
         session = self.session
         if self.phase not in _IN_USE or self.abandoned:
@@ -136,10 +136,11 @@ class SessionHold(holds.Hold):
         )
 
     def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
-        """Note that bytes of the slot are in the usage.
+        """Record that bytes of the slot are charged.
 
-        :param input_bytes: since the session has the slot, as the output.
-        :returns: those that were not there yet, by the ledger's names.
+        :param input_bytes: total since the session got the slot; likewise the
+            output.
+        :returns: the bytes that were not charged yet, by the ledger's names.
         """
         booked = self.booked_bytes
         self.booked_bytes = (
@@ -152,9 +153,10 @@ class SessionHold(holds.Hold):
         }
 
     def complete(self, result: objects.SessionResult) -> objects.SessionResult:
-        """Return a result with what was told before.
+        """Return a result completed with earlier reports.
 
-        A host that was lost since then does not know what its slot computed.
+        A host that was lost in the meantime does not know what its slot
+        computed.
         """
         if result.started_at is not None:
             return result
@@ -185,14 +187,14 @@ class Session:
     Times are wall clock in seconds. Secrets live in memory only: after a
     restart the conductor asks the agent for a fresh one.
 
-    :ivar hold: its slot; None while it waits and when the slot is free.
+    :ivar hold: its slot; None while it waits, and after the slot is released.
     :ivar end: its terminal state; empty while it lives.
-    :ivar arrival_s: when it was queued, in pool time: its wait starts then.
-    :ivar row_id: of its row, for ever.
+    :ivar arrival_s: when it was queued, in pool time: the start of its waiting
+        time.
     :ivar job_id: its id in the core; a new one when it moves while its
         former slot is still being revoked.
-    :ivar secret_sha256: of the secret that its first slot accepts, and that
-        its front door has; empty: ``secret``.
+    :ivar secret_sha256: hash of the secret that its first slot accepts, and
+        that its front door has; empty: ``secret`` is used.
     """
 
     row_id: int
@@ -213,16 +215,18 @@ class Session:
     counted: bool = False
     #: Whether its deadline counts there as met or missed.
     judged: bool = False
-    #: Input that its client says it has computed itself; it only steers.
+    #: Input that its client reports to have computed itself; it only affects
+    #: scheduling.
     own_bytes: int = 0
-    #: Input that slots have computed which it lost: the next ones may have to
-    #: compute it again, so it does not count against the claim.
+    #: Input computed by lost slots. The next slots may have to compute it
+    #: again, so it does not count against the claim.
     lost_bytes: int = 0
-    #: How many slots its client could not use, by cause, since it last came.
+    #: Slots that its client could not use, by cause, since it was last
+    #: connected.
     failed_slots: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
-    #: Whether neither it nor its slot shall have a row.
+    #: Whether the session and its slot are kept out of the database.
     withdrawn: bool = False
 
     @property
@@ -239,7 +243,7 @@ class Session:
 
     @property
     def has_secret(self) -> bool:
-        """Whether its front door knows by which secret its client comes."""
+        """Whether its front door knows the secret that the slot expects."""
         return bool(self.secret or self.secret_sha256)
 
     @property
@@ -295,9 +299,9 @@ class Session:
     def same_request(
         self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
-        """Whether a repeated request asks for what the first one did.
+        """Return whether a repeated request equals the first one.
 
-        :param settings: what the request means where it says nothing.
+        :param settings: defaults for options that the request omits.
         """
         wanted = requested(request, settings)
         # A session that has yielded its slot has another claim.
@@ -310,7 +314,6 @@ class Session:
         )
 
     def take_slot(self, hold: SessionHold) -> None:
-        """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
         self.slot_id = slot.id
@@ -324,13 +327,15 @@ class Session:
         )
 
     def mark_ready(self, now: float) -> None:
-        """Note that its slot is ready; why it lost another one is over."""
+        """Record that its slot is ready; clear the reason for losing
+        another.
+        """
         self.ready_at = self.ready_at or now
         if self.live:
             self.reason = self.message = ""
 
     def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Note how much its slot has computed; it never shrinks."""
+        """Record how much its slot has computed; the counts never decrease."""
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
         )
@@ -339,9 +344,9 @@ class Session:
         )
 
     def give_way(self) -> None:
-        """Keep what the slot has computed that it leaves."""
+        """Keep the progress of the slot that it leaves."""
         if self.hold is not None or self.end:
-            # Its worker has not values where it stopped.
+            # Its worker does not know where it stopped.
             self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
@@ -354,13 +359,13 @@ class Session:
     def count_failed_slot(self, cause: str) -> bool:
         """Count a slot that its client could not use.
 
-        :returns: whether another slot is worth a try.
+        :returns: whether to try another slot.
         """
         self.failed_slots[cause] += 1
         return self.failed_slots[cause] < MAX_FAILED_SLOTS
 
     def wait_again(self, reason: str = "", message: str = "") -> None:
-        """Wait from now on; forget the values that belong to the slot.
+        """Return to the queue; clear the values that belong to the slot.
 
         :param reason: the code of why it lost its slot, for its client.
         :raises WrongMove: if the session cannot wait.
@@ -380,7 +385,9 @@ class Session:
         self.forget_secret()
 
     def forget_secret(self) -> None:
-        """Drop members, useless once a client has connected or gone."""
+        """Clear the secret, which is useless once a client has connected or
+        gone.
+        """
         self.secret = self.secret_sha256 = ""
         self.endpoints = ()
         self.certificate_sha256 = None
@@ -391,7 +398,7 @@ class Session:
         """Enter a terminal state.
 
         :param now: wall clock, for people.
-        :param pool_time: decides whether it was in time.
+        :param pool_time: decides whether the deadline was met.
         :raises WrongMove: if the session cannot end so.
         """
         self.check_move("end", state)
@@ -410,7 +417,7 @@ class Session:
             return False
         if self.end == states.CLOSED:
             return True
-        # Its client has changed its mind, or may go on in another slot.
+        # Its client changed its mind, or may continue in another slot.
         if self.end == states.CANCELLED or self.reason in codes.REOPENABLE:
             return None
         return False
@@ -444,12 +451,12 @@ class Session:
         cls, record: db_api.SessionRecord, host_uuid: str | None
     ) -> Session:
         """Rebuild a session from its row."""
-        # An instance asks the API, wherever it is.
+        # An instance uses the API, wherever it is.
         door = None if instance.is_user(record.user_id) else host_uuid
         members = _kept(record)
         state = members.pop("state")
         members["end"] = "" if state in states.LIVE else state
-        # It is not known how much of that was lost.
+        # It is unknown how much of that was lost.
         members["lost_bytes"] = record.former_input_bytes
         return cls(
             row_id=record.id,
@@ -463,7 +470,7 @@ class Session:
 def requested(
     request: objects.OpenRequest, settings: admission.PoolLimits
 ) -> dict[str, Any]:
-    """Return the session's members from a request; limits it may lower."""
+    """Return the session's members from a request; it may lower limits."""
     values = _from_request(request)
     values["secret_sha256"] = request.secret_sha256
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
@@ -481,18 +488,18 @@ def _keys(request: objects.OpenRequest) -> tuple[str, str]:
 
 
 class SessionBook:
-    """All sessions in memory, by each of their names.
+    """All sessions in memory, indexed by each of their names.
 
-    It holds live sessions and recently ended ones: a client that missed the
-    last message asks again within seconds.
+    It holds live and recently ended sessions: a client that missed the last
+    message asks again within seconds.
 
     :ivar queued: number of waiting sessions by project.
-    :ivar queued_by_size: number of waiting sessions whose claim lies between
-        two thresholds, the smallest first.
+    :ivar queued_by_size: waiting sessions by claim, between neighbouring
+        thresholds, the smallest first.
     :ivar queued_by_host: number of waiting sessions by the id of the host
         that they come from; None: from outside of the pool.
     :ivar queued_by_accelerator: number of waiting sessions by accelerator.
-    :ivar last_row_id: the highest id that a job or a row has had.
+    :ivar last_row_id: the highest id used by a job or a row.
     """
 
     def __init__(
@@ -518,16 +525,15 @@ class SessionBook:
         return self.last_row_id
 
     def add(self, session: Session) -> None:
-        """Add a session."""
         self.by_job[session.job_id] = session
         self.by_id[session.session_id] = session
         self.by_request[session.request_key] = session
         self._note_alive(session)
 
     def of_instance(self, user_id: str) -> list[Session]:
-        """Return an instance's sessions that wait for or have a slot.
+        """Return the sessions of an instance that wait for or have a slot.
 
-        :param user_id: the user as whom it acts; other users have none here.
+        :param user_id: the instance's user; other users have none here.
         """
         return list(self._of_instance.get(user_id, {}).values())
 
@@ -575,14 +581,13 @@ class SessionBook:
         self.by_job[job_id] = session
 
     def note_end(self, session: Session) -> None:
-        """Keep an ended session for a while; forget the oldest one instead."""
+        """Keep an ended session for a while, replacing the oldest one."""
         self._ended[session.row_id] = session
         self._note_dead(session)
         while len(self._ended) > _REMEMBERED:
             self.forget(self._ended[next(iter(self._ended))])
 
     def forget(self, session: Session) -> None:
-        """Forget a session."""
         self._ended.pop(session.row_id, None)
         self._note_dead(session)
         del self.by_job[session.job_id]
@@ -597,7 +602,8 @@ class SessionBook:
     def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
         """Return how many sessions are in each state.
 
-        It does not look at waiting sessions: there may be very many.
+        It does not iterate over waiting sessions, because there may be very
+        many.
         """
         counts = collections.Counter(s.state for s in self._ended.values())
         counts.update(session.state for session in served)

@@ -2,8 +2,8 @@
 
 """Finds differences between database, leader and agents.
 
-All three change all the time, and none waits for the others. So a difference
-is a finding only if two looks, with time between them, show it.
+All three change constantly and independently. So a difference becomes a
+finding only if two checks, some time apart, show it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def remember(
     epoch: int,
     reports: Mapping[str, objects.AgentReport],
 ) -> Memory:
-    """Copy the leader's memory; on the thread that owns it.
+    """Copy the leader's memory, on the thread that owns it.
 
     :param reports: the last one of each agent, by host UUID.
     """

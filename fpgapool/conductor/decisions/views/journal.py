@@ -2,7 +2,7 @@
 
 """Derives notifications from the rows that were written.
 
-Pure: rows go in, events come out. So notifications tell only what is in the
+Pure: rows go in, events come out. So notifications only show what is in the
 database.
 """
 
@@ -83,7 +83,7 @@ _STEPS = {
     states.ACTIVE: SESSION_ACTIVE,
     states.DETACHED: SESSION_DETACHED,
 }
-# Ended sessions to remember: the last row of a session may come twice.
+# Ended sessions to remember: the last row of a session may arrive twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
 _ILL_ENDS = frozenset({states.FAILED, states.LOST})
@@ -112,10 +112,7 @@ _client_members = _published(group.CLIENT)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """A notification.
-
-    :ivar type: of :data:`EVENTS`.
-    """
+    """A notification."""
 
     type: str
     payload: base.Payload
@@ -128,10 +125,10 @@ class Event:
 
 
 class Journal:
-    """Compares written rows with the former ones.
+    """Compares written rows with the previous ones.
 
-    :param snapshot: the rows that the leader took over; their notifications
-        were sent by a former leader.
+    :param snapshot: the initial rows; a former leader sent their
+        notifications.
     """
 
     def __init__(self, snapshot: db_api.Snapshot) -> None:
@@ -155,7 +152,6 @@ class Journal:
     def events(
         self, changes: db_api.Changes, withdrawn: Collection[int] = ()
     ) -> list[Event]:
-        """Return the notifications of changes."""
         found = [
             *self._of_hosts(changes),
             *self._of_devices(changes),
@@ -265,7 +261,7 @@ class Journal:
             yield Event(SESSION_QUEUED, self._session(_as_queued(new)))
         if new.state in states.TERMINAL:
             self._states.pop(new.id, None)
-            # Its row is written again when its slot comes back.
+            # Its row is written again when its slot returns.
             self._ended[new.id] = new.state
             while len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
@@ -316,7 +312,7 @@ def _without_noise(
     if isinstance(record, db_api.SlotRecord):
         return dataclasses.replace(record, programmed=None)
     if isinstance(record, db_api.GroupRecord):
-        # The tasks that have ended for a goal.
+        # Tasks that have ended for a goal.
         return dataclasses.replace(record, actions_done=0)
     return None
 
@@ -385,7 +381,7 @@ def _client(type_: str, record: db_api.GroupClientRecord) -> Event:
 
 
 def _named(parent: str, name: str) -> str:
-    """Return an identifier as the REST API makes it."""
+    """Return an identifier in the form of the REST API."""
     return str(uuid.uuid5(uuid.UUID(parent), name))
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers queries about the pool, and supports audits."""
+"""Answers queries about the pool, for its users and for audits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class Questions:
     def dry_run(
         self, request: objects.OpenRequest
     ) -> Callable[[], objects.DryRun]:
-        """See :meth:`.opening.Opening.dry_run`."""
         return self._opening.dry_run(request)
 
     # -- sessions ----------------------------------------------------------
@@ -58,7 +57,7 @@ class Questions:
         """Return the sessions that changed since the caller last saw them.
 
         :param revisions: the last revision that the caller has seen, by id.
-        :param host_uuid: of the front door that asks; it gets the secrets of
+        :param host_uuid: of the calling front door; it gets the secrets of
             sessions that were opened there.
         :returns: the sessions with another revision, and the ids of sessions
             that are not in memory.
@@ -75,10 +74,10 @@ class Questions:
     def session(
         self, session_id: str, project_id: str
     ) -> objects.SessionView | None:
-        """Return how a session stands; None if it is not in memory.
+        """Return a session's view; None if it is not in memory.
 
-        :param project_id: of the client that may connect; if the session is
-            that project's and READY, the view has its secret.
+        :param project_id: of the client that may connect; the view has the
+            secret of a READY session of this project.
         """
         session = self.pool.sessions.by_id.get(session_id)
         if session is None:
@@ -90,7 +89,6 @@ class Questions:
     # -- the pool ----------------------------------------------------------
 
     def groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
-        """Return the groups that exist."""
         known = self.pool.groups.groups
         members = collections.defaultdict[str, list[holds.Member]](list)
         for one in self.pool.holds.members():
@@ -104,10 +102,7 @@ class Questions:
     def groups_named(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
-        """Return the groups that a project may use and calls so.
-
-        :param name: of the groups, or the ID of one.
-        """
+        """Return the groups with this name that a project may use."""
         known = self.pool.groups.groups
         usable = {
             group_id
@@ -121,7 +116,6 @@ class Questions:
     def has_client(
         self, project_id: str, group_id: str, client_id: str
     ) -> bool:
-        """Whether a client of a group is that of a project."""
         return any(
             one.client_id == client_id and one.project_id == project_id
             for one in self.pool.groups.clients_of(group_id)
@@ -199,7 +193,6 @@ class Questions:
         }
 
     def _served(self) -> Iterator[sessions.Session]:
-        """Yield the sessions that have a slot."""
         return (
             hold.session
             for hold in self.pool.holds.values()
@@ -209,7 +202,8 @@ class Questions:
     def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
         """Return the numbers of sessions, groups, slots, hosts and devices.
 
-        It does not iterate over waiting sessions: there may be very many.
+        It does not iterate over waiting sessions, because there may be very
+        many.
 
         :param max_projects: the most projects to list by name.
         """
@@ -252,7 +246,6 @@ class Questions:
         """Ask the agents of hosts that are up for reports.
 
         :param host_uuid: of one host; None: all hosts.
-        :returns: the UUIDs of these hosts.
         """
         up = {
             host.uuid

@@ -45,9 +45,8 @@ _LOAD_DIGITS = 3
 class GroupFigures:
     """Numbers of one group, or of several.
 
-    :ivar wanted: the slots that it shall have.
-    :ivar programming: the slots that are made ready for it.
-    :ivar serving: its other slots.
+    :ivar wanted: the slots that it should have.
+    :ivar programming: the slots being prepared for it.
     :ivar waiting: tasks in the queues of its desks.
     """
 
@@ -61,16 +60,13 @@ class GroupFigures:
 class Figures:
     """Numbers for metrics.
 
-    :ivar queued_by_project: waiting sessions, by project.
     :ivar queued_by_size: waiting sessions, by priority queue.
     :ivar queued_bytes: the bytes that waiting sessions claim.
-    :ivar sessions: live sessions, by state.
     :ivar slots: by state; ``host_down`` if the host is silent.
     :ivar hosts: whether each is up, by name.
-    :ivar clocks_behind_s: by how much each wall clock is behind ours.
+    :ivar clocks_behind_s: how far each wall clock is behind ours.
     :ivar devices: by administrative state.
     :ivar reservations: of slots, ``ready`` and ``pending``.
-    :ivar groups: of groups, by their ids.
     """
 
     queued_by_project: Mapping[str, int]
@@ -95,7 +91,6 @@ def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
 
 
 def slots_by_state(pool: registry.Registry, held: Holds) -> dict[str, int]:
-    """Return the numbers of slots by state."""
     return collections.Counter(
         _slot_state(slot, held.get(slot.id)) if slot.host.up else _HOST_DOWN
         for slot in pool.slots.values()
@@ -130,7 +125,7 @@ def nic_loads(
 ) -> dict[int, float]:
     """Return the used share of hosts' network cards, by the hosts' ids.
 
-    It is that of the busier direction; hosts with idle cards are left out.
+    The busier direction counts; hosts with idle cards are omitted.
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in held:
@@ -187,7 +182,7 @@ def groups(
         )
         for one in rows
     ]
-    # Those that are older come first if others have as many slots.
+    # Older groups come first among equals.
     found.sort(
         key=lambda pair: max(
             pair[1].wanted, pair[1].serving + pair[1].programming
@@ -204,10 +199,7 @@ def groups(
 
 
 def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return the largest counts by name, and the sum of all others.
-
-    :param counts: by name.
-    """
+    """Return the largest counts by name, and the sum of all others."""
     top = heapq.nlargest(
         most, ((count, name) for name, count in counts.items() if count)
     )

@@ -2,7 +2,7 @@
 
 """Makes programs for a device: compiles their source, or loads their binary.
 
-Binaries of sources are kept, so that the next worker need not compile them.
+Binaries of sources are cached, so that the next worker need not compile them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POCL_VARIABLE = "POCL_CACHE_DIR"
 
 
 def prepare(directory: pathlib.Path, name: str) -> None:
-    """Prepare this process for runtimes; before one of them is loaded.
+    """Prepare this process for OpenCL runtimes, before one is loaded.
 
     PoCL keeps what it compiles. Workers of other projects must not share
     that, so each process has a directory of its own.
@@ -113,7 +113,7 @@ class Builder:
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> collections.abc.Iterator[None]:
-        """Let one worker compile a source that others need, too."""
+        """Let one worker compile a source that others wait for."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         lock = os.open(
             self._directory / f"{name[:2]}.lock",

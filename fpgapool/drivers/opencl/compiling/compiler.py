@@ -46,15 +46,15 @@ _MAX_TEXT_CHARS = 2000
 _MAX_HEADER_BYTES = 4096
 _MAX_LOG = 1000
 
-#: Variables that runtimes of OpenCL read.
+#: Variables that OpenCL runtimes read.
 _KEPT = re.compile(
     r"(POCL|OCL|OPENCL|CUDA|ROCR|HIP)_\w+|LD_LIBRARY_PATH|XILINX_XRT"
 )
-#: Those that name directories with libraries to read.
+#: Variables that name directories with libraries to read.
 _NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-#: A directory with one of these holds more than libraries.
+#: A directory with one of these contains more than libraries.
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
-#: Those that name directories where the process writes: its own one.
+#: Variables that name directories where the process writes: its own one.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
 #: That directory, whose parents may be closed to the user nobody.
 _HERE = "/proc/self/cwd"
@@ -93,9 +93,10 @@ def compile_source(
     Blocks until the compiler has ended.
 
     :param options: of the compiler, besides those of all kernels.
-    :param platform_pattern: of the platform's name, as in a board file.
-    :param device_pattern: of the device's name. The first device that fits
-        is the target.
+    :param platform_pattern: pattern of the platform's name, as in a board
+        file.
+    :param device_pattern: pattern of the device's name. The first matching
+        device is the target.
     :param timeout_s: how long it may take, and how much processor time.
     :param manifest: if given, the program must have its kernels.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
@@ -171,7 +172,7 @@ def _run(
         try:
             is_over = _wait(process.pid, timeout_s)
         finally:
-            # Also what it has started. Its number is its own until it has
+            # Including its children. Its number cannot be reused before it has
             # been waited for.
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
@@ -210,7 +211,7 @@ def _remove(directory: str) -> None:
 
 
 def _sweep() -> None:
-    """Remove what processes have left that were killed meanwhile."""
+    """Remove the directories of processes that were killed."""
     for path in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = path.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
@@ -227,8 +228,8 @@ def _warn_if_unconfined(header: bytes) -> None:
 
 
 def _bounded(text: str, directory: str) -> str:
-    """Return the end of a compiler's log, without what is not its source."""
-    # Leave out the names of temporary files and of this host's devices.
+    """Return the end of a compiler's log, with only its own source."""
+    # Omit the names of temporary files and of this host's devices.
     text = text.replace(directory, "").replace(_HERE, "")
     if log := _LOG.search(text):
         text = _SOURCE.sub("source", log[1].strip())
@@ -260,7 +261,7 @@ def _ending(status: int, timeout_s: float, memory_bytes: int) -> str:
 
 
 def main() -> int:
-    """Be the process: read a request, and write the answer.
+    """Main function of the process: read a request, and write the answer.
 
     :returns: the status: 0, or 3 with code and text of an error.
     """
@@ -281,7 +282,7 @@ def main() -> int:
         body = json.dumps([error.code, error.message]).encode()
         status = _REFUSED
     except ValueError as error:
-        # Of the manifest.
+        # Errors of the manifest.
         code = getattr(error, "code", codes.KERNEL_BUILD_FAILED)
         body = json.dumps([code, str(error)]).encode()
         status = _REFUSED
@@ -323,7 +324,7 @@ def _confine(
         memory_bytes=request["memory_bytes"],
         file_bytes=MAX_FILE_BYTES,
         files=_MAX_FILES,
-        # Otherwise they are the worker user's, who has others.
+        # Otherwise they belong to the worker's user, who has other processes.
         tasks=_MAX_TASKS if is_root or has_left else 0,
     )
     confinement.drop_rights()

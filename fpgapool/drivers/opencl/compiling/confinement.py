@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a process gives up for good before it works on a stranger's data.
+"""Permanently drops a process's privileges before it handles untrusted data.
 
-It uses the kernel's own interfaces, and needs no rights for them. Call it
-before there are other threads: they would keep theirs.
+It uses the kernel's own interfaces, and needs no privileges for them. Call it
+before starting other threads: they would keep theirs.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 class _Calls:
     """The numbers of system calls of an architecture.
 
-    :ivar sockets: that make sockets of a family, their first argument.
-    :ivar forbidden: that leave a process group, or make calls by other ways.
-    :ivar end: from here on they are those of another interface.
+    :ivar sockets: calls that create sockets; the first argument is the family.
+    :ivar forbidden: calls that leave a process group, or make calls in other
+        ways.
+    :ivar end: first number that belongs to another interface.
     """
 
     architecture: int
@@ -93,8 +94,8 @@ _SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys"),
     *("/etc/ld.so.cache", "/etc/OpenCL"),
 )
-#: Devices without other users' data: sources of bytes, and GPUs, which their
-#: compilers query.
+#: Devices without other users' data: sources of random bytes, and GPUs, which
+#: their compilers query.
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom"),
     *("dri", "kfd", "nvidia*"),
@@ -102,18 +103,18 @@ _DEVICES = (
 
 
 def die_with_parent() -> None:
-    """End when the thread ends that has started this process.
+    """End when the thread ends that started this process.
 
-    A change of the user makes the kernel forget it.
+    The kernel resets this when the user changes.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def leave_others() -> bool:
-    """Give up all networks, System V's shared memory, and other processes.
+    """Leave all networks, System V shared memory, and other processes behind.
 
-    Goes on in another process, with which all that it starts will end. The
-    first one waits, and ends with its status: 128 and the signal, if one has
+    Continues in another process, whose end also ends everything it starts. The
+    first process waits, and ends with its status: 128 plus the signal, if one
     ended it.
     """
     flags = _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWPID
@@ -121,8 +122,8 @@ def leave_others() -> bool:
         flags |= _CLONE_NEWUSER
     if _libc.unshare(flags) != 0:
         return False
-    # The first process of a namespace takes no signals of the others; all end
-    # with it.
+    # The first process of a namespace accepts no signals of the others; all
+    # end with it.
     for _ in range(2):
         if child := os.fork():
             _, status = os.waitpid(child, 0)
@@ -133,7 +134,7 @@ def leave_others() -> bool:
 
 
 def refuse_calls() -> bool:
-    """Make no sockets but those of this host, and stay in the process group.
+    """Restrict sockets to those of this host, and stay in the process group.
 
     :returns: whether the kernel can do that.
     """
@@ -151,7 +152,7 @@ def refuse_calls() -> bool:
         (_JUMP_IF_EQUAL, 1, 0, calls.architecture),
         (_RETURN, 0, 0, _REFUSE),
         (_LOAD, 0, 0, _CALL),
-        # To the refusal in the last lines, and to what looks at sockets.
+        # Jumps to the refusal in the last lines, and to the check of sockets.
         *(
             (jump, rest - place + 2, 0, value)
             for place, (jump, value) in enumerate(refused)
@@ -174,7 +175,8 @@ def refuse_calls() -> bool:
 
 
 def reveal(places: collections.abc.Collection[str]) -> None:
-    """Keep places readable that are below directories which only root enters.
+    """Keep places readable that are below directories which only root may
+    enter.
 
     In this process's own view, these directories then have nothing else in
     them. Without root's rights the process stays its user, who may enter them.
@@ -221,7 +223,7 @@ def _mount(source: str, target: str, flags: int, data: bytes = b"") -> int:
 
 
 def drop_rights() -> None:
-    """Become nobody, if this process is root's, and keep no capability."""
+    """Become nobody, if this process is root's, and drop all capabilities."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -288,7 +290,7 @@ def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
         read = _EXECUTE | _READ_FILE | _READ_DIR
         for place in (*_SYSTEM, *readable):
             _allow(ruleset, place, read)
-        # What finds out the processor's parts begins at the root.
+        # Libraries that identify the processor start at the root directory.
         _allow(ruleset, "/", _READ_DIR)
         use = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEVICE
         for name in _DEVICES:

@@ -17,8 +17,8 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
-#: Of accelerators whose rate is not known: it only says how long a launch may
-#: take, and how long pieces are.
+#: Assumed rate of accelerators whose rate is unknown. It only determines how
+#: long a launch may take, and how long pieces are.
 UNKNOWN_BYTES_PER_S = 1e8
 
 

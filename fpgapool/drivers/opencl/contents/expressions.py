@@ -20,7 +20,7 @@ import re
 from fpgapool.vocabulary import shapes
 
 MAX_CHARS = 200
-#: Of parentheses within each other.
+#: Depth of nested parentheses.
 MAX_DEPTH = 16
 FUNCTIONS = ("min", "max")
 
@@ -103,7 +103,7 @@ class _Parser:
         return self._tokens[self._position]
 
     def _take(self, *expected: str) -> str | None:
-        """Pass the next token if it is one of these signs."""
+        """Consume the next token if it is one of these signs."""
         kind, text = self._next()
         if kind == "sign" and text in expected:
             self._position += 1

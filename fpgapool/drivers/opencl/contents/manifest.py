@@ -27,7 +27,7 @@ MAX_SIZE_BYTES = 64 * 1024
 MAX_DEPTH = 12
 MAX_VARIANTS = 8
 MAX_PARAMS = 32
-#: As the protocol numbers them.
+#: Numbers in the protocol.
 MAX_ARGUMENT = 255
 MAX_BUFFERS = 16
 MAX_STEPS = 16
@@ -36,14 +36,14 @@ MAX_LITERAL_BYTES = 4096
 MAX_LOCAL_ITEMS = 1024
 MAX_BYTES_PER_S = 1e15
 
-#: What expressions may name in addition to parameters. In a launch: its bytes
-#: of input, its blocks, the last of which may be incomplete, its position in
-#: the session's input, and 1 if this is 0.
+#: Names for expressions in addition to parameters. In a launch: its input
+#: bytes, its blocks (the last may be incomplete), its position in the
+#: session's input, and 1 if this is 0.
 LAUNCH_NAMES = frozenset({"bytes", "blocks", "offset", "first"})
-#: In the size of memory that a launch needs.
+#: Names for the size of memory that a launch needs.
 SIZE_NAMES = frozenset({"bytes", "blocks"})
 
-#: Arguments that need no more than their name.
+#: Arguments that need only their name.
 INPUT = "input"
 OUTPUT = "output"
 STATE = "state"
@@ -60,7 +60,7 @@ _NAME = shapes.matching(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
     "a name of up to 64 letters, digits and any of _.-",
 )
-# XRT takes the instances of a kernel behind its name.
+# XRT expects the instances of a kernel after its name.
 _KERNEL = shapes.matching(
     r"[A-Za-z_][A-Za-z0-9_]{0,63}(:\{[A-Za-z0-9_,]{1,256}\})?",
     "the name of a kernel",
@@ -165,7 +165,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """Memory that a session's launches hand on.
+    """Memory that is passed from one launch of a session to the next.
 
     :ivar initial: name of a buffer with contents, or of a parameter, that is
         at its front when a session begins; the rest is zeros.
@@ -195,7 +195,7 @@ class Variant:
     :ivar block_bytes: every piece of the input but the last is a multiple.
     :ivar whole_blocks: whether the last piece has to be one, too.
     :ivar block: name of a block, for messages.
-    :ivar state: what launches hand on; None if nothing.
+    :ivar state: memory passed between launches; None if there is none.
     :ivar faults: message by the number that a kernel reports.
     :ivar process: for each piece of the input.
     :ivar finish: after the last piece; None if nothing runs.
@@ -246,7 +246,6 @@ def parse(data: bytes) -> Manifest:
     """Read and check a manifest.
 
     :param data: JSON, UTF-8, of :data:`MAX_SIZE_BYTES` at most.
-    :returns: the manifest.
     :raises InvalidManifest: with the member and the fault.
     """
     try:
@@ -416,7 +415,7 @@ class _Reader:
                 sized[name] = document
             else:
                 self._buffers[name] = self._with_contents(document, here)
-        # Of these the length is known before a launch.
+        # Their length is known before a launch.
         self._names |= {f"{name}_bytes" for name in self._buffers}
         for name, document in sized.items():
             self._buffers[name] = self._sized(document, f"{where}.{name}")

@@ -182,7 +182,7 @@ def load(file: base.BitstreamFile) -> Package:
     except exceptions.CodedError as error:
         raise base.DriverError(error.code, error.message) from None
     if package.kind != file.format:
-        # The format decides whether a signature was asked for.
+        # The format decides whether a signature was required.
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
             f"the file's kind is {package.kind}, not {file.format}",

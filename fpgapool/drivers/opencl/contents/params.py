@@ -34,7 +34,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "choice": ("choices",),
     "bytes": ("lengths_bytes",),
 }
-#: Behind the name of a parameter, to name its length in expressions.
+#: Suffix of a parameter's name for its length in expressions.
 _LENGTHS = {"bytes": "_bytes", "uints": "_count"}
 
 
@@ -69,10 +69,7 @@ class Param:
         return name + _LENGTHS.get(self.kind, "")
 
     def number(self, value: typing.Any) -> int:
-        """Return its number in expressions.
-
-        :param value: from :meth:`read`.
-        """
+        """Return its number in expressions."""
         if self.kind == "choice":
             return self.choices.index(value)
         return len(value) if self.is_buffer else int(value)
@@ -169,7 +166,6 @@ def read(
 def parse(value: object, where: str) -> Param:
     """Check a parameter of a manifest.
 
-    :returns: the parameter.
     :raises ValueError: with the fault.
     """
     document = shapes.mapping_of(shapes.anything)(value, where)

@@ -16,7 +16,7 @@ class Forward:
     def __init__(self, pieces: Iterable[bytes], size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._pieces = iter(pieces)
-        # What is left of the present piece, and where in the file it begins.
+        # The unread part of the current piece, and its position in the file.
         self._piece = memoryview(b"")
         self._position = 0
 
@@ -44,7 +44,7 @@ class Forward:
             count_bytes -= passed_bytes
 
     def _next(self) -> bool:
-        """Have a piece with a byte; False at the end of the file."""
+        """Advance to a piece with data; False at the end of the file."""
         while not self._piece:
             piece = next(self._pieces, None)
             if piece is None:

@@ -2,8 +2,8 @@
 
 """Constants of kernels that the host computes from a session's parameters.
 
-A manifest names a preparer and has no code of its own. A preparer checks all
-that it gets: a stranger may have written the manifest.
+A manifest names a preparer and contains no code of its own. A preparer checks
+all its input, because the author of the manifest is untrusted.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _aes_decryption(values: Values) -> bytes:
 
 
 def _unmixed(column: bytes) -> bytes:
-    # Each column of the matrix is the one before, turned by one.
+    # Each column of the matrix is the previous one, rotated by one.
     products = [_mixed(element, _INVERSE_MIXING) for element in column]
     return _sum(
         *(

@@ -10,7 +10,7 @@ from fpgapool.drivers.opencl.contents import expressions
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import params as parameters
 
-# The profile allows no more; the core names a larger one to its session.
+# The limit of the profile; the core reports a larger multiple to its session.
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
 # A piece whose output is measured.
 _PIECE_BYTES = 1 << 20

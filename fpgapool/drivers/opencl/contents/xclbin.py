@@ -53,7 +53,7 @@ HEADER_BYTES = _FRONT.size + _HEADER.size
 SECTION_HEADER_BYTES = _SECTION.size
 
 _MAX_TEXT_CHARS = 256
-# Of kernels and what is in them, from the root of the document.
+# Paths of kernels and their parts, from the root of the document.
 _KERNEL_PATH = ("project", "platform", "device", "core", "kernel")
 
 
@@ -70,7 +70,6 @@ class Section:
     """A part of the file.
 
     :ivar kind: ``enum axlf_section_kind`` of XRT.
-    :ivar offset_bytes: its position in the file.
     """
 
     kind: int
@@ -205,7 +204,7 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
         raise _truncated(length_bytes, size_bytes)
     if length_bytes < HEADER_BYTES:
         raise _invalid("the length in the header is shorter than the header")
-    # Behind the file there may be the signature alone.
+    # Only the signature may follow the file.
     rest_bytes = size_bytes - length_bytes
     if rest_bytes not in (0, signature_bytes):
         raise _invalid(
@@ -322,7 +321,7 @@ class _Metadata:
         self._instances: list[str] = []
 
     def parse(self, xml: bytes) -> None:
-        # The encoding of the document is not asked for: there are many.
+        # The declared encoding is ignored: there are many.
         parser = expat.ParserCreate("UTF-8")
         parser.StartDoctypeDeclHandler = self._refuse
         parser.EntityDeclHandler = self._refuse
