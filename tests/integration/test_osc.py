@@ -321,7 +321,7 @@ def test_closing_goes_on(
 
 def test_application_credential(openstack_as: Command) -> None:
     """Of a program, with the versions of the API that there are."""
-    for version in ("1", "1.0", "1.1", "1.2", "1.3", "1.4"):
+    for version in ("1", "1.0"):
         result = openstack_as(
             "nonsense",
             *("--os-cloud", server.CLOUD),
@@ -337,10 +337,7 @@ def test_version_that_is_not_known(openstack_as: Command) -> None:
         *("--os-fpgapool-api-version", "7", "fpga", "pool", "show"),
     )
     assert result.status != 0
-    assert (
-        "7 is not in supported versions: 1, 1.0, 1.1, 1.2, 1.3, 1.4"
-        in result.errors
-    )
+    assert "7 is not in supported versions: 1, 1.0" in result.errors
 
 
 def test_cloud_without_a_pool(

@@ -76,7 +76,8 @@ def test_a_package_is_programmed(run, tmp_path):
     path.write_bytes(package.pack(formats.OPENCL_SOURCE, manifest, source))
     code, found = run("check", "--size-mib", "0.5", "--file", f"copy={path}")
     steps = {step["name"]: step for step in found["devices"][0]["steps"]}
-    assert (code, steps["result"]["outcome"]) == (0, "passed")
+    assert steps["result"]["outcome"] == "passed"
+    assert code == 0, steps
 
 
 @pytest.mark.long
