@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from typing import Self
 from typing import TypeVar
 
-from keystoneauth1 import adapter
+from openstack import proxy
 from openstack import resource
 from openstack import utils
 
@@ -26,22 +25,43 @@ class Resource(resource.Resource):
 
     _max_microversion = microversions.NEWEST
 
+
+_Found = TypeVar("_Found", bound=Resource)
+
+
+class Proxy(proxy.Proxy):
+    """Requests about single resources, beside those of openstacksdk."""
+
     def _send(
-        self, session: adapter.Adapter, method: str, *path: str, **options: Any
+        self,
+        kind: type[Resource],
+        value: str | Resource,
+        method: str,
+        *path: str,
+        **options: Any,
     ) -> Any:
-        return session.request(
-            utils.urljoin(self.base_path, self.id, *path),
+        found = self._get_resource(kind, value)
+        return self.request(
+            utils.urljoin(kind.base_path, found.id, *path),
             method,
-            microversion=self._get_microversion(session),
+            microversion=found._get_microversion(self),
             **options,
         )
 
     def _act(
-        self, session: adapter.Adapter, method: str, *path: str, **options: Any
-    ) -> Self:
-        """Send a request about it, and take its new state over."""
-        self._translate_response(self._send(session, method, *path, **options))
-        return self
+        self,
+        kind: type[_Found],
+        value: str | _Found,
+        method: str,
+        *path: str,
+        **options: Any,
+    ) -> _Found:
+        """Send a request about a resource, and return its new state."""
+        found = self._get_resource(kind, value)
+        found._translate_response(
+            self._send(kind, found, method, *path, **options)
+        )
+        return found
 
 
 _TYPES: dict[fields.Kind, dict[str, Any]] = {
@@ -76,17 +96,6 @@ def described(members: fields.Fields) -> Callable[[_R], _R]:
         return cls
 
     return decorate
-
-
-class Administered(Resource):
-    """A device or host, which operators enable, drain and disable."""
-
-    def administer(self, session: adapter.Adapter, **change: Any) -> Self:
-        """Enable, drain or disable it.
-
-        :param change: ``state`` and perhaps ``reason``, ``drain_deadline_s``.
-        """
-        return self._act(session, "PATCH", json=change)
 
 
 def query(*filters: str, **renamed: Any) -> resource.QueryParameters:

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
-from typing import Self
 
-from keystoneauth1 import adapter
-from openstack import proxy
 from openstack import resource
 
 from fpgapool.osc.sdk import base
@@ -44,17 +41,6 @@ class Group(base.Resource):
     #: The slots that it has.
     members = resource.Body("members", type=list, list_type=dict)
 
-    def set_goal(self, session: adapter.Adapter, **goal: Any) -> Self:
-        """Set its goal.
-
-        :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
-        """
-        return self._act(session, "PUT", "goal", json={"goal": goal})
-
-    def delete_goal(self, session: adapter.Adapter) -> None:
-        """Remove its goal."""
-        self._send(session, "DELETE", "goal")
-
 
 @base.described(description.CLIENT)
 class GroupClient(base.Resource):
@@ -80,7 +66,7 @@ class GroupClient(base.Resource):
     secret = resource.Body("secret")
 
 
-class GroupProxy(proxy.Proxy):
+class GroupProxy(base.Proxy):
     """The part of the pool's API that is about groups."""
 
     def groups(self, **query: Any) -> Generator[Group, None, None]:
@@ -119,11 +105,11 @@ class GroupProxy(proxy.Proxy):
 
         :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
         """
-        return self._get_resource(Group, group).set_goal(self, **goal)
+        return self._act(Group, group, "PUT", "goal", json={"goal": goal})
 
     def delete_group_goal(self, group: str | Group) -> None:
         """Remove the goal of a group."""
-        self._get_resource(Group, group).delete_goal(self)
+        self._send(Group, group, "DELETE", "goal")
 
     def group_clients(
         self, group: str | Group, **query: Any

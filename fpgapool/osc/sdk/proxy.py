@@ -9,23 +9,14 @@ from typing import Any
 
 from openstack import exceptions
 
-from fpgapool.osc.sdk import accelerator as _accelerator
-from fpgapool.osc.sdk import bitstream as _bitstream
-from fpgapool.osc.sdk import device as _device
-from fpgapool.osc.sdk import group as _group
-from fpgapool.osc.sdk import host as _host
-from fpgapool.osc.sdk import instance as _instance
-from fpgapool.osc.sdk import pool as _pool
-from fpgapool.osc.sdk import quota as _quota
-from fpgapool.osc.sdk import service as _service
-from fpgapool.osc.sdk import session as _session
-from fpgapool.osc.sdk import slot as _slot
-from fpgapool.osc.sdk import usage as _usage
+from fpgapool.osc.sdk import accounting
+from fpgapool.osc.sdk import group
+from fpgapool.osc.sdk import inventory
+from fpgapool.osc.sdk import library
+from fpgapool.osc.sdk import session
 
 
-class Proxy(
-    _bitstream.BitstreamProxy, _group.GroupProxy, _session.SessionProxy
-):
+class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
     """The pool's REST API.
 
     Errors of the API are raised as ``openstack.exceptions``, with their text
@@ -51,93 +42,81 @@ class Proxy(
             )
         return response
 
-    def get_pool(self) -> _pool.Pool:
+    def get_pool(self) -> inventory.Pool:
         """Return the pool's summary."""
-        return self._get(_pool.Pool, requires_id=False)
+        return self._get(inventory.Pool, requires_id=False)
 
-    def get_pool_snapshot(self) -> _pool.Snapshot:
+    def get_pool_snapshot(self) -> inventory.Snapshot:
         """Return the data by which Nova places instances."""
-        return self._get(_pool.Snapshot, requires_id=False)
+        return self._get(inventory.Snapshot, requires_id=False)
 
-    def accelerators(
-        self, **query: Any
-    ) -> Generator[_accelerator.Accelerator, None, None]:
-        """Return the accelerators of the library."""
-        return self._list(_accelerator.Accelerator, **query)
-
-    def get_accelerator(self, name: str) -> _accelerator.Accelerator:
-        """Return an accelerator."""
-        return self._get(_accelerator.Accelerator, name)
-
-    def hosts(self, **query: Any) -> Generator[_host.Host, None, None]:
+    def hosts(self, **query: Any) -> Generator[inventory.Host, None, None]:
         """Return the hosts.
 
         :param query: ``name``, ``is_up``.
         """
-        return self._list(_host.Host, **query)
+        return self._list(inventory.Host, **query)
 
-    def get_host(self, uuid: str) -> _host.Host:
+    def get_host(self, uuid: str) -> inventory.Host:
         """Return a host."""
-        return self._get(_host.Host, uuid)
+        return self._get(inventory.Host, uuid)
 
-    def devices(self, **query: Any) -> Generator[_device.Device, None, None]:
+    def devices(self, **query: Any) -> Generator[inventory.Device, None, None]:
         """Return the devices.
 
         :param query: ``host_uuid``, ``state``.
         """
-        return self._list(_device.Device, **query)
+        return self._list(inventory.Device, **query)
 
-    def get_device(self, device_id: str) -> _device.Device:
+    def get_device(self, device_id: str) -> inventory.Device:
         """Return a device."""
-        return self._get(_device.Device, device_id)
+        return self._get(inventory.Device, device_id)
 
     def administer_device(
-        self, device: str | _device.Device, **change: Any
-    ) -> _device.Device:
+        self, device: str | inventory.Device, **change: Any
+    ) -> inventory.Device:
         """Enable, drain or disable a device, or set its reservable slots.
 
         :param change: ``state`` (``enabled``, ``draining`` or ``disabled``)
             and perhaps ``reason`` and ``drain_deadline_s``; or
             ``reservable_slots``; or both.
         """
-        return self._get_resource(_device.Device, device).administer(
-            self, **change
-        )
+        return self._act(inventory.Device, device, "PATCH", json=change)
 
     def administer_host(
-        self, host: str | _host.Host, **change: Any
-    ) -> _host.Host:
+        self, host: str | inventory.Host, **change: Any
+    ) -> inventory.Host:
         """Enable, drain or disable a host with all its devices."""
-        return self._get_resource(_host.Host, host).administer(self, **change)
+        return self._act(inventory.Host, host, "PATCH", json=change)
 
     def instances(
         self, **query: Any
-    ) -> Generator[_instance.Instance, None, None]:
+    ) -> Generator[inventory.Instance, None, None]:
         """Return the instances that have, or had, a token, newest first.
 
         :param query: ``project_id``, ``all_projects``.
         """
-        return self._list(_instance.Instance, **query)
+        return self._list(inventory.Instance, **query)
 
     def revoke_instance_token(self, instance_id: str) -> None:
         """Revoke the token of an instance, for good."""
-        self._get_resource(_instance.Instance, instance_id).revoke_token(self)
+        self._send(inventory.Instance, instance_id, "DELETE", "token")
 
-    def slots(self, **query: Any) -> Generator[_slot.Slot, None, None]:
+    def slots(self, **query: Any) -> Generator[inventory.Slot, None, None]:
         """Return the slots.
 
         :param query: ``host_uuid``, ``device_id``, ``accelerator``,
             ``state``.
         """
-        return self._list(_slot.Slot, **query)
+        return self._list(inventory.Slot, **query)
 
-    def get_slot(self, slot_id: str) -> _slot.Slot:
+    def get_slot(self, slot_id: str) -> inventory.Slot:
         """Return a slot."""
-        return self._get(_slot.Slot, slot_id)
+        return self._get(inventory.Slot, slot_id)
 
     def test_slot(
-        self, slot: str | _slot.Slot, accelerator: str | None = None
-    ) -> _slot.Slot:
+        self, slot: str | inventory.Slot, accelerator: str | None = None
+    ) -> inventory.Slot:
         """Start a self-test of a slot, be it faulty or not.
 
         The service refuses a slot that has a session.
@@ -145,56 +124,61 @@ class Proxy(
         :param accelerator: accelerator of the test; None: any.
         :returns: the slot, while the test runs.
         """
-        return self._get_resource(_slot.Slot, slot).test(self, accelerator)
+        test = {} if accelerator is None else {"accelerator": accelerator}
+        return self._act(
+            inventory.Slot, slot, "POST", "test", json={"test": test}
+        )
 
     def services(
         self, **query: Any
-    ) -> Generator[_service.Service, None, None]:
+    ) -> Generator[inventory.Service, None, None]:
         """Return the leading conductor and the agents.
 
         :param query: ``binary``, ``is_up``.
         """
-        return self._list(_service.Service, **query)
+        return self._list(inventory.Service, **query)
 
-    def get_quota(self, project_id: str | None = None) -> _quota.Quota:
+    def get_quota(self, project_id: str | None = None) -> accounting.Quota:
         """Return the limits and the use of a project.
 
         :param project_id: None means your own project.
         """
         if project_id is None:
-            return self._get(_quota.Quota, requires_id=False)
-        return self._get(_quota.Quota, project_id)
+            return self._get(accounting.Quota, requires_id=False)
+        return self._get(accounting.Quota, project_id)
 
-    def get_default_quota(self) -> _quota.Quota:
+    def get_default_quota(self) -> accounting.Quota:
         """Return the limits of projects without limits of their own."""
         return self._get(
-            _quota.Quota,
+            accounting.Quota,
             requires_id=False,
-            base_path=f"{_quota.Quota.base_path}/defaults",
+            base_path=f"{accounting.Quota.base_path}/defaults",
         )
 
-    def set_quota(self, project_id: str, **limits: int | None) -> _quota.Quota:
+    def set_quota(
+        self, project_id: str, **limits: int | None
+    ) -> accounting.Quota:
         """Limit the use of a project.
 
         :param limits: by resource; missing ones stay. -1 means unlimited, None
             the default.
         """
-        return self._get_resource(_quota.Quota, project_id).set_limits(
-            self, limits
+        return self._act(
+            accounting.Quota, project_id, "PUT", json={"quota": limits}
         )
 
     def delete_quota(self, project_id: str) -> None:
         """Reset all limits of a project to the defaults."""
-        self._delete(_quota.Quota, project_id, ignore_missing=False)
+        self._delete(accounting.Quota, project_id, ignore_missing=False)
 
-    def usage(self, **query: Any) -> Generator[_usage.Usage, None, None]:
+    def usage(self, **query: Any) -> Generator[accounting.Usage, None, None]:
         """Return the usage of projects, by day, project and accelerator.
 
         :param query: ``project_id``, ``all_projects``, ``accelerator``,
             ``start``, ``end`` and ``group_by``: one of ``day``, ``project``
             and ``accelerator``.
         """
-        return self._list(_usage.Usage, **query)
+        return self._list(accounting.Usage, **query)
 
 
 def api_error(response: Any) -> dict[str, Any] | None:

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
-from typing import Self
 
-from keystoneauth1 import adapter
-from openstack import proxy
 from openstack import resource
 
 from fpgapool.osc.sdk import base
@@ -49,17 +46,8 @@ class Session(base.Resource):
     #: When to ask again, if the service could not wait for a change.
     retry_after_s = resource.Header("Retry-After", type=int)
 
-    def reopen(self, session: adapter.Adapter, generation: int) -> Self:
-        """Request another slot for a session that has lost its slot."""
-        body = {"reopen": {"generation": generation}}
-        return self._act(session, "POST", "reopen", json=body)
 
-    def renew_secret(self, session: adapter.Adapter) -> Self:
-        """Request a new secret for a READY session."""
-        return self._act(session, "POST", "renew-secret", json=None)
-
-
-class SessionProxy(proxy.Proxy):
+class SessionProxy(base.Proxy):
     """The part of the pool's API that is about sessions."""
 
     def sessions(self, **query: Any) -> Generator[Session, None, None]:
@@ -121,9 +109,9 @@ class SessionProxy(proxy.Proxy):
         self, session: str | Session, generation: int
     ) -> Session:
         """Request another slot for a session that has lost its slot."""
-        found = self._get_resource(Session, session)
-        return found.reopen(self, generation)
+        body = {"reopen": {"generation": generation}}
+        return self._act(Session, session, "POST", "reopen", json=body)
 
     def renew_session_secret(self, session: str | Session) -> Session:
         """Request a new secret for a READY session."""
-        return self._get_resource(Session, session).renew_secret(self)
+        return self._act(Session, session, "POST", "renew-secret", json=None)

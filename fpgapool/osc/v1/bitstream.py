@@ -23,7 +23,7 @@ from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
 
 from fpgapool.common import interrupts
-from fpgapool.osc.sdk import bitstream as sdk
+from fpgapool.osc.sdk import library as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import names

@@ -9,7 +9,7 @@ from typing import Any
 
 from osc_lib import exceptions
 
-from fpgapool.osc.sdk import device as sdk
+from fpgapool.osc.sdk import inventory as sdk
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import names

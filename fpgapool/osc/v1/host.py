@@ -4,7 +4,7 @@
 
 import argparse
 
-from fpgapool.osc.sdk import host as sdk
+from fpgapool.osc.sdk import inventory as sdk
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import names

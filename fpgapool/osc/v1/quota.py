@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from osc_lib import exceptions
 from osc_lib.command import command
 
-from fpgapool.osc.sdk import quota as sdk
+from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import accounting

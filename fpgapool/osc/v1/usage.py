@@ -12,7 +12,7 @@ from typing import Any
 from osc_lib import utils
 from osc_lib.command import command
 
-from fpgapool.osc.sdk import usage as sdk
+from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import accounting

@@ -9,8 +9,7 @@ import pytest
 from openstack.test import fakes as sdk_fakes
 from osc_lib import exceptions
 
-from fpgapool.osc.sdk import device as device_sdk
-from fpgapool.osc.sdk import host as host_sdk
+from fpgapool.osc.sdk import inventory
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import host
 from tests.unit.osc import fakes
@@ -19,8 +18,8 @@ ID = fakes.SESSION_ID
 OTHER_ID = ID[:-1] + "2"
 
 COMMANDS = [
-    (device.SetDevice, "administer_device", "devices", device_sdk.Device),
-    (host.SetHost, "administer_host", "hosts", host_sdk.Host),
+    (device.SetDevice, "administer_device", "devices", inventory.Device),
+    (host.SetHost, "administer_host", "hosts", inventory.Host),
 ]
 
 each = pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_a_name_that_several_have(
     assert "'board0' is ambiguous (2 matches)" in text
     assert ID in text
     assert OTHER_ID in text
-    if resource is device_sdk.Device:
+    if resource is inventory.Device:
         assert f"{ID} on on-1" in text
     getattr(app.client, method).assert_not_called()
 
@@ -145,7 +144,7 @@ def test_wrong_options(
 
 
 def test_a_host_needs_a_state() -> None:
-    app = _app("administer_host", "hosts", host_sdk.Host)
+    app = _app("administer_host", "hosts", inventory.Host)
     with pytest.raises(SystemExit) as caught:
         app.run(host.SetHost, ID)
     assert caught.value.code == 2
@@ -165,14 +164,14 @@ def test_a_host_needs_a_state() -> None:
 def test_slots_that_can_be_reserved(
     options: list[str], wish: dict[str, Any]
 ) -> None:
-    app = _app("administer_device", "devices", device_sdk.Device, "one")
+    app = _app("administer_device", "devices", inventory.Device, "one")
     assert "reserved_slots" in app.rows(device.SetDevice, *options, "one")
     app.client.administer_device.assert_called_once_with(ID, **wish)
 
 
 @pytest.mark.parametrize("count", ["-1", "1.5", "many", "", "²"])
 def test_what_is_no_number_of_slots(count: str) -> None:
-    app = _app("administer_device", "devices", device_sdk.Device)
+    app = _app("administer_device", "devices", inventory.Device)
     with pytest.raises(SystemExit) as caught:
         app.run(device.SetDevice, f"--reservable-slots={count}", ID)
     assert caught.value.code == 2
@@ -188,13 +187,13 @@ def test_what_is_no_number_of_slots(count: str) -> None:
     ],
 )
 def test_a_device_needs_a_wish(options: list[str], text: str) -> None:
-    app = _app("administer_device", "devices", device_sdk.Device)
+    app = _app("administer_device", "devices", inventory.Device)
     with pytest.raises(exceptions.CommandError, match=text):
         app.run(device.SetDevice, *options, ID)
     assert app.client.mock_calls == []
 
 
 def test_a_host_by_its_name() -> None:
-    app = _app("get_host", "hosts", host_sdk.Host, "one")
+    app = _app("get_host", "hosts", inventory.Host, "one")
     assert app.run(host.ShowHost, "one") == 0
     app.client.get_host.assert_called_once_with(ID)

@@ -17,14 +17,10 @@ from fpgapool.api.schemas import instances as instance_schemas
 from fpgapool.api.schemas import services as service_schemas
 from fpgapool.api.schemas import sessions as session_schemas
 from fpgapool.api.schemas import slots as slot_schemas
-from fpgapool.osc.sdk import accelerator as accelerator_sdk
-from fpgapool.osc.sdk import device as device_sdk
 from fpgapool.osc.sdk import group as group_sdk
-from fpgapool.osc.sdk import host as host_sdk
-from fpgapool.osc.sdk import instance as instance_sdk
-from fpgapool.osc.sdk import service as service_sdk
+from fpgapool.osc.sdk import inventory
+from fpgapool.osc.sdk import library
 from fpgapool.osc.sdk import session as session_sdk
-from fpgapool.osc.sdk import slot as slot_sdk
 from fpgapool.osc.v1 import accelerator
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import device
@@ -39,60 +35,50 @@ from tests.unit.osc import fakes
 
 UUID = "0a0a0a0a-0000-4000-8000-000000000001"
 
-#: Class, method of the proxy, resource, schema of the query.
-LISTS = {
+#: Class, resource, schema of the query.
+LISTS: dict[str, tuple[type[base.ListCommand], Any, Any]] = {
     "accelerator": (
         accelerator.ListAccelerators,
-        "accelerators",
-        accelerator_sdk.Accelerator,
+        library.Accelerator,
         accelerator_schemas.LIST_QUERY,
     ),
     "device": (
         device.ListDevices,
-        "devices",
-        device_sdk.Device,
+        inventory.Device,
         device_schemas.LIST_QUERY,
     ),
     "instance": (
         instance.ListInstances,
-        "instances",
-        instance_sdk.Instance,
+        inventory.Instance,
         instance_schemas.LIST_QUERY,
     ),
-    "group": (
-        group.ListGroups,
-        "groups",
-        group_sdk.Group,
-        group_schemas.LIST_QUERY,
-    ),
-    "host": (host.ListHosts, "hosts", host_sdk.Host, host_schemas.LIST_QUERY),
+    "group": (group.ListGroups, group_sdk.Group, group_schemas.LIST_QUERY),
+    "host": (host.ListHosts, inventory.Host, host_schemas.LIST_QUERY),
     "service": (
         service.ListServices,
-        "services",
-        service_sdk.Service,
+        inventory.Service,
         service_schemas.LIST_QUERY,
     ),
     "session": (
         session.ListSessions,
-        "sessions",
         session_sdk.Session,
         session_schemas.LIST_QUERY,
     ),
-    "slot": (slot.ListSlots, "slots", slot_sdk.Slot, slot_schemas.LIST_QUERY),
+    "slot": (slot.ListSlots, inventory.Slot, slot_schemas.LIST_QUERY),
 }
 
 every_list = pytest.mark.parametrize(
-    ("class_", "method", "resource", "schema"), LISTS.values(), ids=LISTS
+    ("class_", "resource", "schema"), LISTS.values(), ids=LISTS
 )
 
 
-def _calls(app: fakes.App, method: str) -> Any:
-    return getattr(app.client, method)
+def _calls(app: fakes.App, class_: type[base.ListCommand]) -> Any:
+    return getattr(app.client, class_.method)
 
 
 @every_list
 def test_columns(
-    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+    class_: type[base.ListCommand], resource: Any, schema: Any
 ) -> None:
     """Each shows an attribute that there is; --long shows more."""
     one = sdk_fakes.generate_fake_resource(resource)
@@ -100,7 +86,7 @@ def test_columns(
     long = base.columns(class_.described, listed=False) | class_.more_columns
     for arguments, columns in (((), short), (("--long",), short | long)):
         app = fakes.App()
-        _calls(app, method).side_effect = lambda: iter([one])
+        _calls(app, class_).side_effect = lambda: iter([one])
         (row,) = app.rows(class_, *arguments)
         assert row == {
             header: getattr(one, name) for name, header in columns.items()
@@ -110,7 +96,7 @@ def test_columns(
 
 @every_list
 def test_order(
-    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+    class_: type[base.ListCommand], resource: Any, schema: Any
 ) -> None:
     """Every order that the service has, and no other."""
     assert (
@@ -129,14 +115,13 @@ def test_order(
     ):
         app = fakes.App()
         app.rows(class_, "--sort", text)
-        _calls(app, method).assert_called_once_with(**order)
+        _calls(app, class_).assert_called_once_with(**order)
 
 
 @every_list
 @pytest.mark.parametrize("text", ["", "nothing", "{}:", "{}:up", ":asc"])
 def test_wrong_order(
     class_: type[base.ListCommand],
-    method: str,
     resource: Any,
     schema: Any,
     text: str,
@@ -152,14 +137,14 @@ def test_wrong_order(
 
 @every_list
 def test_limit(
-    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+    class_: type[base.ListCommand], resource: Any, schema: Any
 ) -> None:
     """The limit is that of all pages."""
     app = fakes.App()
     members = [sdk_fakes.generate_fake_resource(resource) for _ in range(5)]
-    _calls(app, method).side_effect = lambda **query: iter(members)
+    _calls(app, class_).side_effect = lambda **query: iter(members)
     assert len(app.rows(class_, "--limit", "2", "--marker", "m")) == 2
-    _calls(app, method).assert_called_once_with(limit=2, marker="m")
+    _calls(app, class_).assert_called_once_with(limit=2, marker="m")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
@@ -206,10 +191,10 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
-    class_, method, resource, schema = LISTS[kind]
+    class_, resource, schema = LISTS[kind]
     app = fakes.App()
     app.rows(class_, *line.split())
-    _calls(app, method).assert_called_once_with(**query)
+    _calls(app, class_).assert_called_once_with(**query)
     # Names of hosts are compared here; the service does the rest.
     mapping = resource._query_mapping._mapping
     sent = {mapping[name] for name in query if name != "host_name"}
@@ -218,7 +203,7 @@ def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
 
 @every_list
 def test_what_can_be_asked_for(
-    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+    class_: type[base.ListCommand], resource: Any, schema: Any
 ) -> None:
     """The resource knows every filter of the API."""
     mapping = resource._query_mapping._mapping
@@ -233,20 +218,20 @@ def test_what_can_be_asked_for(
     ],
 )
 def test_states(kind: str, states: tuple[str, ...]) -> None:
-    schema = LISTS[kind][3]
+    schema = LISTS[kind][2]
     assert list(states) == schema["properties"]["state"]["enum"]
 
 
 @pytest.mark.parametrize("kind", ["session", "instance"])
 def test_lists_of_all_projects_say_whose(kind: str) -> None:
-    class_, method, resource, _ = LISTS[kind]
+    class_, resource, _ = LISTS[kind]
     one = sdk_fakes.generate_fake_resource(resource)
     app = fakes.App()
-    _calls(app, method).side_effect = lambda **_: iter([one])
+    _calls(app, class_).side_effect = lambda **_: iter([one])
     (row,) = app.rows(class_, "--all-projects")
     assert row["Project ID"] == one.project_id
     app = fakes.App()
-    _calls(app, method).side_effect = lambda **_: iter([one])
+    _calls(app, class_).side_effect = lambda **_: iter([one])
     (row,) = app.rows(class_)
     assert "Project ID" not in row
 

@@ -12,10 +12,9 @@ import pytest
 from openstack.test import fakes as sdk_fakes
 from osc_lib import exceptions
 
-from fpgapool.osc.sdk import bitstream as bitstream_sdk
-from fpgapool.osc.sdk import device as device_sdk
 from fpgapool.osc.sdk import group as group_sdk
-from fpgapool.osc.sdk import slot as slot_sdk
+from fpgapool.osc.sdk import inventory
+from fpgapool.osc.sdk import library
 from fpgapool.osc.v1 import bitstream
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import group
@@ -26,10 +25,10 @@ ID = fakes.SESSION_ID
 OTHER_ID = ID[:-1] + "2"
 
 
-def _slots(*names: str) -> list[slot_sdk.Slot]:
+def _slots(*names: str) -> list[inventory.Slot]:
     parts = [name.rpartition(".") for name in names]
     return [
-        slot_sdk.Slot(
+        inventory.Slot(
             id=identifier,
             host_name=f"on-{identifier[-1]}",
             device_name=device_name,
@@ -101,12 +100,12 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     made = fakes.App()
     client = made.client
     client.devices.side_effect = lambda **_: iter(
-        _named(device_sdk.Device, "board0", "board1")
+        _named(inventory.Device, "board0", "board1")
     )
     client.slots.side_effect = lambda **_: iter(_slots("board0.0", "board0.1"))
     client.bitstreams.side_effect = lambda **query: iter(
         one
-        for one in _named(bitstream_sdk.Bitstream, "first", "second")
+        for one in _named(library.Bitstream, "first", "second")
         if one.name == query["name"]
     )
     client.groups.side_effect = lambda **query: iter(
@@ -116,10 +115,10 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     )
     for name, resource in (
         ("get_group", group_sdk.Group),
-        ("get_device", device_sdk.Device),
-        ("administer_device", device_sdk.Device),
-        ("get_slot", slot_sdk.Slot),
-        ("get_bitstream", bitstream_sdk.Bitstream),
+        ("get_device", inventory.Device),
+        ("administer_device", inventory.Device),
+        ("get_slot", inventory.Slot),
+        ("get_bitstream", library.Bitstream),
     ):
         shown = sdk_fakes.generate_fake_resource(resource)
         getattr(client, name).side_effect = lambda *_, shown=shown, **__: shown
@@ -163,7 +162,7 @@ def test_what_nothing_is_called(
             bitstream.ShowBitstream,
             "aes",
             "bitstreams",
-            _named(bitstream_sdk.Bitstream, "aes", "aes"),
+            _named(library.Bitstream, "aes", "aes"),
         ),
     ],
 )
@@ -181,7 +180,7 @@ def test_what_several_are_called(
 
 def test_bitstreams_of_other_projects(app: fakes.App) -> None:
     """Administrators decide about those by name, too."""
-    foreign = _named(bitstream_sdk.Bitstream, "first", "theirs")
+    foreign = _named(library.Bitstream, "first", "theirs")
     app.client.bitstreams.side_effect = lambda **query: iter(
         foreign[1:] if query.get("all_projects") else []
     )

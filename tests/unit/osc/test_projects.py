@@ -11,7 +11,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions
 from osc_lib import exceptions as osc_exceptions
 
-from fpgapool.osc.sdk import quota as quota_sdk
+from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import bitstream
 from fpgapool.osc.v1 import quota
 from fpgapool.osc.v1 import session
@@ -50,9 +50,7 @@ def app() -> fakes.App:
     """Give an application whose Keystone knows no project."""
     made = fakes.App()
     for name in ("get_quota", "set_quota"):
-        getattr(made.client, name).side_effect = lambda *_, **__: (
-            quota_sdk.Quota()
-        )
+        getattr(made.client, name).side_effect = lambda *_, **__: sdk.Quota()
     for name in ("usage", "sessions", "bitstreams"):
         getattr(made.client, name).side_effect = lambda **_: []
     return made

@@ -12,8 +12,7 @@ from openstack.test import fakes as sdk_fakes
 
 from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.api.schemas import usage as usage_schemas
-from fpgapool.osc.sdk import quota as quota_sdk
-from fpgapool.osc.sdk import usage as usage_sdk
+from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import quota
 from fpgapool.osc.v1 import usage
 from fpgapool.vocabulary import accounting
@@ -29,8 +28,8 @@ def app_with(projects: dict[str, str]) -> fakes.App:
     return app
 
 
-def quota_with(**limits: int) -> quota_sdk.Quota:
-    return quota_sdk.Quota(
+def quota_with(**limits: int) -> sdk.Quota:
+    return sdk.Quota(
         project_id=PROJECT_ID,
         **{
             resource: {
@@ -58,7 +57,7 @@ def test_the_own_quota_is_shown() -> None:
 
 def test_defaults_are_shown() -> None:
     app = app_with({})
-    found = quota_sdk.Quota(sessions={"limit": 64, "source": "default"})
+    found = sdk.Quota(sessions={"limit": 64, "source": "default"})
     app.client.get_default_quota.side_effect = lambda: found
     (row,) = app.rows(quota.ShowQuota, "--default")
     assert (row["Limit"], row["In Use"]) == (64, None)
@@ -130,9 +129,9 @@ def test_what_is_no_limit(
 # -- usage ------------------------------------------------------------------
 
 
-def used(accelerator: str, energy_j: float | None) -> usage_sdk.Usage:
+def used(accelerator: str, energy_j: float | None) -> sdk.Usage:
     return sdk_fakes.generate_fake_resource(
-        usage_sdk.Usage,
+        sdk.Usage,
         accelerator=accelerator,
         sessions=2,
         sessions_met=1,
@@ -216,10 +215,10 @@ def test_what_is_no_day(day: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_everything_that_the_api_says_is_known() -> None:
     (member,) = (usage_schemas.LIST["properties"]["usage"]["items"],)
-    known = set(usage_sdk.Usage().to_dict())
+    known = set(sdk.Usage().to_dict())
     assert set(member["properties"]) <= known
     assert set(usage_schemas.LIST_QUERY["properties"]) <= set(
-        usage_sdk.Usage._query_mapping._mapping
+        sdk.Usage._query_mapping._mapping
     )
 
 

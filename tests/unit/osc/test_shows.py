@@ -14,12 +14,9 @@ from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import hosts as host_schemas
 from fpgapool.api.schemas import slots as slot_schemas
-from fpgapool.osc.sdk import accelerator as accelerator_sdk
-from fpgapool.osc.sdk import device as device_sdk
 from fpgapool.osc.sdk import group as group_sdk
-from fpgapool.osc.sdk import host as host_sdk
-from fpgapool.osc.sdk import pool as pool_sdk
-from fpgapool.osc.sdk import slot as slot_sdk
+from fpgapool.osc.sdk import inventory
+from fpgapool.osc.sdk import library
 from fpgapool.osc.v1 import accelerator
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import group
@@ -36,13 +33,13 @@ from tests.unit.osc import fakes
         (
             accelerator.ShowAccelerator,
             "get_accelerator",
-            accelerator_sdk.Accelerator,
+            library.Accelerator,
             accelerator_schemas.ACCELERATOR,
         ),
         (
             device.ShowDevice,
             "get_device",
-            device_sdk.Device,
+            inventory.Device,
             device_schemas.DEVICE,
         ),
         (
@@ -51,8 +48,8 @@ from tests.unit.osc import fakes
             group_sdk.Group,
             group_schemas.GROUP,
         ),
-        (host.ShowHost, "get_host", host_sdk.Host, host_schemas.HOST),
-        (slot.ShowSlot, "get_slot", slot_sdk.Slot, slot_schemas.SLOT),
+        (host.ShowHost, "get_host", inventory.Host, host_schemas.HOST),
+        (slot.ShowSlot, "get_slot", inventory.Slot, slot_schemas.SLOT),
     ],
 )
 def test_everything_is_shown(
@@ -108,7 +105,7 @@ def test_pool() -> None:
         {"name": "b0", "healthy": True, "slots": [_slot("idle")] * 3},
         {"name": "b1", "healthy": False, "slots": [_slot("faulty")]},
     ]
-    app.client.get_pool.side_effect = lambda: pool_sdk.Pool(
+    app.client.get_pool.side_effect = lambda: inventory.Pool(
         strategy="wra",
         waiting=4,
         sessions={"QUEUED": 4},
@@ -132,7 +129,7 @@ def test_pool() -> None:
 
 def test_table() -> None:
     app = fakes.App()
-    app.client.get_device.side_effect = lambda name: device_sdk.Device(
+    app.client.get_device.side_effect = lambda name: inventory.Device(
         id=name, name="board0", dma_bytes_per_s=12_500_000_000.0
     )
     assert app.run(device.ShowDevice, fakes.SESSION_ID) == 0
@@ -145,7 +142,7 @@ def test_table() -> None:
 def test_a_schema_has_lines() -> None:
     """A person reads it; a program gets the value."""
     schema = {"type": "object", "properties": {"key": {"type": "string"}}}
-    found = accelerator_sdk.Accelerator(
+    found = library.Accelerator(
         name="aes", params_schema=schema, peak_bytes_per_s=1e9
     )
     app = fakes.App()

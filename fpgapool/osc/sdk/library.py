@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bitstreams of the library, and the methods of the API about them."""
+"""Accelerators and bitstreams of the library, and the API about them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from collections.abc import Generator
 from collections.abc import Iterator
 from typing import IO
 from typing import Any
-from typing import Self
 
-from keystoneauth1 import adapter
 from openstack import exceptions
-from openstack import proxy
 from openstack import resource
 
 from fpgapool.osc.sdk import base
@@ -21,6 +18,21 @@ from fpgapool.vocabulary import library
 
 _OCTETS = "application/octet-stream"
 _CHUNK_BYTES = 1 << 20
+
+
+@base.described(library.ACCELERATOR)
+class Accelerator(base.Resource):
+    """An accelerator; its name identifies it."""
+
+    resource_key = "accelerator"
+    resources_key = "accelerators"
+    base_path = "/accelerators"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query()
+
+    name = resource.Body("name", alternate_id=True)
 
 
 @base.described(library.BITSTREAM)
@@ -50,59 +62,17 @@ class Bitstream(base.Resource):
     #: Only in requests.
     signature = resource.Body("signature")
 
-    def upload(self, session: adapter.Adapter, file: IO[bytes]) -> Self:
-        """Send its file.
 
-        :param file: open, seekable; sent from its current position.
-        """
-        headers = {"Content-Type": _OCTETS}
-        return self._act(session, "PUT", "file", data=file, headers=headers)
+class LibraryProxy(base.Proxy):
+    """The part of the pool's API that is about the library."""
 
-    def download(self, session: adapter.Adapter) -> Iterator[bytes]:
-        """Yield the parts of its file.
+    def accelerators(self, **query: Any) -> Generator[Accelerator, None, None]:
+        """Return the accelerators of the library."""
+        return self._list(Accelerator, **query)
 
-        :raises openstack.exceptions.SDKException: at the end, if the checksum
-            is wrong.
-        """
-        headers = {"Accept": _OCTETS}
-        response = self._send(
-            session, "GET", "file", stream=True, headers=headers
-        )
-        found = hashlib.sha256()
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            found.update(chunk)
-            yield chunk
-        if response.headers.get("ETag", "").strip('"') != found.hexdigest():
-            raise exceptions.SDKException(
-                "the downloaded file differs from that in the library"
-            )
-
-    def approve(
-        self, session: adapter.Adapter, *, force: bool, reason: str
-    ) -> Self:
-        """Approve it, so that slots may run it.
-
-        :param force: approve it even if the pool has no slot that fits.
-        """
-        body = {"approve": {"force": force, "reason": reason}}
-        return self._act(session, "POST", "approve", json=body)
-
-    def reject(self, session: adapter.Adapter, reason: str) -> Self:
-        """Reject it, so that no slot runs it."""
-        body = {"reject": {"reason": reason}}
-        return self._act(session, "POST", "reject", json=body)
-
-    def share(self, session: adapter.Adapter, project_id: str) -> Self:
-        """Let another project use it."""
-        return self._act(session, "PUT", "projects", project_id)
-
-    def unshare(self, session: adapter.Adapter, project_id: str) -> None:
-        """Stop sharing it with another project."""
-        self._send(session, "DELETE", "projects", project_id)
-
-
-class BitstreamProxy(proxy.Proxy):
-    """The part of the pool's API that is about bitstreams."""
+    def get_accelerator(self, name: str) -> Accelerator:
+        """Return an accelerator."""
+        return self._get(Accelerator, name)
 
     def bitstreams(self, **query: Any) -> Generator[Bitstream, None, None]:
         """Return the bitstreams that your own project may see.
@@ -138,16 +108,35 @@ class BitstreamProxy(proxy.Proxy):
     def upload_bitstream(
         self, bitstream: str | Bitstream, file: IO[bytes]
     ) -> Bitstream:
-        """Send a bitstream's file."""
-        found = self._get_resource(Bitstream, bitstream)
-        return found.upload(self, file)
+        """Send a bitstream's file.
+
+        :param file: open, seekable; sent from its current position.
+        """
+        headers = {"Content-Type": _OCTETS}
+        return self._act(
+            Bitstream, bitstream, "PUT", "file", data=file, headers=headers
+        )
 
     def download_bitstream(
         self, bitstream: str | Bitstream
     ) -> Iterator[bytes]:
-        """Yield the parts of a bitstream's file; its checksum is verified."""
-        found = self._get_resource(Bitstream, bitstream)
-        return found.download(self)
+        """Yield the parts of a bitstream's file.
+
+        :raises openstack.exceptions.SDKException: at the end, if the checksum
+            is wrong.
+        """
+        headers = {"Accept": _OCTETS}
+        response = self._send(
+            Bitstream, bitstream, "GET", "file", stream=True, headers=headers
+        )
+        found = hashlib.sha256()
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            found.update(chunk)
+            yield chunk
+        if response.headers.get("ETag", "").strip('"') != found.hexdigest():
+            raise exceptions.SDKException(
+                "the downloaded file differs from that in the library"
+            )
 
     def approve_bitstream(
         self,
@@ -160,34 +149,30 @@ class BitstreamProxy(proxy.Proxy):
 
         :param force: approve it even if the pool has no slot that fits.
         """
-        found = self._get_resource(Bitstream, bitstream)
-        return found.approve(self, force=force, reason=reason)
+        body = {"approve": {"force": force, "reason": reason}}
+        return self._act(Bitstream, bitstream, "POST", "approve", json=body)
 
     def reject_bitstream(
         self, bitstream: str | Bitstream, reason: str
     ) -> Bitstream:
         """Reject a bitstream, so that no slot runs it."""
-        found = self._get_resource(Bitstream, bitstream)
-        return found.reject(self, reason)
+        body = {"reject": {"reason": reason}}
+        return self._act(Bitstream, bitstream, "POST", "reject", json=body)
 
     def share_bitstream(
         self, bitstream: str | Bitstream, project_id: str
     ) -> Bitstream:
         """Let another project use a bitstream."""
-        found = self._get_resource(Bitstream, bitstream)
-        return found.share(self, project_id)
+        return self._act(Bitstream, bitstream, "PUT", "projects", project_id)
 
     def unshare_bitstream(
         self, bitstream: str | Bitstream, project_id: str
     ) -> None:
         """Stop sharing a bitstream with another project."""
-        found = self._get_resource(Bitstream, bitstream)
-        found.unshare(self, project_id)
+        self._send(Bitstream, bitstream, "DELETE", "projects", project_id)
 
     def delete_bitstream(
-        self,
-        bitstream: str | Bitstream,
-        ignore_missing: bool = True,
+        self, bitstream: str | Bitstream, ignore_missing: bool = True
     ) -> None:
         """Delete a bitstream and its file."""
         self._delete(Bitstream, bitstream, ignore_missing=ignore_missing)

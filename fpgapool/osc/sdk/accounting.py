@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Quotas of projects."""
+"""Quotas and usage of projects."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Self
-
-from keystoneauth1 import adapter
 from openstack import resource
 
 from fpgapool.osc.sdk import base
@@ -35,11 +29,18 @@ class Quota(base.Resource):
 
     project_id = resource.Body("project_id", alternate_id=True)
 
-    def set_limits(
-        self, session: adapter.Adapter, limits: Mapping[str, int | None]
-    ) -> Self:
-        """Limit the use of the project.
 
-        :param limits: by resource; None resets one to the default.
-        """
-        return self._act(session, "PUT", json={"quota": dict(limits)})
+@base.described(accounting.USAGE)
+class Usage(base.Resource):
+    """Usage of an accelerator by a project on a day.
+
+    Attributes that the row sums over are None.
+    """
+
+    resources_key = "usage"
+    base_path = "/usage"
+    allow_list = True
+
+    _query_mapping = base.query(
+        "project_id", "all_projects", "accelerator", "start", "end", "group_by"
+    )

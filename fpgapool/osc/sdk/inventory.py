@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pool with its hosts, their devices and slots, services and instances."""
+
+from openstack import resource
+
+from fpgapool.osc.sdk import base
+from fpgapool.vocabulary import inventory
+
+
+class Pool(base.Resource):
+    """The pool; there is one."""
+
+    resource_key = "pool"
+    base_path = "/pool"
+    allow_fetch = True
+    requires_id = False
+
+    strategy = resource.Body("strategy")
+    waiting = resource.Body("waiting", type=int)
+    sessions = resource.Body("sessions", type=dict)
+    #: Hosts with their devices and those with their slots.
+    hosts = resource.Body("hosts", type=list, list_type=dict)
+
+
+class Snapshot(base.Resource):
+    """The data by which Nova places instances."""
+
+    resource_key = "snapshot"
+    base_path = "/pool/snapshot"
+    allow_fetch = True
+    requires_id = False
+
+    generated_at = resource.Body("generated_at")
+    #: Changes when other data changes.
+    generation = resource.Body("generation")
+    #: By the UUID of the resource provider.
+    hosts = resource.Body("hosts", type=dict)
+    #: Number of sessions that wait for each accelerator.
+    queued = resource.Body("queued", type=dict)
+
+
+@base.described(inventory.HOST)
+class Host(base.Resource):
+    """A host; its UUID identifies it."""
+
+    resource_key = "host"
+    resources_key = "hosts"
+    base_path = "/hosts"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query("name", is_up="up")
+
+    uuid = resource.Body("uuid", alternate_id=True)
+
+
+@base.described(inventory.DEVICE)
+class Device(base.Resource):
+    """An FPGA board of a host."""
+
+    resource_key = "device"
+    resources_key = "devices"
+    base_path = "/devices"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query("state", host_uuid="host")
+
+
+@base.described(inventory.SLOT)
+class Slot(base.Resource):
+    """A reconfigurable region of a device."""
+
+    resource_key = "slot"
+    resources_key = "slots"
+    base_path = "/slots"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query(
+        "accelerator", "state", host_uuid="host", device_id="device"
+    )
+
+
+@base.described(inventory.SERVICE)
+class Service(base.Resource):
+    """The leading conductor, or an agent."""
+
+    resources_key = "services"
+    base_path = "/services"
+    allow_list = True
+
+    _query_mapping = base.query("binary", is_up="up")
+
+
+@base.described(inventory.INSTANCE)
+class Instance(base.Resource):
+    """An instance of Nova that has, or had, a token of its own."""
+
+    resources_key = "instances"
+    base_path = "/instances"
+    allow_list = True
+
+    _query_mapping = base.query("project_id", "all_projects")
