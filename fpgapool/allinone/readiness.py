@@ -122,7 +122,7 @@ class Lifeline:
             os.write(self._fd, json.dumps(document).encode() + b"\n")
         except OSError as error:
             # The watching thread notices a closed pipe.
-            LOG.warning("The report that the pool is ready failed: %s", error)
+            LOG.warning("Cannot report that the pool is ready: %s", error)
 
     def stop(self) -> None:
         os.close(self._wake_write_fd)

@@ -86,7 +86,7 @@ class _CheckedLines:
             raise ValueError("Malformed header line")
         name = header[1].lower()
         if name in _ONCE and name in self._names:
-            raise ValueError(f"Two headers {name.decode()}")
+            raise ValueError(f"Duplicate header {name.decode()}")
         self._names.append(name)
         if len(self._names) > MAX_HEADERS:
             raise ValueError(f"More than {MAX_HEADERS} headers")

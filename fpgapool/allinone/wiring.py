@@ -66,7 +66,9 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= MAX_HOSTS:
-            raise _invalid(f"there must be 1 to {MAX_HOSTS} hosts")
+            raise _invalid(
+                f"the number of hosts must be from 1 to {MAX_HOSTS}"
+            )
         if self.boards < 1 or self.slots < 1:
             raise _invalid("there must be at least one board with one slot")
         if self.boards * self.slots > MAX_SLOTS:

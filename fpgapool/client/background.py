@@ -86,7 +86,7 @@ def map(
     if call.options.get("request_id") is not None:
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,
-            "request_id names one session, and map() opens several",
+            "map() opens several sessions, so it takes no request_id",
         )
     call.check(timeout_s)
     return _outputs(call, inputs, sessions, timeout_s)

@@ -58,7 +58,7 @@ class InvalidRequest(FpgapoolError):
 
 
 class InvalidParams(InvalidRequest):
-    """The accelerator does not take these parameters."""
+    """The parameters are not valid for the accelerator."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.INVALID_PARAMS, message)
@@ -166,8 +166,8 @@ def needing_descriptors() -> Iterator[None]:
     except Exception as exc:
         if _lacks_descriptors(exc, handled):
             raise TooManyOpenFiles(
-                "there is no free file descriptor; close files, or raise the "
-                "limit (ulimit -n)"
+                "no free file descriptor; close files or raise the limit "
+                "(ulimit -n)"
             ) from exc
         raise
 

@@ -147,7 +147,7 @@ def _translated(
         raise
     except ksa_exceptions.HttpError as error:
         # Its text may contain more than a tenant may see.
-        reason = f"Glance answers {error.http_status}"
+        reason = f"Glance returned HTTP {error.http_status}"
         if error.http_status in _RETRIABLE_STATUSES:
             raise exception.StoreUnavailable(reason=reason) from error
         raise exception.StoreFailed(reason=reason) from error

@@ -101,12 +101,12 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=wiring.Cluster.rate_scale,
         metavar="X",
-        help="scale factor of all modelled rates; default 1",
+        help="scale factor for all modelled rates; default 1",
     )
     rates.add_argument(
         "--unlimited",
         action="store_true",
-        help="do not limit rates: run as fast as this machine can",
+        help="do not limit rates; run as fast as possible",
     )
     cluster.add_argument(
         "--strategy", metavar="NAME", help="scheduling strategy"
@@ -115,9 +115,10 @@ def parser() -> argparse.ArgumentParser:
         "--driver",
         default=wiring.EMULATOR,
         metavar="NAME",
-        help="driver of the hosts with boards; default emulator. With opencl,"
-        " the OpenCL devices of this machine have the slots. Another driver"
-        " finds its boards and slots itself, by its section in --config-file",
+        help="driver for the hosts with boards; default emulator. With "
+        "opencl, the slots are on this machine's OpenCL devices. Other "
+        "drivers discover boards and slots as configured in "
+        "--config-file",
     )
     _add_process_options(made.add_argument_group("the process"))
     return made
@@ -128,7 +129,7 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         "--state-dir",
         type=pathlib.Path,
         metavar="DIR",
-        help="directory for database and logs; default is a temporary one",
+        help="directory for the database and logs; default is a temporary one",
     )
     group.add_argument(
         "--run-dir",
@@ -155,8 +156,8 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         "--ready-fd",
         type=int,
         metavar="FD",
-        help="write a line of JSON to this descriptor when the pool is"
-        " ready; if it is a pipe, stop when its other end is closed",
+        help="write one line of JSON to this file descriptor when the pool "
+        "is ready; if it is a pipe, stop when the other end closes it",
     )
     group.add_argument(
         "--verbose",
@@ -182,7 +183,7 @@ def _check_ready_fd(fd: int | None) -> None:
         os.fstat(fd)
     except (OSError, OverflowError) as error:
         raise exception.ConfigurationError(
-            reason=f"--ready-fd {fd}: this descriptor is not open"
+            reason=f"--ready-fd {fd}: file descriptor is not open"
         ) from error
 
 
@@ -375,7 +376,7 @@ class _AllInOne:
         if self._arguments.verbose or not path.exists():
             return
         lines = path.read_text(errors="replace").splitlines()
-        _complain("failed; the end of its log:")
+        _complain("failed; last lines of its log:")
         for line in lines[-_LOG_TAIL_LINES:]:
             print(f"    {line}", file=sys.stderr)
 

@@ -29,8 +29,8 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
         action=_Print,
         choices=SHELLS,
         metavar="SHELL",
-        help="print the completion of all commands of fpgapool for a shell: "
-        + ", ".join(SHELLS),
+        help="print the completion script for all fpgapool commands, for the "
+        "shell: " + ", ".join(SHELLS),
     )
 
 

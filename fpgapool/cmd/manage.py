@@ -12,11 +12,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import functools
-import math
 import os
 import pathlib
-import re
 import sys
 import typing
 from collections.abc import Callable
@@ -31,8 +28,10 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.cmd import launch
 from fpgapool.cmd.managing import building
+from fpgapool.cmd.managing import commands
 from fpgapool.cmd.managing import devices
 from fpgapool.cmd.managing import hosts
+from fpgapool.common import arguments
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import interrupts
@@ -43,6 +42,10 @@ from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+
+Argument = arguments.Argument
+Command = commands.Command
+option = arguments.option
 
 # Imported late: libraries that one command needs, and that take as long to
 # import as all the others.
@@ -78,9 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     register_commands(conf)
     try:
         config.init_tool(PROGRAM, argv, conf=conf)
-        if not (
-            conf.command.run in _WITHOUT_DATABASE
-            or getattr(conf.command, "out", None)
+        if conf.command.made.on_database and not getattr(
+            conf.command, "out", None
         ):
             _require_database(conf)
             _make_directory(conf)
@@ -107,8 +109,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
     # Some commands need more than the database.
     command.conf = conf
     try:
-        if command.run not in _CHANGING:
-            return command.run(database, command)
+        if not command.made.recorded:
+            return command.made.run(database, command)
         return _run_audited(database, command)
     finally:
         database.close()
@@ -116,7 +118,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
 
 def _run_audited(database: db_api.Database, args: argparse.Namespace) -> int:
     try:
-        status: int = args.run(database, args)
+        status: int = args.made.run(database, args)
     except (
         exception.FpgapoolException,
         accelerators.AcceleratorError,
@@ -136,7 +138,7 @@ def _record(
         if (value := getattr(args, name, None)) not in (None, False)
     }
     audit.record(
-        action=f"{PROGRAM} {_CHANGING[args.run]}",
+        action=f"{PROGRAM} {args.made.name}",
         outcome=outcome,
         code=code,
         user=_operator(),
@@ -183,246 +185,14 @@ def _make_directory(conf: cfg.ConfigOpts) -> None:
 
 def _add_commands(subparsers: argparse._SubParsersAction) -> None:
     subparsers.required = True
-    database = _add_category(
-        subparsers, "db", "Create, migrate and clean up the database."
-    )
-    _add_sync(database)
-    _add_command(database, "version", _version, "Show the last migration.")
-    _add_command(
-        database, "check", _check, "Compare the tables with this version."
-    )
-    _add_command(
-        database,
-        "restored",
-        _restored,
-        "Declare that the database was restored from a backup, so that agents"
-        " accept the next conductor. Run it before restarting conductors.",
-    )
-    _add_purge(database)
-    library = _add_category(
-        subparsers, "accelerator", "Add accelerators to the library."
-    )
-    _add_load(library)
-    _add_bitstream(subparsers)
-    _add_placement(subparsers)
-    hosts.add_commands(
-        functools.partial(
-            _add_command,
-            _add_category(
-                subparsers, "host", "Create a host's keys and permissions."
-            ),
+    places = {"": subparsers}
+    for category, about in _CATEGORIES.items():
+        parser = subparsers.add_parser(category, help=about)
+        places[category] = parser.add_subparsers(
+            dest="action", metavar="command", required=True
         )
-    )
-    _add_device(subparsers)
-    _add_audit(subparsers)
-
-
-def _add_device(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(
-        subparsers, "device", "Check and measure the boards of this host."
-    )
-    devices.add_commands(functools.partial(_add_command, commands))
-
-
-def _add_placement(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(
-        subparsers, "placement", "Clean up resource providers."
-    )
-    parser = _add_command(
-        commands,
-        "clean",
-        _clean,
-        "Remove the resource providers and traits of the pool from Placement."
-        " Stop the conductors first, or remove their section [placement]: they"
-        " would create them again.",
-    )
-    parser.add_argument(
-        "--pool-name",
-        type=_pool_name,
-        metavar="NAME",
-        help="name of the pool; the default is [placement] pool_name",
-    )
-
-
-def _add_audit(subparsers: argparse._SubParsersAction) -> None:
-    parser = _add_command(
-        subparsers,
-        "audit",
-        _audit,
-        "Compare database, conductor, agents and the files of bitstreams. The"
-        " command compares twice, to ignore changes in progress."
-        " Exits with 0 if all agree, with 3 if they do not.",
-    )
-    parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="repair all findings that can be repaired without losing"
-        " anything, print the repairs, and exit with 0 if nothing is left",
-    )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="output format",
-    )
-    parser.add_argument(
-        "--pause-s",
-        type=_seconds,
-        default=None,
-        metavar="SECONDS",
-        help="time between the comparisons (default: [conductor] lease_s)",
-    )
-    parser.add_argument(
-        "--no-files",
-        action="store_true",
-        help="do not check files, for example if the store is down",
-    )
-
-
-def _add_category(
-    subparsers: argparse._SubParsersAction, name: str, about: str
-) -> argparse._SubParsersAction:
-    parser = subparsers.add_parser(name, help=about)
-    commands = parser.add_subparsers(
-        dest="action", metavar="command", required=True
-    )
-    return commands
-
-
-def _add_command(
-    commands: argparse._SubParsersAction, name: str, run: object, help_: str
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=help_, description=help_)
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_sync(commands: argparse._SubParsersAction) -> None:
-    parser = _add_command(
-        commands,
-        "sync",
-        _sync,
-        "Create or upgrade the tables, and add the built-in accelerators"
-        " that are missing.",
-    )
-    parser.add_argument(
-        "--version",
-        dest="to_version",
-        metavar="VERSION",
-        help="the last migration to apply; the default is the newest",
-    )
-
-
-def _add_purge(commands: argparse._SubParsersAction) -> None:
-    parser = _add_command(
-        commands,
-        "purge",
-        _purge,
-        "Delete ended sessions and deleted instances.",
-    )
-    parser.add_argument(
-        "--older-than-days",
-        type=_days,
-        required=True,
-        metavar="DAYS",
-        help="keep those that ended in the last DAYS days",
-    )
-
-
-def _add_load(commands: argparse._SubParsersAction) -> None:
-    parser = _add_command(
-        commands,
-        "load",
-        _load,
-        "Add an accelerator to the library, or replace the one of the same"
-        " name. The conductor reads it within seconds.",
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "file",
-        nargs="?",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="the accelerator's profile, a YAML file",
-    )
-    source.add_argument(
-        "--builtin", action="store_true", help="load all built-in accelerators"
-    )
-
-
-def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(
-        subparsers, "bitstream", "Build, sign and verify bitstreams."
-    )
-    sign = _add_command(
-        commands,
-        "sign",
-        _sign,
-        "Write the signature of a file, in base64, to the standard output.",
-    )
-    sign.add_argument(
-        "--key",
-        type=pathlib.Path,
-        required=True,
-        help="the private key, PEM: RSA, an elliptic curve or Ed25519",
-    )
-    verify = _add_command(
-        commands,
-        "verify",
-        _verify,
-        "Find the trusted key that has signed a file.",
-    )
-    verify.add_argument(
-        "--signature", required=True, help="the output of sign"
-    )
-    for parser in (sign, verify):
-        parser.add_argument("file", type=pathlib.Path, metavar="FILE")
-    building.add_arguments(
-        _add_command(
-            commands,
-            "build",
-            _build,
-            "Compile an OpenCL kernel for a device of this machine, make a"
-            " package of binary and manifest, sign it, and register it in the"
-            " library; the conductor must be running. Source and binaries"
-            " must be signed.",
-        )
-    )
-    _add_command(
-        commands,
-        "sweep",
-        _sweep,
-        "Remove files that belong to no bitstream from the store. The API also"
-        " does so from time to time.",
-    )
-
-
-def _days(text: str) -> float:
-    days = float(text)
-    if not (math.isfinite(days) and days >= 0):
-        raise ValueError
-    return days
-
-
-def _pool_name(text: str) -> str:
-    if not re.fullmatch(placement_conf.POOL_NAME, text):
-        raise ValueError
-    return text
-
-
-_pool_name.__name__ = "name of a pool"
-_days.__name__ = "number of days"
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError
-    return seconds
-
-
-_seconds.__name__ = "number of seconds"
+    for command in _COMMANDS:
+        command.add_to(places[command.name.rpartition(" ")[0]])
 
 
 def _sync(database: db_api.Database, args: argparse.Namespace) -> int:
@@ -643,26 +413,149 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
     return 1 if kept else 0
 
 
-#: Commands that work on any machine, for any user.
-_WITHOUT_DATABASE = {
-    devices.check,
-    devices.measure,
-    hosts.key,
-    hosts.permissions,
-    _sign,
-    _verify,
+_FILE = Argument("file", type=pathlib.Path, metavar="FILE")
+_CATEGORIES = {
+    "db": "Create, migrate and clean up the database.",
+    "accelerator": "Add accelerators to the library.",
+    "bitstream": "Build, sign and verify bitstreams.",
+    "placement": "Clean up resource providers.",
+    "host": "Create a host's keys and permissions.",
+    "device": "Check and measure the boards of this host.",
 }
-
-#: Commands that are recorded in the audit log, with their actions.
-_CHANGING = {
-    _sync: "db sync",
-    _restored: "db restored",
-    _purge: "db purge",
-    _load: "accelerator load",
-    _build: "bitstream build",
-    _sweep: "bitstream sweep",
-    _clean: "placement clean",
-}
+_COMMANDS = (
+    Command(
+        "db sync",
+        _sync,
+        "Create or upgrade the tables, and add the built-in"
+        " accelerators that are missing.",
+        option(
+            "version",
+            "VERSION",
+            "the last migration to apply; the default is the newest",
+            dest="to_version",
+        ),
+        recorded=True,
+    ),
+    Command("db version", _version, "Show the last migration."),
+    Command("db check", _check, "Compare the tables with this version."),
+    Command(
+        "db restored",
+        _restored,
+        "Declare that the database was restored from a backup, so that agents"
+        " accept the next conductor. Run it before restarting conductors.",
+        recorded=True,
+    ),
+    Command(
+        "db purge",
+        _purge,
+        "Delete ended sessions and deleted instances.",
+        option(
+            "older-than-days",
+            "DAYS",
+            "keep those that ended in the last DAYS days",
+            type=arguments.number(float, "a number of days", 0),
+            required=True,
+        ),
+        recorded=True,
+    ),
+    Command(
+        "accelerator load",
+        _load,
+        "Add an accelerator to the library, or replace the one of the"
+        " same name. The conductor reads it within seconds.",
+        arguments.OneOf(
+            Argument(
+                "file",
+                nargs="?",
+                type=pathlib.Path,
+                metavar="FILE",
+                help="the accelerator's profile, a YAML file",
+            ),
+            arguments.flag("builtin", "load all built-in accelerators"),
+            required=True,
+        ),
+        recorded=True,
+    ),
+    Command(
+        "bitstream sign",
+        _sign,
+        "Write the signature of a file, in base64, to the standard output.",
+        option(
+            "key",
+            "KEY",
+            "the private key, PEM: RSA, an elliptic curve or Ed25519",
+            type=pathlib.Path,
+            required=True,
+        ),
+        _FILE,
+        on_database=False,
+    ),
+    Command(
+        "bitstream verify",
+        _verify,
+        "Find the trusted key that has signed a file.",
+        option("signature", "SIGNATURE", "the output of sign", required=True),
+        _FILE,
+        on_database=False,
+    ),
+    Command(
+        "bitstream build",
+        _build,
+        "Compile an OpenCL kernel for a device of this machine, make a package"
+        " of binary and manifest, sign it, and register it in the library; the"
+        " conductor must be running. Source and binaries must be signed.",
+        *building.ARGUMENTS,
+        recorded=True,
+    ),
+    Command(
+        "bitstream sweep",
+        _sweep,
+        "Remove files that belong to no bitstream from the store. The"
+        " API also does so from time to time.",
+        recorded=True,
+    ),
+    Command(
+        "placement clean",
+        _clean,
+        "Remove the resource providers and traits of the pool from Placement."
+        " Stop the conductors first, or remove their section [placement]: they"
+        " would create them again.",
+        option(
+            "pool-name",
+            "NAME",
+            "name of the pool; the default is [placement] pool_name",
+            type=arguments.matching(
+                placement_conf.POOL_NAME, "the name of a pool"
+            ),
+        ),
+        recorded=True,
+    ),
+    *hosts.COMMANDS,
+    *devices.COMMANDS,
+    Command(
+        "audit",
+        _audit,
+        "Compare database, conductor, agents and the files of bitstreams. The"
+        " command compares twice, to ignore changes in progress. Exits with 0"
+        " if all agree, with 3 if they do not.",
+        arguments.flag(
+            "repair",
+            "repair everything that can be repaired without losing data, print"
+            " the repairs, and exit with 0 if nothing is left",
+        ),
+        commands.FORMAT,
+        option(
+            "pause-s",
+            "SECONDS",
+            "time between the comparisons (default: [conductor] lease_s)",
+            type=arguments.positive,
+        ),
+        arguments.flag(
+            "no-files",
+            "do not check files, for example while the store is down",
+        ),
+    ),
+)
 
 
 if __name__ == "__main__":

@@ -289,8 +289,8 @@ class Checks(upgradecheck.UpgradeCommands):
         if pinned:
             return _result(
                 _WARNING,
-                f"[upgrade_levels] {', '.join(pinned)}: remove it when all"
-                " services are of this release.",
+                f"[upgrade_levels] {', '.join(pinned)}: remove it once all "
+                "services run this release.",
             )
         return _result(_SUCCESS)
 

@@ -21,6 +21,7 @@ from fpgapool import client
 from fpgapool import version
 from fpgapool.client.doors import asking
 from fpgapool.cmd import launch
+from fpgapool.common import arguments
 from fpgapool.yarn import labels
 
 PROGRAM = "fpgapool-yarn-labels"
@@ -38,21 +39,21 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         process's own.
     :returns: 0 after SIGTERM, 130 after SIGINT, 1 if the pool cannot be found.
     """
-    arguments = parser().parse_args(argv)
+    given = parser().parse_args(argv)
     ended = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
-        front_door: str | client.PoolApi | None = arguments.socket
-        if arguments.os_cloud is not None:
-            front_door = client.PoolApi.from_cloud(arguments.os_cloud)
-        elif arguments.api_url is not None:
-            front_door = client.PoolApi.at(arguments.api_url)
+        front_door: str | client.PoolApi | None = given.socket
+        if given.os_cloud is not None:
+            front_door = client.PoolApi.from_cloud(given.os_cloud)
+        elif given.api_url is not None:
+            front_door = client.PoolApi.at(given.api_url)
         watcher = Watcher(
-            lambda: hosts(front_door), Yarn(arguments.yarn).set_labels
+            lambda: hosts(front_door), Yarn(given.yarn).set_labels
         )
         while not ended.is_set():
             watcher.step(time.monotonic())
-            ended.wait(arguments.interval)
+            ended.wait(given.interval)
     except client.FpgapoolError as exc:
         _tell(str(exc))
         return launch.FAILURE
@@ -86,7 +87,7 @@ class Watcher:
         try:
             changes = self._labels.decide(self._hosts(), now_s)
         except client.FpgapoolError as exc:
-            _tell(f"the pool does not answer, labels are unchanged: {exc}")
+            _tell(f"the pool does not respond; labels are unchanged: {exc}")
             return
         if not changes:
             return
@@ -166,16 +167,6 @@ def _tell(text: str) -> None:
     print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
 
-def _interval(text: str) -> float:
-    interval_s = float(text)
-    if not 0.1 <= interval_s <= labels.STABLE_S:
-        raise ValueError
-    return interval_s
-
-
-_interval.__name__ = "number of seconds from 0.1 to 30"
-
-
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(
@@ -194,18 +185,26 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--interval",
-        type=_interval,
+        type=arguments.number(
+            float, "a number of seconds from 0.1 to 30", 0.1, labels.STABLE_S
+        ),
         metavar="SECONDS",
         default=2.0,
-        help="how often to look at the pool; the default is 2",
+        help="polling interval; the default is 2",
     )
     pool = made.add_argument_group(
         "the pool", "the default is the front door or API of the environment"
     )
     where = pool.add_mutually_exclusive_group()
-    where.add_argument("--socket", metavar="PATH", help="a front door")
-    where.add_argument("--api-url", metavar="URL", help="an API without login")
-    where.add_argument("--os-cloud", metavar="NAME", help="in clouds.yaml")
+    where.add_argument(
+        "--socket", metavar="PATH", help="socket of a front door"
+    )
+    where.add_argument(
+        "--api-url", metavar="URL", help="URL of an API without authentication"
+    )
+    where.add_argument(
+        "--os-cloud", metavar="NAME", help="name of the cloud in clouds.yaml"
+    )
     return made
 
 

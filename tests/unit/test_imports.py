@@ -57,8 +57,8 @@ api: bitstreams core objects db clients rpcapi conf common policies version
 wsgi: api conf common version # what web servers load
 client: protocol accelerators common.channels version vocabulary # the
     # standard library is enough for it
-osc: common.interrupts version vocabulary # speaks to the API only, as a
-    # user does
+osc: common.arguments common.interrupts version vocabulary # speaks to the
+    # API only, as a user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
 sim: client core strategies vocabulary # a cloud with the pool's own decisions

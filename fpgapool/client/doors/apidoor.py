@@ -277,7 +277,7 @@ class ApiDoor:
         """Refuse: the API provides no connections."""
         raise errors.RequestRejected(
             codes.UNKNOWN_OPERATION,
-            "only a host's own front door provides connections",
+            "only a host's own front door can provide connections",
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:

@@ -250,9 +250,9 @@ def parse(content: bytes) -> Credentials:
         raise _Absent("it has no data about the pool")
     if not part:
         raise _Empty(
-            "it has no token for this instance: its flavor asks for no"
-            " accelerators, its token was revoked, or the pool could not look"
-            " it up in time"
+            "it has no token for this instance: its flavor requests no "
+            "accelerators, its token was revoked, or the pool could not "
+            "look it up in time"
         )
     try:
         found = _PART(part, TARGET)
@@ -302,7 +302,7 @@ def _of_drive(
     except (_Empty, _Refused) as exc:
         raise _Absent(f"{exc}; {_DRIVES_STAY}") from None
     except FileNotFoundError:
-        raise _Absent("it does not exist") from None
+        raise _Absent("not found") from None
     except OSError as exc:
         raise _Absent(exc.strerror or type(exc).__name__) from exc
 
@@ -315,7 +315,7 @@ def _read_service(url: str) -> bytes:
     except (OSError, ValueError) as exc:
         raise _Absent(f"{type(exc).__name__}: {exc}") from exc
     if answer.status_code != 200:
-        raise _Absent(f"it answers {answer.status_code}")
+        raise _Absent(f"HTTP {answer.status_code}")
     return answer.content
 
 

@@ -232,7 +232,7 @@ class HostLink:
         if not fresh:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "a member misses data that it has received",
+                "a member reports data missing that it has received",
             )
         task.brings |= fresh
 

@@ -286,7 +286,7 @@ class Tasks:
             return self._handle_other(link, kind, task_id, document)
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
-                f"the desk broke the protocol: {exc.message}"
+                f"the desk violated the protocol: {exc.message}"
             ) from exc
 
     def _take_output(
@@ -316,7 +316,7 @@ class Tasks:
             link.unanswered[key] = task
             link.followed += task.followed
             self._sent += 1
-        raise channel.ChannelClosed("the desk has ended the connection")
+        raise channel.ChannelClosed("the desk closed the connection")
 
     def _answered(
         self, link: grouplink.HostLink, key: tuple[int, int]

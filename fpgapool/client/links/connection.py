@@ -174,8 +174,8 @@ class SharedBuffers:
         if not (self._input[-1] and self._output[-1]):
             raise errors.SessionFailed(
                 codes.SESSION_LOST,
-                "the slot was lost, and its worker has cleared the buffers "
-                "before this program continued",
+                "the slot was lost, and its worker cleared the buffers "
+                "before this program resumed",
                 offset_bytes,
             )
 

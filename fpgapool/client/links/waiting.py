@@ -135,7 +135,7 @@ class Absence:
         if channel.remaining_s(until_s) == 0:
             why = getattr(reason, "message", reason)
             raise errors.FrontDoorUnavailable(
-                f"the pool was away for {self._timeout_s:g} s: {why}"
+                f"the pool was unavailable for {self._timeout_s:g} s: {why}"
             ) from reason
         if begins:
             self.announce(

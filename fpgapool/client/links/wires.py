@@ -279,7 +279,7 @@ class RemoteWire:
                     return record
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
-                f"the desk broke the protocol: {exc.message}"
+                f"the desk violated the protocol: {exc.message}"
             ) from exc
 
     def is_whole(self) -> bool:

@@ -62,7 +62,7 @@ def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
     if len(arguments or ()) >= blocks.MAX_REFERENCES:
         raise errors.InvalidRequest(
             codes.INVALID_ARGUMENT,
-            f"at most {blocks.MAX_REFERENCES - 1} arguments are possible",
+            f"at most {blocks.MAX_REFERENCES - 1} arguments are allowed",
         )
     for number, data in dict(arguments or {}).items():
         checks.argument(
@@ -117,7 +117,7 @@ class BlockSender:
         if not isinstance(piece, BlockPiece) or piece.brought:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "the worker misses data that it has received",
+                "the worker reports data missing that it has received",
             )
         self._there.drop(piece.block.reference)
 

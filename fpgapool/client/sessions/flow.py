@@ -203,7 +203,7 @@ class Flow(recovery.Recovering):
     # Ending
 
     def close(self, place: memoryview, deadline_s: float | None) -> None:
-        """Tell the worker that the session is over, and wait for its reply.
+        """Tell the worker that the session has ended, and wait for its reply.
 
         A connection that breaks meanwhile is no error: all requested output
         has arrived. Parameters and errors are those of :meth:`receive`.

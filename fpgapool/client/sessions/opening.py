@@ -335,8 +335,8 @@ class _Opening:
             # fixed parameters, would compute something else.
             raise errors.InvalidRequest(
                 codes.CORE_UNAVAILABLE,
-                "the CPU cannot replace the bitstream of a project; "
-                f"there is no slot: {cause}",
+                "no slot, and the CPU cannot run a project's bitstream: "
+                f"{cause}",
             ) from cause
         return software.Software(
             self._members["accelerator"],
@@ -360,8 +360,8 @@ class _Opening:
         if not loaded.movable:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
-                f"meanwhile: {name!r} keeps a state and has no checkpoints, "
-                "so a slot cannot go on with the work of the CPU",
+                f"meanwhile: {name!r} is stateful and has no checkpoints, so "
+                "a slot cannot continue the CPU's work",
             )
         return loaded
 

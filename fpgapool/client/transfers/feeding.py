@@ -72,7 +72,7 @@ class StreamSource:
         if not read_bytes:
             raise errors.InvalidRequest(
                 codes.SIZE_MISMATCH,
-                "the input ended before the announced size",
+                "the input is shorter than the announced size",
             )
         return read_bytes
 

@@ -102,7 +102,7 @@ def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
             stream.seek(-len(more), os.SEEK_CUR)
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            "the input is longer than the announced size, or has grown",
+            "the input is longer than the announced size or has grown",
         )
 
 

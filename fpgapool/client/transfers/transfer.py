@@ -610,7 +610,7 @@ def _pieces(
             if not read:
                 raise errors.InvalidRequest(
                     codes.SIZE_MISMATCH,
-                    "the input ended before the announced size",
+                    "the input is shorter than the announced size",
                 )
             piece += read
         yield offset, bytes(piece)

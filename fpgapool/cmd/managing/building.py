@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import io
 import pathlib
-import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +20,7 @@ from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
+from fpgapool.common import arguments
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
@@ -32,109 +32,94 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
+option = arguments.option
+
 #: Compiling large programs takes long.
 TIMEOUT_S = 600.0
 
 _XCLBIN = b"xclbin2\0"
-_VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,64}")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_sources(parser)
-    parser.add_argument(
-        "--out",
+ARGUMENTS = (
+    arguments.OneOf(
+        arguments.Argument(
+            "--kernel",
+            choices=kernels.names(),
+            help="a kernel that comes with fpgapool",
+        ),
+        arguments.Argument(
+            "file",
+            nargs="?",
+            type=pathlib.Path,
+            metavar="FILE",
+            help="OpenCL C source, or an xclbin, which needs no compilation",
+        ),
+        required=True,
+    ),
+    option(
+        "manifest",
+        "FILE",
+        "the manifest of FILE; the default is FILE with the extension .json",
         type=pathlib.Path,
-        metavar="FILE",
-        help="write the package to this file, and do not register it",
-    )
-    _add_registration(parser.add_argument_group("registration"))
-
-
-def _add_sources(parser: argparse.ArgumentParser) -> None:
-    kernel = parser.add_mutually_exclusive_group(required=True)
-    kernel.add_argument(
-        "--kernel",
-        choices=kernels.names(),
-        help="a kernel that comes with fpgapool",
-    )
-    kernel.add_argument(
-        "file",
-        nargs="?",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="a program in OpenCL C, or an xclbin, which is not compiled",
-    )
-    parser.add_argument(
-        "--manifest",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="the manifest of FILE; the default is FILE with the ending .json",
-    )
-    parser.add_argument(
-        "--platform",
+    ),
+    option(
+        "platform",
+        "PATTERN",
+        "compile for a device whose platform matches, as in a board file",
         default="*",
-        metavar="PATTERN",
-        help="compile for a device whose platform matches, as in a board file",
-    )
-    parser.add_argument(
-        "--device",
+    ),
+    option(
+        "device",
+        "PATTERN",
+        "compile for the first device whose name matches",
         default="*",
-        metavar="PATTERN",
-        help="compile for the first device whose name matches",
-    )
-    parser.add_argument(
-        "--source",
-        action="store_true",
-        help="put the source into the package, which each host compiles; it is"
+    ),
+    arguments.flag(
+        "source",
+        "put the source into the package, which each host compiles; it is"
         " compiled here to see that it can be",
-    )
-
-
-def _add_registration(more: argparse._ArgumentGroup) -> None:
-    more.add_argument(
-        "--key",
+    ),
+    option(
+        "out",
+        "FILE",
+        "write the package to this file, and do not register it",
         type=pathlib.Path,
-        metavar="FILE",
-        help="the private key that signs the package",
-    )
-    more.add_argument(
-        "--project",
-        metavar="PROJECT_ID",
-        help="the owner; needed without --out",
-    )
-    more.add_argument(
-        "--shape",
-        dest="shapes",
-        metavar="SHAPE",
-        action="append",
-        default=[],
-        help="shape of slots that fit (repeat the option for several)",
-    )
-    more.add_argument(
-        "--version",
-        dest="of_version",
-        type=_version,
-        default="1.0",
-        metavar="VERSION",
-        help="the pool uses the newest; the default is 1.0",
-    )
-    more.add_argument(
-        "--peak-bytes-per-s",
-        type=float,
-        metavar="RATE",
-        help="highest input rate in one slot, unless the manifest has it",
-    )
-    more.add_argument("--public", action="store_true", help="for all projects")
-    more.add_argument("--approve", action="store_true", help="approve it, too")
-
-
-def _version(text: str) -> str:
-    if not _VERSION.fullmatch(text):
-        raise ValueError
-    return text
-
-
-_version.__name__ = "version"
+    ),
+    arguments.Group(
+        "registration",
+        option(
+            "key",
+            "FILE",
+            "the private key that signs the package",
+            type=pathlib.Path,
+        ),
+        option("project", "PROJECT_ID", "the owner; needed without --out"),
+        option(
+            "shape",
+            "SHAPE",
+            "shape of slots that fit (repeat the option for several)",
+            dest="shapes",
+            action="append",
+            default=[],
+        ),
+        option(
+            "version",
+            "VERSION",
+            "the pool uses the newest; the default is 1.0",
+            dest="of_version",
+            type=arguments.matching("[A-Za-z0-9!+._-]{1,64}", "a version"),
+            default="1.0",
+        ),
+        option(
+            "peak-bytes-per-s",
+            "RATE",
+            "highest input rate in one slot, unless given in the manifest",
+            type=float,
+        ),
+        arguments.flag("public", "make it available to all projects"),
+        arguments.flag("approve", "also approve it"),
+    ),
+)
 
 
 def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
@@ -294,8 +279,9 @@ def _signature(args: argparse.Namespace, kind: str, checksum: str) -> str:
     if args.key is None:
         if kind in formats.NATIVE_CODE:
             raise exception.ConfigurationError(
-                reason=f"a bitstream of the kind {kind} must be signed: name"
-                " the --key; or use --out, and sign it elsewhere"
+                reason=f"a bitstream of kind {kind} must be signed: give "
+                "--key, "
+                "or use --out and sign it elsewhere"
             )
         return ""
     return signatures.sign(_read(args.key), checksum)

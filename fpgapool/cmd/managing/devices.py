@@ -9,9 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import math
 import pathlib
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -20,13 +18,17 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service
 from fpgapool.agent import settings
 from fpgapool.agent.supervision import workers
+from fpgapool.cmd.managing import commands
 from fpgapool.cmd.managing import trials
+from fpgapool.common import arguments
 from fpgapool.common import exception
 from fpgapool.drivers import base
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import platforms as vocabulary
+
+option = arguments.option
 
 _MIB = 1024 * 1024
 _FORMAT_VERSION = 1
@@ -35,125 +37,11 @@ _FORMAT_VERSION = 1
 Trials = list[tuple[base.DeviceInfo, list[trials.Step]]]
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands.
-
-    :param add: makes one, of its name, what runs it, and a help text.
-    """
-    _add_check_arguments(
-        add(
-            "check",
-            check,
-            "Test each board of this host with each accelerator, and print"
-            " which steps pass and at which rate. Drain the boards and stop"
-            " the agent first. Exits with 0 if no step fails, else with 1.",
-        )
-    )
-    _add_measure_arguments(
-        add(
-            "measure",
-            measure,
-            "Measure the rate of each accelerator on each board of this host,"
-            " and the power if the board reports it. Drain the boards and"
-            " stop the agent first.",
-        )
-    )
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--device",
-        dest="of_device",
-        metavar="NAME",
-        help="only this device; the default is all of them",
-    )
-    parser.add_argument(
-        "--accelerator",
-        dest="accelerators",
-        action="append",
-        metavar="NAME",
-        help="only this accelerator (repeat the option for several); the"
-        " default is those of --file, or all of the host",
-    )
-    parser.add_argument(
-        "--file",
-        dest="files",
-        action="append",
-        default=[],
-        type=_assignment,
-        metavar="ACCELERATOR=FILE",
-        help="program this bitstream instead of the driver's own (repeat the"
-        " option for several): a package, or a partial bitstream",
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=_positive,
-        default=120.0,
-        metavar="SECONDS",
-        help="how long a step may take; the default is 120",
-    )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="output format",
-    )
-
-
-def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_arguments(parser)
-    parser.add_argument(
-        "--size-mib",
-        type=_positive,
-        default=16.0,
-        metavar="MIB",
-        help="input for each accelerator; the default is 16",
-    )
-
-
-def _add_measure_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_arguments(parser)
-    parser.add_argument(
-        "--seconds",
-        type=_positive,
-        default=5.0,
-        metavar="SECONDS",
-        help="how long each accelerator is measured; the default is 5",
-    )
-    parser.add_argument(
-        "--output",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="write a table of platforms, as YAML",
-    )
-    parser.add_argument(
-        "--profiles",
-        type=pathlib.Path,
-        metavar="DIRECTORY",
-        help="write a profile with the measured rate for each accelerator, as"
-        " 'accelerator load' reads it",
-    )
-
-
 def _assignment(text: str) -> tuple[str, pathlib.Path]:
     name, separator, path = text.partition("=")
     if not (name and separator and path):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is not ACCELERATOR=FILE")
     return name, pathlib.Path(path)
-
-
-_assignment.__name__ = "ACCELERATOR=FILE"
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError
-    return value
-
-
-_positive.__name__ = "positive number"
 
 
 def check(_: object, args: argparse.Namespace) -> int:
@@ -448,3 +336,86 @@ def _write(path: pathlib.Path, contents: Mapping[str, object]) -> None:
         raise exception.ConfigurationError(
             reason=f"{path}: {error.strerror}"
         ) from error
+
+
+_COMMON = (
+    option(
+        "device",
+        "NAME",
+        "only this device; the default is all of them",
+        dest="of_device",
+    ),
+    option(
+        "accelerator",
+        "NAME",
+        "only this accelerator (repeat the option for several); the default is"
+        " those of --file, or all of the host",
+        dest="accelerators",
+        action="append",
+    ),
+    option(
+        "file",
+        "ACCELERATOR=FILE",
+        "program this bitstream instead of the driver's own (repeat the option"
+        " for several): a package, or a partial bitstream",
+        dest="files",
+        action="append",
+        default=[],
+        type=_assignment,
+    ),
+    option(
+        "timeout-s",
+        "SECONDS",
+        "time limit for each step; the default is 120",
+        type=arguments.positive,
+        default=120.0,
+    ),
+    commands.FORMAT,
+)
+COMMANDS = (
+    commands.Command(
+        "device check",
+        check,
+        "Test each board of this host with each accelerator, and print which"
+        " steps pass and at which rate. Drain the boards and stop the agent"
+        " first. Exits with 0 if no step fails, else with 1.",
+        *_COMMON,
+        option(
+            "size-mib",
+            "MIB",
+            "amount of input per accelerator; the default is 16",
+            type=arguments.positive,
+            default=16.0,
+        ),
+        on_database=False,
+    ),
+    commands.Command(
+        "device measure",
+        measure,
+        "Measure the rate of each accelerator on each board of this host, and"
+        " the power if the board reports it. Drain the boards and stop the"
+        " agent first.",
+        *_COMMON,
+        option(
+            "seconds",
+            "SECONDS",
+            "duration of each measurement; the default is 5",
+            type=arguments.positive,
+            default=5.0,
+        ),
+        option(
+            "output",
+            "FILE",
+            "write a table of platforms, as YAML",
+            type=pathlib.Path,
+        ),
+        option(
+            "profiles",
+            "DIRECTORY",
+            "write a profile with the measured rate for each accelerator,"
+            " as 'accelerator load' reads it",
+            type=pathlib.Path,
+        ),
+        on_database=False,
+    ),
+)

@@ -135,8 +135,8 @@ def _add_files(made: argparse.ArgumentParser) -> None:
         type=_filled,
         dest="destination",
         metavar="OUT",
-        help="file to write, which appears when it is complete; - for "
-        "standard output; optional in a pipe",
+        help="file to write, - for standard output; optional in a pipe. The "
+        "file appears only when it is complete",
     )
     made.add_argument(
         "--size-bytes",
@@ -217,8 +217,8 @@ def _add_door(pool: argparse._ArgumentGroup) -> None:
         "--socket",
         type=_filled,
         metavar="PATH",
-        help="socket of the front door; default: the first way to the pool"
-        " that is found",
+        help="socket of the front door; default: the first way to reach the "
+        "pool that is found",
     )
     door.add_argument(
         "--os-cloud",
@@ -246,7 +246,7 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         "--timeout",
         type=float,
         metavar="S",
-        help="give up after this many seconds in all",
+        help="give up after this many seconds in total",
     )
     for option in REQUESTED:
         is_time = option.kind is fields.SECONDS
@@ -270,17 +270,17 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
     pool.add_argument(
         "--meanwhile",
         choices=["cpu"],
-        help="compute on this machine's CPU until a slot can go on, for "
+        help="compute on this machine's CPU until a slot can take over; for "
         "accelerators that are stateless or have checkpoints",
     )
     pool.add_argument(
         "--checksum",
         action="store_true",
-        help="check input and output end to end: fail with "
+        help="verify input and output end to end; fail with "
         "CHECKSUM_MISMATCH if they change between here and the board",
     )
     pool.add_argument(
-        "--request-id", metavar="ID", help="your name for the request"
+        "--request-id", metavar="ID", help="name that identifies the request"
     )
     pool.add_argument(
         "--dry-run",

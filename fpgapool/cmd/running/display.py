@@ -54,7 +54,7 @@ class Display:
 
     def on_away(self, what: str, gives_up_s: float | None) -> None:
         """Show an outage; see :func:`fpgapool.client.acc_open`."""
-        text = f"{what} does not answer: reconnecting"
+        text = f"{what} does not respond; reconnecting"
         if gives_up_s is not None:
             at = time.localtime(time.time() + gives_up_s)
             text += (
@@ -186,7 +186,7 @@ def dry_run_text(found: client.DryRun) -> str:
     """Return the line about a dry run."""
     reasons = ", ".join(found.reasons)
     if found.fits:
-        return "there would be a slot now"
+        return "a slot is free now"
     if found.state == states.REJECTED:
         return f"the pool would refuse it: {reasons}: {found.message}"
     wait = "an unknown time"

@@ -99,7 +99,7 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._list(inventory.Instance, **query)
 
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Revoke the token of an instance, for good."""
+        """Permanently revoke the token of an instance."""
         self._send(inventory.Instance, instance_id, "DELETE", "token")
 
     def slots(self, **query: Any) -> Generator[inventory.Slot, None, None]:

@@ -2,8 +2,6 @@
 
 """Commands for accelerators."""
 
-import argparse
-
 from fpgapool.osc.v1 import base
 from fpgapool.vocabulary import library
 
@@ -18,10 +16,7 @@ class ListAccelerators(base.ListCommand):
 class ShowAccelerator(base.ShowCommand):
     """Show an accelerator."""
 
+    kind = "accelerator"
+    described = library.ACCELERATOR
+    hidden = ("id",)
     arguments = (base.positional("accelerator", "name of the accelerator"),)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
-        found = self.client.get_accelerator(parsed_args.accelerator)
-        formats = base.formatters(library.ACCELERATOR)
-        return base.shown(found, formats, hidden=["id"])

@@ -8,37 +8,26 @@ from typing import Any
 
 from osc_lib import exceptions
 
+from fpgapool.common import arguments
 from fpgapool.osc.v1 import base
-
-
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds"
-        )
-    return number
 
 
 def options(
     effect: str, *, required: bool = True
-) -> tuple[base.OneOf | base.Argument, ...]:
+) -> tuple[arguments.Declared, ...]:
     """Return the options for the new state.
 
     :param effect: the thing that sessions lose, for the help.
     :param required: whether one of them must be given.
     """
 
-    def state(name: str, value: str, meaning: str) -> base.Argument:
+    def state(name: str, value: str, meaning: str) -> arguments.Declared:
         return base.flag(
             name, meaning, dest="state", action="store_const", const=value
         )
 
     return (
-        base.OneOf(
+        arguments.OneOf(
             state(
                 "enable",
                 "enabled",
@@ -64,11 +53,11 @@ def options(
             " this many seconds; stateless accelerators continue in other"
             " slots",
             metavar="<seconds>",
-            type=_seconds,
+            type=arguments.number(float, "a number of seconds", 0),
         ),
         base.option(
             "reason",
-            "the reason; lists and details show it",
+            "reason, shown by the list and show commands",
             metavar="<text>",
         ),
     )

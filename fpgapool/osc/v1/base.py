@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -24,8 +25,10 @@ from osc_lib import utils
 from osc_lib.cli import format_columns
 from osc_lib.command import command
 
+from fpgapool.common import arguments
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.v1 import messages
+from fpgapool.osc.v1 import names
 from fpgapool.vocabulary import fields
 
 Formatters = Mapping[str, Any]
@@ -42,75 +45,49 @@ _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(i?)B?", re.I)
 _NOT_IN_IDENTIFIERS = frozenset("/?#%")
 # Attributes of the base class that resources of the pool lack.
 _HIDDEN = ("location",)
+# The API's names of attributes that have other ones in the SDK.
+_NAMES = {
+    "connection_info": "connection",
+    "is_compatible": "compatible",
+    "is_stateless": "stateless",
+    "is_up": "up",
+}
 
 
-class Argument:
-    """An argument of a command, as ``add_argument`` takes it."""
-
-    def __init__(self, *names: str, **options: Any) -> None:
-        self.names = names
-        self.options = options
-
-    def add_to(self, parser: Any) -> None:
-        """Add it to a parser, or to a group of a parser."""
-        parser.add_argument(*self.names, **self.options)
-
-
-class OneOf:
-    """Arguments of which a command takes at most one."""
-
-    def __init__(self, *arguments: Argument, required: bool = False) -> None:
-        self.arguments = arguments
-        self.required = required
-
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add them to a parser."""
-        group = parser.add_mutually_exclusive_group(required=self.required)
-        for one in self.arguments:
-            one.add_to(group)
-
-
-def positional(name: str, meaning: str, **options: Any) -> Argument:
+def positional(name: str, meaning: str, **options: Any) -> arguments.Argument:
     """Return an argument that names a resource, or several."""
     singular = name.removesuffix("s") if "nargs" in options else name
-    return Argument(
-        name,
-        **{
-            "metavar": f"<{singular}>",
-            "type": identifier,
-            "help": meaning,
-            **options,
-        },
-    )
+    options = {"metavar": f"<{singular}>", "type": identifier, **options}
+    return arguments.Argument(name, help=meaning, **options)
 
 
-def option(name: str, meaning: str, **options: Any) -> Argument:
+def option(name: str, meaning: str, **options: Any) -> arguments.Argument:
     """Return an option that takes a value; its name has no dashes before."""
-    if "choices" not in options:
-        options.setdefault("metavar", f"<{name}>")
-    return Argument(f"--{name}", help=meaning, **options)
+    metavar = None if "choices" in options else f"<{name}>"
+    options = {"metavar": metavar, **options}
+    return arguments.option(name, meaning=meaning, **options)
 
 
-def flag(name: str, meaning: str, **options: Any) -> Argument:
-    """Return an option that takes no value."""
-    options.setdefault("action", "store_true")
-    return Argument(f"--{name}", help=meaning, **options)
+flag = arguments.flag
+
+
+#: What a command takes.
+Arguments: typing.TypeAlias = Sequence[arguments.Declared]
 
 
 class Command(command.Command):
     """A command that uses the pool's API."""
 
-    #: What it takes.
-    arguments: Sequence[Argument | OneOf] = ()
+    arguments: Arguments = ()
+    #: Of resources, as arguments and methods of the proxy are named.
+    kind = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
         parser = super().get_parser(prog_name)
-        for one in (*self.common_arguments(), *self.arguments):
-            one.add_to(parser)
+        arguments.add((*self.common_arguments(), *self.arguments), parser)
         return parser
 
-    def common_arguments(self) -> Sequence[Argument | OneOf]:
+    def common_arguments(self) -> Arguments:
         """Return what all commands of this kind take."""
         return ()
 
@@ -121,6 +98,11 @@ class Command(command.Command):
         manager: Any = self.app.client_manager
         client: proxy.Proxy = manager.fpgapool
         return client
+
+    def named(self, parsed_args: argparse.Namespace) -> str:
+        """Return the identifier of the resource that an argument names."""
+        text = getattr(parsed_args, self.kind)
+        return names.find(self.client, self.kind, text)
 
     @property
     def connection(self) -> Any:
@@ -164,12 +146,78 @@ class JsonColumn(format_columns.DictColumn):
     """A nested document, on several lines for people."""
 
     def human_readable(self) -> str:
-        """Return the text for people."""
         return json.dumps(self._value, indent=1, ensure_ascii=False)
 
 
 class ShowCommand(Command, command.ShowOne):
-    """A command that shows one thing."""
+    """A command that shows one thing, perhaps after a change.
+
+    :cvar described: the members of a resource.
+    :cvar formatters: how to write values of attributes that are not described.
+    :cvar hidden: attributes that are not shown.
+    """
+
+    described: fields.Fields
+    formatters: Formatters = {}
+    hidden: Sequence[str] = ()
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        return self.shown(self.act(parsed_args))
+
+    def act(self, parsed_args: argparse.Namespace) -> resource.Resource:
+        """Get the resource, or change it; return what to show."""
+        get = getattr(self.client, f"get_{self.kind}")
+        found: resource.Resource = get(self.named(parsed_args))
+        return found
+
+    def shown(self, found: resource.Resource) -> Table:
+        """Return the columns and values of a resource."""
+        columns, attributes = utils.get_osc_show_columns_for_sdk_resource(
+            found,
+            {name: _NAMES[name] for name in _NAMES if hasattr(found, name)},
+            [*_HIDDEN, *self.hidden],
+        )
+        formats = {**formatters(self.described), **self.formatters}
+        return columns, utils.get_item_properties(
+            found, attributes, formatters=formats
+        )
+
+
+class EachCommand(Command):
+    """A command that acts on each of several resources, also if it fails
+    for one.
+
+    An argument has the plural of their kind.
+
+    :cvar done: what it does, as a participle.
+    """
+
+    done: str
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        identifiers = getattr(parsed_args, f"{self.kind}s")
+        failed = []
+        for one in identifiers:
+            try:
+                found = names.find(self.client, self.kind, one)
+                self.act(found, parsed_args)
+            except (
+                sdk_exceptions.SDKException,
+                exceptions.CommandError,
+            ) as error:
+                failed.append(one)
+                text = messages.of_error(error)
+                LOG.error("%s %s: %s", self.kind, one, text)
+        if failed:
+            raise exceptions.CommandError(
+                f"{len(failed)} of {len(identifiers)} {self.kind}s were not"
+                f" {self.done}: {', '.join(failed)}"
+            )
+
+    def act(self, identifier: str, parsed_args: argparse.Namespace) -> None:
+        """Act on one of them; the default deletes it."""
+        delete = getattr(self.client, f"delete_{self.kind}")
+        delete(identifier, ignore_missing=False)
 
 
 class ListCommand(Command, command.Lister):
@@ -188,12 +236,11 @@ class ListCommand(Command, command.Lister):
     formatters: Formatters = {}
     more_columns: Mapping[str, str] = {}
 
-    def common_arguments(self) -> Sequence[Argument | OneOf]:
-        """Return what all lists take."""
+    def common_arguments(self) -> Arguments:
         keys = self.described.sort_keys
         return (
             flag("long", "show more columns"),
-            Argument(
+            arguments.Argument(
                 "--sort",
                 metavar="<key>[:<direction>][,...]",
                 type=_order(keys),
@@ -224,7 +271,6 @@ class ListCommand(Command, command.Lister):
         return found
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """List the members."""
         query = given(limit=parsed_args.limit, marker=parsed_args.marker)
         query |= {**parsed_args.sort, **self.query(parsed_args)}
         shown = columns(self.described, listed=True)
@@ -279,52 +325,12 @@ def _title(name: str) -> str:
     return re.sub(r"\b(Id|Uuid)\b", lambda found: found[0].upper(), title)
 
 
-def do_each(
-    identifiers: Sequence[str],
-    act: Callable[..., object],
-    kind: str,
-    done: str,
-) -> None:
-    """Call a function for each of several objects, also if it fails for one.
-
-    :param act: gets an identifier, and ``ignore_missing``.
-    :param kind: the kind of the objects, in the singular.
-    :raises exceptions.CommandError: at the end, if any call failed.
-    """
-    failed = []
-    for one in identifiers:
-        try:
-            act(one, ignore_missing=False)
-        except (
-            sdk_exceptions.SDKException,
-            exceptions.CommandError,
-        ) as error:
-            failed.append(one)
-            LOG.error("%s %s: %s", kind, one, messages.of_error(error))
-    if failed:
-        raise exceptions.CommandError(
-            f"{len(failed)} of {len(identifiers)} {kind}s were not {done}:"
-            f" {', '.join(failed)}"
-        )
-
-
 def given(**values: Any) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def positive(text: str) -> int:
-    """Return the positive integer in a text.
-
-    :raises argparse.ArgumentTypeError: if it is not one.
-    """
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return number
+positive = arguments.number(int, "a positive integer", 1)
 
 
 def size_bytes(text: str) -> int:
@@ -389,7 +395,7 @@ def host_filter(host: str | None) -> dict[str, str]:
     return {"host_uuid" if is_uuid else "host_name": host}
 
 
-UP_OR_DOWN = OneOf(
+UP_OR_DOWN = arguments.OneOf(
     flag(
         "up",
         "list only those that report to the pool",
@@ -407,25 +413,3 @@ UP_OR_DOWN = OneOf(
 ALL_PROJECTS = flag(
     "all-projects", "list those of all projects (admin only)", default=None
 )
-
-
-def shown(
-    found: resource.Resource,
-    formats: Formatters,
-    hidden: Sequence[str] = (),
-) -> Table:
-    """Return the columns and values of a resource."""
-    names = {
-        "connection_info": "connection",
-        "is_compatible": "compatible",
-        "is_stateless": "stateless",
-        "is_up": "up",
-    }
-    columns, attributes = utils.get_osc_show_columns_for_sdk_resource(
-        found,
-        {name: names[name] for name in names if hasattr(found, name)},
-        [*_HIDDEN, *hidden],
-    )
-    return columns, utils.get_item_properties(
-        found, attributes, formatters=formats
-    )

@@ -22,11 +22,11 @@ from osc_lib import exceptions
 from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
 
+from fpgapool.common import arguments
 from fpgapool.common import interrupts
 from fpgapool.osc.sdk import library as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
-from fpgapool.osc.v1 import names
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library
@@ -40,20 +40,10 @@ _STDIN = "-"
 _CHUNK_BYTES = 1 << 20
 _MAX_SIGNATURE_LENGTH = 2048
 
-_FORMATTERS: base.Formatters = {
-    **base.formatters(library.BITSTREAM),
-    "properties": format_columns.DictColumn,
-}
-
-
-def _shown(found: sdk.Bitstream) -> base.Table:
-    return base.shown(found, _FORMATTERS, ["signature"])
-
-
 _BITSTREAM = base.positional(
     "bitstream", "ID of the bitstream, or its name if that is unique"
 )
-_VISIBILITY = base.OneOf(
+_VISIBILITY = arguments.OneOf(
     base.flag(
         "public",
         "for all projects (admin only)",
@@ -147,7 +137,17 @@ def _json_object(text: str) -> dict[str, Any]:
     return found
 
 
-class CreateBitstream(base.ShowCommand):
+class ShowBitstream(base.ShowCommand):
+    """Show a bitstream."""
+
+    kind = "bitstream"
+    described = library.BITSTREAM
+    formatters = {"properties": format_columns.DictColumn}
+    hidden = ("signature",)
+    arguments: base.Arguments = (_BITSTREAM,)
+
+
+class CreateBitstream(ShowBitstream):
     """Create a bitstream, and upload its file."""
 
     arguments = (
@@ -179,7 +179,7 @@ class CreateBitstream(base.ShowCommand):
             "version; the pool uses the newest; default is 1.0",
             metavar="<version>",
         ),
-        base.OneOf(
+        arguments.OneOf(
             base.flag(
                 "declaration",
                 "the file is a declaration for emulated boards",
@@ -212,19 +212,18 @@ class CreateBitstream(base.ShowCommand):
         _VISIBILITY,
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Create it, and upload its file if one is given."""
+    def act(self, parsed_args: argparse.Namespace) -> sdk.Bitstream:
         wanted = base.given(
             version=parsed_args.bitstream_version,
             **{name: getattr(parsed_args, name) for name in _CREATED_WITH},
         )
         if parsed_args.file is None:
-            return _shown(self.client.create_bitstream(**wanted))
+            return self.client.create_bitstream(**wanted)
         with _opened(parsed_args.file) as file:
             made = self.client.create_bitstream(
                 **wanted, checksum_sha256=_checksum(file)
             )
-            return _shown(self._upload(made, file))
+            return self._upload(made, file)
 
     def _upload(self, made: sdk.Bitstream, file: IO[bytes]) -> sdk.Bitstream:
         try:
@@ -249,7 +248,7 @@ class ListBitstreams(base.ListCommand):
     arguments = (
         base.option(
             "accelerator",
-            "list only bitstreams of this accelerator (plain name)",
+            "list only bitstreams of this accelerator (unqualified name)",
         ),
         base.option("name", "list only bitstreams with this name"),
         base.option(
@@ -270,24 +269,13 @@ class ListBitstreams(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the filters that were given."""
         return super().query(parsed_args) | projects.query(self, parsed_args)
-
-
-class ShowBitstream(base.ShowCommand):
-    """Show a bitstream."""
-
-    arguments = (_BITSTREAM,)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
-        found = names.bitstream(self.client, parsed_args.bitstream)
-        return _shown(self.client.get_bitstream(found))
 
 
 class SetBitstream(base.Command):
     """Change, share, upload, approve or reject a bitstream."""
 
+    kind = "bitstream"
     arguments = (
         _BITSTREAM,
         base.option("name", "its new name"),
@@ -295,7 +283,7 @@ class SetBitstream(base.Command):
         _VISIBILITY,
         *projects.several("share it with this project", default=[]),
         _FILE,
-        base.OneOf(
+        arguments.OneOf(
             base.flag(
                 "approve", "approve it, so that slots may run it (admin only)"
             ),
@@ -315,7 +303,7 @@ class SetBitstream(base.Command):
         project_ids = projects.find_ids(
             self.connection, parsed_args.projects, parsed_args
         )
-        bitstream = names.bitstream(self.client, parsed_args.bitstream)
+        bitstream = self.named(parsed_args)
         changes = base.given(
             name=parsed_args.name,
             description=parsed_args.description,
@@ -337,24 +325,26 @@ class SetBitstream(base.Command):
 class UnsetBitstream(base.Command):
     """Stop sharing a bitstream with projects."""
 
+    kind = "bitstream"
     arguments = (
         _BITSTREAM,
         *projects.several("stop sharing it with this project", required=True),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Remove the projects."""
         project_ids = projects.find_ids(
             self.connection, parsed_args.projects, parsed_args
         )
-        bitstream = names.bitstream(self.client, parsed_args.bitstream)
+        bitstream = self.named(parsed_args)
         for project_id in project_ids:
             self.client.unshare_bitstream(bitstream, project_id)
 
 
-class DeleteBitstream(base.Command):
+class DeleteBitstream(base.EachCommand):
     """Delete bitstreams and their files."""
 
+    kind = "bitstream"
+    done = "deleted"
     arguments = (
         base.positional(
             "bitstreams",
@@ -363,25 +353,17 @@ class DeleteBitstream(base.Command):
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete them, also if one cannot be deleted."""
-
-        def delete(bitstream: str, ignore_missing: bool) -> None:
-            found = names.bitstream(self.client, bitstream)
-            self.client.delete_bitstream(found, ignore_missing=ignore_missing)
-
-        base.do_each(parsed_args.bitstreams, delete, "bitstream", "deleted")
-
 
 class SaveBitstream(base.Command):
     """Write a bitstream's file to this machine."""
 
+    kind = "bitstream"
     arguments = (
         _BITSTREAM,
         base.option(
             "file",
-            "path of the file; it is replaced when the download is complete"
-            " and its checksum is right",
+            "path of the file; replaced only after a complete download with "
+            "the right checksum",
             required=True,
         ),
     )
@@ -394,7 +376,7 @@ class SaveBitstream(base.Command):
             raise exceptions.CommandError(
                 f"{parsed_args.file}: is not a regular file"
             )
-        found = names.bitstream(self.client, parsed_args.bitstream)
+        found = self.named(parsed_args)
         with (
             _naming(target),
             interrupts.interruptible(),

@@ -9,26 +9,16 @@ from typing import Any
 
 from osc_lib import exceptions
 
+from fpgapool.common import arguments
 from fpgapool.osc.sdk import inventory as sdk
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
-from fpgapool.osc.v1 import names
 from fpgapool.vocabulary import inventory
 from fpgapool.vocabulary import states
 
 _DEVICE = base.positional(
     "device", "ID of the device, or its name if that is unique"
 )
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots")
-    return int(text)
-
-
-def _shown(found: sdk.Device) -> base.Table:
-    return base.shown(found, base.formatters(inventory.DEVICE))
 
 
 class ListDevices(base.ListCommand):
@@ -47,22 +37,18 @@ class ListDevices(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the filters that were given."""
         return base.host_filter(parsed_args.host) | super().query(parsed_args)
 
 
 class ShowDevice(base.ShowCommand):
     """Show an FPGA board."""
 
-    arguments = (_DEVICE,)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
-        found = names.device(self.client, parsed_args.device)
-        return _shown(self.client.get_device(found))
+    kind = "device"
+    described = inventory.DEVICE
+    arguments: base.Arguments = (_DEVICE,)
 
 
-class SetDevice(base.ShowCommand):
+class SetDevice(ShowDevice):
     """Enable, drain or disable an FPGA board, or set its reservable slots."""
 
     arguments = (
@@ -70,15 +56,14 @@ class SetDevice(base.ShowCommand):
         *administration.options("its slots", required=False),
         base.option(
             "reservable-slots",
-            "number of its slots that instances can reserve; not less than"
-            " they have reserved",
+            "number of its slots that instances can reserve; at least as "
+            "many as are reserved",
             metavar="<count>",
-            type=_count,
+            type=arguments.number(int, "a number of slots", 0),
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Make the change, and show the device."""
+    def act(self, parsed_args: argparse.Namespace) -> sdk.Device:
         change = administration.change(parsed_args) | base.given(
             reservable_slots=parsed_args.reservable_slots
         )
@@ -86,5 +71,4 @@ class SetDevice(base.ShowCommand):
             raise exceptions.CommandError(
                 "give --enable, --disable, --drain or --reservable-slots"
             )
-        found = names.device(self.client, parsed_args.device)
-        return _shown(self.client.administer_device(found, **change))
+        return self.client.administer_device(self.named(parsed_args), **change)

@@ -14,6 +14,7 @@ from openstack import resource
 from osc_lib import exceptions
 from osc_lib.cli import format_columns
 
+from fpgapool.common import arguments
 from fpgapool.osc.sdk import group as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import names
@@ -31,21 +32,17 @@ _OPTIONS = {option.name: option for option in description.GROUP.options}
 _GOAL = ("deadline_at", "rate_per_s", "actions")
 
 
-def _shown(found: sdk.Group) -> base.Table:
-    return base.shown(found, _FORMATTERS)
-
-
 _GROUP = base.positional(
     "group", "ID of the group, or its name if that is unique"
 )
 
 
-def _options(required: str = "") -> Iterator[base.Argument | base.OneOf]:
+def _options(required: str = "") -> Iterator[arguments.Declared]:
     """Yield the options of the description, but the name."""
     for name, option in _OPTIONS.items():
         flag = name.replace("_", "-")
         if option.kind is fields.FLAG:
-            yield base.OneOf(
+            yield arguments.OneOf(
                 base.flag(flag, option.help, default=None),
                 base.flag(
                     f"no-{name}",
@@ -67,7 +64,7 @@ def _options(required: str = "") -> Iterator[base.Argument | base.OneOf]:
 
 
 _GOAL_OPTIONS = (
-    base.OneOf(
+    arguments.OneOf(
         base.option(
             "deadline",
             "goal: time by which all --actions must have completed (ISO 8601,"
@@ -108,7 +105,16 @@ def _goal(parsed_args: argparse.Namespace) -> dict[str, Any]:
     return base.given(**{name: getattr(parsed_args, name) for name in _GOAL})
 
 
-class CreateGroup(base.ShowCommand):
+class ShowGroup(base.ShowCommand):
+    """Show a group with its goal and its slots."""
+
+    kind = "group"
+    described = description.GROUP
+    formatters = _FORMATTERS
+    arguments: base.Arguments = (_GROUP,)
+
+
+class CreateGroup(ShowGroup):
     """Create a group: slots with one accelerator that clients share."""
 
     arguments = (
@@ -118,15 +124,12 @@ class CreateGroup(base.ShowCommand):
         *_GOAL_OPTIONS,
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Create it."""
+    def act(self, parsed_args: argparse.Namespace) -> sdk.Group:
         goal = _goal(parsed_args)
-        return _shown(
-            self.client.create_group(
-                accelerator=parsed_args.accelerator,
-                **_given(self, parsed_args),
-                **({"goal": goal} if goal else {}),
-            )
+        return self.client.create_group(
+            accelerator=parsed_args.accelerator,
+            **_given(self, parsed_args),
+            **({"goal": goal} if goal else {}),
         )
 
 
@@ -152,24 +155,13 @@ class ListGroups(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the filters that were given."""
         return super().query(parsed_args) | projects.query(self, parsed_args)
-
-
-class ShowGroup(base.ShowCommand):
-    """Show a group with its goal and its slots."""
-
-    arguments = (_GROUP,)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
-        found = names.group(self.client, parsed_args.group)
-        return _shown(self.client.get_group(found))
 
 
 class SetGroup(base.Command):
     """Rename, resize or share a group, or set its goal."""
 
+    kind = "group"
     arguments = (
         _GROUP,
         base.option("name", "its new name"),
@@ -180,7 +172,7 @@ class SetGroup(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Change the group, and then its goal."""
         changes = _given(self, parsed_args)
-        found = names.group(self.client, parsed_args.group)
+        found = self.named(parsed_args)
         if "projects" in changes:
             known = self.client.get_group(found).projects or []
             changes["projects"] = [*known, *changes["projects"]]
@@ -194,6 +186,7 @@ class SetGroup(base.Command):
 class UnsetGroup(base.Command):
     """Remove the goal of a group, or stop sharing it with projects."""
 
+    kind = "group"
     arguments = (
         _GROUP,
         base.flag("goal", "remove its goal"),
@@ -203,7 +196,7 @@ class UnsetGroup(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove the projects, and then the goal."""
         gone = _given(self, parsed_args).get("projects", [])
-        found = names.group(self.client, parsed_args.group)
+        found = self.named(parsed_args)
         if gone:
             known = self.client.get_group(found).projects or []
             left = [one for one in known if one not in gone]
@@ -218,9 +211,11 @@ class UnsetGroup(base.Command):
             self.client.delete_group_goal(found)
 
 
-class DeleteGroup(base.Command):
+class DeleteGroup(base.EachCommand):
     """Delete groups, and revoke their clients."""
 
+    kind = "group"
+    done = "deleted"
     arguments = (
         base.positional(
             "groups",
@@ -229,19 +224,11 @@ class DeleteGroup(base.Command):
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete them, also if one cannot be deleted."""
-
-        def delete(group: str, ignore_missing: bool) -> None:
-            found = names.group(self.client, group)
-            self.client.delete_group(found, ignore_missing=ignore_missing)
-
-        base.do_each(parsed_args.groups, delete, "group", "deleted")
-
 
 class ListGroupClients(base.ListCommand):
     """List the clients of a group."""
 
+    kind = "group"
     described = description.CLIENT
     more_columns = {"hosts": "Hosts"}
     formatters = {"hosts": format_columns.ListDictColumn}
@@ -250,26 +237,25 @@ class ListGroupClients(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Request the clients."""
-        found = names.group(self.client, parsed_args.group)
+        found = self.named(parsed_args)
         return self.client.group_clients(found, **query)
 
 
-class RevokeGroupClient(base.Command):
-    """Revoke clients of a group: their tasks end, and they cannot return."""
+class RevokeGroupClient(base.EachCommand):
+    """Permanently revoke clients of a group, and end their tasks."""
 
+    kind = "client"
+    done = "revoked"
     arguments = (
         _GROUP,
         base.positional("clients", "ID of a client", nargs="+"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Revoke them, also if one cannot be revoked."""
-        found = names.group(self.client, parsed_args.group)
+        parsed_args.group = names.find(self.client, "group", parsed_args.group)
+        super().take_action(parsed_args)
 
-        def revoke(client: str, ignore_missing: bool) -> None:
-            self.client.revoke_group_client(
-                found, client, ignore_missing=ignore_missing
-            )
-
-        base.do_each(parsed_args.clients, revoke, "client", "revoked")
+    def act(self, identifier: str, parsed_args: argparse.Namespace) -> None:
+        self.client.revoke_group_client(
+            parsed_args.group, identifier, ignore_missing=False
+        )

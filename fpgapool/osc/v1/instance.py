@@ -18,10 +18,9 @@ class ListInstances(base.ListCommand):
 
 
 class RevokeInstance(base.Command):
-    """Revoke the token of an instance, for good."""
+    """Permanently revoke the token of an instance."""
 
     arguments = (base.positional("instance", "ID of the instance"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Revoke it."""
         self.client.revoke_instance_token(parsed_args.instance)

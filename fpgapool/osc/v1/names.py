@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Identifiers of hosts, devices, slots and other things, by their names.
-
-Each function takes an identifier or a name and returns the identifier. It does
-not look an identifier up. Each raises a CommandError if no object, or more
-than one, has the name.
-"""
+"""Identifiers of hosts, devices, slots and other things, by their names."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
+from typing import NamedTuple
 
 from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
@@ -23,80 +20,68 @@ from fpgapool.osc.sdk import proxy
 _MAX_CANDIDATES = 20
 
 
-def host(client: proxy.Proxy, text: str) -> str:
-    """Return the UUID of a host."""
-    return _find(text, lambda: client.hosts(name=text), lambda one: one.name)
+class _Kind(NamedTuple):
+    """How things of a kind are found.
 
-
-def device(client: proxy.Proxy, text: str) -> str:
-    """Return the identifier of a device."""
-    return _find(
-        text,
-        client.devices,
-        lambda one: one.name,
-        lambda one: f"on {one.host_name} ({one.host_uuid})",
-    )
-
-
-def slot(client: proxy.Proxy, text: str) -> str:
-    """Return the identifier of a slot, which is called ``DEVICE.NUMBER``."""
-    return _find(
-        text,
-        client.slots,
-        lambda one: f"{one.device_name}.{one.number}",
-        lambda one: f"on {one.host_name} ({one.host_uuid})",
-    )
-
-
-def bitstream(client: proxy.Proxy, text: str) -> str:
-    """Return the identifier of a bitstream.
-
-    Bitstreams that your own project may see come first; then, for
-    administrators, all others.
+    :ivar members: lists those that may have a name.
+    :ivar describe: tells those of one name apart.
     """
 
-    return _find(
-        text,
-        lambda: _own_first(client.bitstreams, text),
-        lambda one: one.name,
-        lambda one: f"version {one.version}, {one.state}, {one.project_id}",
-    )
+    members: Callable[[proxy.Proxy, str], Iterable[Any]]
+    name_of: Callable[[Any], str] = operator.attrgetter("name")
+    describe: Callable[[Any], str] = lambda _one: ""
 
 
-def group(client: proxy.Proxy, text: str) -> str:
-    """Return the identifier of a group; see :func:`bitstream`."""
-    return _find(
-        text,
-        lambda: _own_first(client.groups, text),
-        lambda one: one.name,
-        lambda one: f"{one.accelerator}, {one.state}, {one.project_id}",
-    )
+def _place_of(one: Any) -> str:
+    return f"on {one.host_name} ({one.host_uuid})"
 
 
-def _own_first(members: Callable[..., Iterable[Any]], text: str) -> list[Any]:
-    """Return what the own project may see, or else what others have."""
-    own = list(members(name=text))
+def _own_first(members: Callable[..., Iterable[Any]], name: str) -> list[Any]:
+    """Return what one's own project may see, else what administrators may."""
+    own = list(members(name=name))
     if own:
         return own
     try:
-        return list(members(name=text, all_projects=True))
+        return list(members(name=name, all_projects=True))
     except sdk_exceptions.ForbiddenException:
         return []
 
 
-def _find(
-    text: str,
-    members: Callable[[], Iterable[Any]],
-    name_of: Callable[[Any], str],
-    describe: Callable[[Any], str] = lambda _one: "",
-) -> str:
-    """Return the identifier of a named object.
+_KINDS = {
+    "host": _Kind(lambda client, name: client.hosts(name=name)),
+    "device": _Kind(
+        lambda client, _name: client.devices(), describe=_place_of
+    ),
+    "slot": _Kind(
+        lambda client, _name: client.slots(),
+        lambda one: f"{one.device_name}.{one.number}",
+        _place_of,
+    ),
+    "bitstream": _Kind(
+        lambda client, name: _own_first(client.bitstreams, name),
+        describe=lambda one: (
+            f"version {one.version}, {one.state}, {one.project_id}"
+        ),
+    ),
+    "group": _Kind(
+        lambda client, name: _own_first(client.groups, name),
+        describe=lambda one: (
+            f"{one.accelerator}, {one.state}, {one.project_id}"
+        ),
+    ),
+}
 
-    :param text: its identifier, or its name if that is unique.
+
+def find(client: proxy.Proxy, kind: str, text: str) -> str:
+    """Return the identifier of a thing.
+
+    :param text: its identifier, which is not looked up, or its name.
+    :raises CommandError: if no thing, or more than one, has the name.
     """
-    if utils.is_uuid_like(text):
+    if kind not in _KINDS or utils.is_uuid_like(text):
         return text
-    found = [one for one in members() if name_of(one) == text]
+    members, name_of, describe = _KINDS[kind]
+    found = [one for one in members(client, text) if name_of(one) == text]
     if len(found) == 1:
         identifier: str = found[0].id
         return identifier

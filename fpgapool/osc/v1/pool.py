@@ -16,7 +16,6 @@ class ShowPool(base.ShowCommand):
     """Show a summary of the pool."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
         pool = self.client.get_pool()
         devices = [one for host in pool.hosts for one in host["devices"]]
         slots = [slot for device in devices for slot in device["slots"]]

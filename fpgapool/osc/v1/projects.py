@@ -11,6 +11,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 
+from fpgapool.common import arguments
 from fpgapool.osc.v1 import base
 
 #: The options for a named project.
@@ -28,12 +29,12 @@ OPTIONS = (
 )
 
 
-def one(meaning: str) -> tuple[base.Argument, ...]:
+def one(meaning: str) -> tuple[arguments.Declared, ...]:
     """Return the option ``--project`` and its own."""
     return (base.option("project", meaning), *OPTIONS)
 
 
-def several(meaning: str, **options: Any) -> tuple[base.Argument, ...]:
+def several(meaning: str, **options: Any) -> tuple[arguments.Declared, ...]:
     """Return the option ``--project``, which may be repeated, and its own."""
     return (
         base.option(

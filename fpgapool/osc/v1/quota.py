@@ -11,26 +11,21 @@ from collections.abc import Mapping
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from fpgapool.common import arguments
 from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import accounting
 
-
-def _limit(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = accounting.UNLIMITED - 1
-    if not accounting.UNLIMITED <= number <= accounting.MAX_LIMIT:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a limit: an integer, or"
-            f" {accounting.UNLIMITED} for unlimited"
-        )
-    return number
+_limit = arguments.number(
+    int,
+    f"a limit: an integer, or {accounting.UNLIMITED} for unlimited",
+    accounting.UNLIMITED,
+    accounting.MAX_LIMIT,
+)
 
 
-def _byte_limit(text: str) -> int:
+def _byte_limit(text: str) -> float:
     with contextlib.suppress(argparse.ArgumentTypeError):
         text = str(base.size_bytes(text))
     return _limit(text)
@@ -61,7 +56,7 @@ def _project_id(asked: base.Command, parsed_args: argparse.Namespace) -> str:
 
 
 class ShowQuota(base.Command, command.Lister):
-    """Show the limits and the use of a project."""
+    """Show the limits and usage of a project."""
 
     arguments = (
         base.positional(
@@ -75,7 +70,6 @@ class ShowQuota(base.Command, command.Lister):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
         if parsed_args.default:
             found = self.client.get_default_quota()
         elif parsed_args.project is None:
@@ -132,7 +126,6 @@ class DeleteQuota(base.Command):
     arguments = _PROJECT
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Reset them."""
         self.client.delete_quota(_project_id(self, parsed_args))
 
 

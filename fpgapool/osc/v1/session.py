@@ -24,6 +24,7 @@ from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 _STATES = (*sorted(states.LIVE), *sorted(states.TERMINAL))
+_METAVARS = {fields.SECONDS: {"metavar": "<seconds>"}}
 # Sessions have no names, and most options are not answered.
 _HIDDEN = (
     "name",
@@ -40,17 +41,6 @@ class _WithoutSecret(format_columns.DictColumn):
         super().__init__(shown)
 
 
-def _shown(session: sessions.Session, show_secret: bool) -> base.Table:
-    formatters = {
-        "connection_info": (
-            format_columns.DictColumn if show_secret else _WithoutSecret
-        ),
-        "pending_reasons": format_columns.ListDictColumn,
-        "placement": format_columns.DictColumn,
-    }
-    return base.shown(session, formatters, _HIDDEN)
-
-
 _SHOW_SECRET = base.flag(
     "show-secret",
     "also show the secret, which allows one connection to a READY session;"
@@ -58,65 +48,86 @@ _SHOW_SECRET = base.flag(
 )
 
 
-class CreateSession(base.ShowCommand):
+class ShowSession(base.ShowCommand):
+    """Show a session."""
+
+    kind = "session"
+    described = description.FIELDS
+    formatters = {
+        "connection_info": _WithoutSecret,
+        "pending_reasons": format_columns.ListDictColumn,
+        "placement": format_columns.DictColumn,
+    }
+    hidden = _HIDDEN
+    arguments: base.Arguments = (
+        base.positional("session", "ID of the session"),
+        _SHOW_SECRET,
+    )
+
+    def act(self, parsed_args: argparse.Namespace) -> sessions.Session:
+        self._may_show_secret(parsed_args)
+        return self.client.get_session(parsed_args.session)
+
+    def _may_show_secret(self, parsed_args: argparse.Namespace) -> None:
+        if parsed_args.show_secret:
+            self.formatters = {
+                **self.formatters,
+                "connection_info": format_columns.DictColumn,
+            }
+
+
+class CreateSession(ShowSession):
     """Open a session: ask for a slot with an accelerator."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "accelerator",
-            metavar="<accelerator>",
-            help="name of the accelerator",
-        )
-        parser.add_argument(
+    arguments = (
+        base.positional("accelerator", "name of the accelerator", type=str),
+        base.positional(
             "claimed_bytes",
+            "size of the input in bytes; suffixes such as 1G and 1Gi "
+            "are accepted",
             metavar="<bytes>",
             type=base.size_bytes,
-            help="size of the input in bytes; 1G and 1Gi are understood",
-        )
-        parser.add_argument(
-            "--request-id",
-            metavar="<request-id>",
-            help="your name for the request; a request with the same name gets"
-            " the same session",
-        )
-        for option in description.FIELDS.options:
-            if option.help:
-                name = option.name.removesuffix("_s").replace("_", "-")
-                is_time = option.kind is fields.SECONDS
-                parser.add_argument(
-                    f"--{name}",
-                    dest=option.name,
-                    metavar="<seconds>" if is_time else f"<{name}>",
-                    type=option.kind.type,
-                    help=option.help,
-                )
-        parser.add_argument(
-            "--wait",
-            action="store_true",
-            help="wait until the session is READY; show the progress on"
-            " standard error",
-        )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only show whether the session would get a slot now, when"
-            " about, and why not",
-        )
-        _SHOW_SECRET.add_to(parser)
-        return parser
+        ),
+        base.option(
+            "request-id",
+            "name that identifies the request; a request with the same name"
+            " gets the same session",
+        ),
+        *(
+            base.option(
+                option.flag.removeprefix("--"),
+                option.help,
+                dest=option.name,
+                type=option.kind.type,
+                **_METAVARS.get(option.kind, {}),
+            )
+            for option in description.FIELDS.options
+            if option.help
+        ),
+        base.flag(
+            "wait",
+            "wait until the session is READY; show the progress on standard"
+            " error",
+        ),
+        base.flag(
+            "dry-run",
+            "show whether a slot is free now; if not, why and the expected"
+            " wait; open no session",
+        ),
+        _SHOW_SECRET,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Open it."""
         if parsed_args.dry_run:
             found = self.client.dry_run_session(**_wanted(parsed_args))
             found["reasons"] = format_columns.ListDictColumn(found["reasons"])
             return tuple(found), tuple(found.values())
+        return super().take_action(parsed_args)
+
+    def act(self, parsed_args: argparse.Namespace) -> sessions.Session:
+        self._may_show_secret(parsed_args)
         session = self._create(parsed_args)
-        if parsed_args.wait:
-            session = self._wait(session)
-        return _shown(session, parsed_args.show_secret)
+        return self._wait(session) if parsed_args.wait else session
 
     def _create(self, parsed_args: argparse.Namespace) -> sessions.Session:
         # Named here, so that the request can be repeated.
@@ -178,19 +189,15 @@ def _what_goes_on(session: sessions.Session) -> str:
     )
 
 
-class CloseSession(base.Command):
+class CloseSession(base.EachCommand):
     """Cancel waiting sessions, and close running ones."""
 
+    kind = "session"
+    done = "closed"
     arguments = (base.positional("sessions", "ID of a session", nargs="+"),)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Close them, also if one cannot be closed."""
-        base.do_each(
-            parsed_args.sessions,
-            self.client.close_session,
-            "session",
-            "closed",
-        )
+    def act(self, identifier: str, parsed_args: argparse.Namespace) -> None:
+        self.client.close_session(identifier, ignore_missing=False)
 
 
 class DeleteSession(CloseSession):
@@ -235,7 +242,6 @@ class ListSessions(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the filters that were given."""
         found = super().query(parsed_args)
         found |= projects.query(self, parsed_args)
         # The API requires it for another project.
@@ -243,17 +249,3 @@ class ListSessions(base.ListCommand):
         return found | base.given(
             state=parsed_args.states, all_projects=all_projects
         )
-
-
-class ShowSession(base.ShowCommand):
-    """Show a session."""
-
-    arguments = (
-        base.positional("session", "ID of the session"),
-        _SHOW_SECRET,
-    )
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
-        found = self.client.get_session(parsed_args.session)
-        return _shown(found, parsed_args.show_secret)

@@ -39,31 +39,32 @@ class ListSlots(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the filters that were given."""
         found: dict[str, Any] = base.host_filter(parsed_args.host)
         if parsed_args.device:
-            found["device_id"] = names.device(self.client, parsed_args.device)
+            found["device_id"] = names.find(
+                self.client, "device", parsed_args.device
+            )
         return found | super().query(parsed_args)
 
 
 class ShowSlot(base.ShowCommand):
     """Show a slot, and if it is faulty, the reason and its self-tests."""
 
+    kind = "slot"
+    described = inventory.SLOT
+    hidden = ("name",)
     arguments = (
         base.positional(
             "slot", "ID of the slot, or DEVICE.NUMBER if that is unique"
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
-        found = names.slot(self.client, parsed_args.slot)
-        return base.shown(self.client.get_slot(found), {}, ["name"])
 
-
-class TestSlot(base.Command):
+class TestSlot(base.EachCommand):
     """Test slots now; 'slot show' shows a failure."""
 
+    kind = "slot"
+    done = "tested"
     arguments = (
         base.positional(
             "slots",
@@ -79,11 +80,5 @@ class TestSlot(base.Command):
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Start all tests, also if one slot cannot be tested."""
-
-        def test(slot: str, ignore_missing: bool) -> None:
-            found = names.slot(self.client, slot)
-            self.client.test_slot(found, parsed_args.accelerator)
-
-        base.do_each(parsed_args.slots, test, "slot", "tested")
+    def act(self, identifier: str, parsed_args: argparse.Namespace) -> None:
+        self.client.test_slot(identifier, parsed_args.accelerator)

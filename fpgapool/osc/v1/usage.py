@@ -31,7 +31,7 @@ def _day(text: str) -> str:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a day; write it as 2026-01-31"
+            f"{text!r} is not a day; write it like 2026-01-31"
         ) from None
 
 
@@ -45,9 +45,7 @@ _FILTERS = (
         metavar="<day>",
         type=_day,
     ),
-    base.option(
-        "end", "the last day; it is included", metavar="<day>", type=_day
-    ),
+    base.option("end", "the last day, inclusive", metavar="<day>", type=_day),
     base.option("accelerator", "show only usage of this accelerator"),
 )
 
@@ -74,7 +72,6 @@ class ShowUsage(base.ShowCommand):
     arguments = _FILTERS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Show it."""
         filters = _filters(self, parsed_args)
         found = list(self.client.usage(group_by="accelerator", **filters))
         shown: dict[str, Any] = {
@@ -100,14 +97,13 @@ class ListUsage(base.Command, command.Lister):
         base.flag("all-projects", "show usage of all projects (admin only)"),
         base.option(
             "group-by",
-            "sum the usage of each day, project or accelerator; without it,"
-            " each combination of the three has a line",
+            "sum the usage of each day, project or accelerator; without it, "
+            "each combination of the three is one row",
             choices=tuple(_GROUPS),
         ),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """List it."""
         keys = (
             [_GROUPS[parsed_args.group_by]] if parsed_args.group_by else _KEYS
         )

@@ -295,7 +295,7 @@ def test_a_pool_that_dies_for_good(
                 # communicate() would end the input.
                 error = one.stderr.read()
                 assert one.wait(harness.LIMIT_S) == 1
-                assert "does not answer: reconnecting, gives up at " in error
+                assert "does not respond; reconnecting, gives up at " in error
             assert time.monotonic() - began_s < 3 * TOLD_S
         finally:
             pool.close()
@@ -340,7 +340,7 @@ def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
             for code, one in commands.items():
                 _, error = ends[code].result()
                 assert one.returncode == 1
-                assert "does not answer: reconnecting, gives up at " in error
+                assert "does not respond; reconnecting, gives up at " in error
                 assert f"fpgapool-run: {code}: " in error
             assert time.monotonic() - began_s < 3 * TOLD_S
         finally:

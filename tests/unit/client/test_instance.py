@@ -255,7 +255,7 @@ def test_a_metadata_service_without_it(monkeypatch, service, status, headers):
     monkeypatch.setenv(instance.METADATA_URL, service.url)
     service.answers.append((status, headers, b"{}"))
     _, places = instance.Finder().find()
-    assert f"it answers {status}" in places[-1]
+    assert f"HTTP {status}" in places[-1]
 
 
 def test_a_metadata_service_that_does_not_answer(monkeypatch, service):
@@ -503,7 +503,7 @@ def test_a_metadata_service_that_is_away_delays_refusals_once(
     clock = Clock()
     finder = clock.finder()
     for _ in range(3):
-        with pytest.raises(errors.RequestRejected, match="it answers 404"):
+        with pytest.raises(errors.RequestRejected, match="HTTP 404"):
             connect(finder)
     assert len(service.asked) == 1
     clock.now_s += 11
@@ -562,7 +562,7 @@ def test_an_empty_drive_without_a_metadata_service(monkeypatch, tmp_path):
         discovery.find(instance.Finder())
     for words in (
         "no token for this instance",
-        "its flavor asks for no accelerators, its token was revoked, or",
+        "its flavor requests no accelerators, its token was revoked, or",
         "until Nova writes it anew, as when the instance is rebuilt",
         "ConnectionRefusedError",
     ):

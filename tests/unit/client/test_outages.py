@@ -471,7 +471,7 @@ def test_a_pool_that_stays_away_is_given_up(clock: list[float]) -> None:
     with pytest.raises(errors.FrontDoorUnavailable) as caught:
         away_seeker(door, told).open(door.ask, None)
     said = caught.value.message
-    assert said.startswith("the pool was away for 15 s: ")
+    assert said.startswith("the pool was unavailable for 15 s: ")
     assert codes.FRONT_DOOR_UNAVAILABLE not in said
     assert clock == [1015.0]
     assert told == [("the pool's front door", 15.0)]

@@ -9,6 +9,7 @@ import pytest
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.cmd.managing import building
+from fpgapool.common import arguments
 from fpgapool.common import exception
 from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import codes
@@ -22,7 +23,7 @@ VADD = packages.manifest(kernel="vadd")
 
 def parsed(*argv):
     parser = argparse.ArgumentParser(exit_on_error=False)
-    building.add_arguments(parser)
+    arguments.add(building.ARGUMENTS, parser)
     return parser.parse_args(["--project=p1", *argv])
 
 

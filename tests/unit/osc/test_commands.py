@@ -16,7 +16,12 @@ from fpgapool.osc import v1
 from fpgapool.osc.v1 import base
 from tests.unit.osc import reference
 
-ABSTRACT = (base.Command, base.ShowCommand, base.ListCommand)
+ABSTRACT = (
+    base.Command,
+    base.EachCommand,
+    base.ListCommand,
+    base.ShowCommand,
+)
 
 every_command = pytest.mark.parametrize(
     "entry_point", reference.commands(), ids=lambda entry: entry.name

@@ -370,7 +370,7 @@ def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     shown.on_away("the pool's front door", 14.2)
     text = capsys.readouterr().err
     assert text.startswith(
-        "fpgapool-run: the pool's front door does not answer: reconnecting, "
+        "fpgapool-run: the pool's front door does not respond; reconnecting, "
         "gives up at "
     )
     assert text.endswith(", in 14 s\n")

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How the commands of ``fpgapool-manage`` are declared."""
+
+import argparse
+import typing
+from collections.abc import Callable
+
+from fpgapool.common import arguments
+from fpgapool.db import api as db_api
+
+#: Does the work, and returns the exit code.
+Run: typing.TypeAlias = Callable[[db_api.Database, argparse.Namespace], int]
+
+FORMAT = arguments.Argument(
+    "-f",
+    "--format",
+    choices=("table", "json"),
+    default="table",
+    help="output format",
+)
+
+
+class Command:
+    """A command.
+
+    :ivar name: with that of its category before it, if it has one.
+    :ivar on_database: False: it works on any machine, for any user.
+    :ivar recorded: whether the audit log records it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Run,
+        about: str,
+        *declared: arguments.Declared,
+        on_database: bool = True,
+        recorded: bool = False,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.on_database = on_database
+        self.recorded = recorded
+        self._about = about
+        self._declared = declared
+
+    def add_to(self, subparsers: typing.Any) -> None:
+        """Add its parser, which returns the command itself as ``made``."""
+        parser = subparsers.add_parser(
+            self.name.split()[-1], help=self._about, description=self._about
+        )
+        arguments.add(self._declared, parser)
+        parser.set_defaults(made=self)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Arguments of commands, declared as data."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+from typing import Protocol
+
+
+class Declared(Protocol):
+    """One argument, or several."""
+
+    def add_to(self, parser: Any) -> None:
+        """Add it to a parser, or to a group of a parser."""
+
+
+class Argument:
+    """An argument, as ``add_argument`` takes it."""
+
+    def __init__(self, *names: str, **options: Any) -> None:
+        self._names = names
+        self._options = options
+
+    def add_to(self, parser: Any) -> None:
+        parser.add_argument(*self._names, **self._options)
+
+
+class OneOf:
+    """Arguments of which a command takes at most one."""
+
+    def __init__(self, *arguments: Declared, required: bool = False) -> None:
+        self._arguments = arguments
+        self._required = required
+
+    def add_to(self, parser: Any) -> None:
+        group = parser.add_mutually_exclusive_group(required=self._required)
+        add(self._arguments, group)
+
+
+class Group:
+    """Arguments with a title of their own in the help."""
+
+    def __init__(self, title: str, *arguments: Declared) -> None:
+        self._title = title
+        self._arguments = arguments
+
+    def add_to(self, parser: Any) -> None:
+        add(self._arguments, parser.add_argument_group(self._title))
+
+
+def add(arguments: Iterable[Declared], parser: Any) -> None:
+    """Add arguments to a parser, or to a group of a parser."""
+    for one in arguments:
+        one.add_to(parser)
+
+
+def option(name: str, metavar: str, meaning: str, **options: Any) -> Argument:
+    """Return an option that takes a value.
+
+    :param name: without dashes before it.
+    """
+    return Argument(f"--{name}", metavar=metavar, help=meaning, **options)
+
+
+def flag(name: str, meaning: str, **options: Any) -> Argument:
+    """Return an option that takes no value."""
+    options.setdefault("action", "store_true")
+    return Argument(f"--{name}", help=meaning, **options)
+
+
+def number(
+    kind: type[float],
+    what: str,
+    least: float = -sys.float_info.max,
+    most: float = sys.float_info.max,
+) -> Callable[[str], float]:
+    """Return a parser of numbers within bounds.
+
+    :param what: what it accepts, for errors: ``"a number of seconds"``.
+    """
+
+    def parse(text: str) -> float:
+        try:
+            found = kind(text)
+        except ValueError:
+            found = math.nan
+        if not least <= found <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return found
+
+    return parse
+
+
+#: A number above 0.
+positive = number(float, "a positive number", sys.float_info.min)
+
+
+def matching(pattern: str, what: str) -> Callable[[str], str]:
+    """Return a parser of texts that have a form.
+
+    :param what: what it accepts, for errors.
+    """
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return text
+
+    return parse
