@@ -30,7 +30,6 @@ class Readiness:
 
     RPC must have been set up.
 
-    :param slots: how many slots must be idle.
     :param fault: returns why that will not come; None: it may.
     :param on_failure: called with a reason if the pool does not get ready.
     """

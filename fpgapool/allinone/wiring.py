@@ -111,7 +111,6 @@ def configure(
     :param strategy: None for the configured one.
     :param config_files: read before the wiring, which overrides them.
     :param verbose: log to standard error instead of to a file.
-    :returns: the global configuration, which RPC needs.
     :raises ConfigurationError: if an option or file is invalid.
     :raises DatabaseError: if the database cannot be prepared.
     """

@@ -66,7 +66,6 @@ def run_array(
     :param named: parameters of the accelerator by their names; all other
         options are those of :func:`acc_open`, and a parameter with the name of
         an option goes into ``params``.
-    :returns: a new array.
     :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if type or shape
         are not those of the accelerator, ``INVALID_REQUEST`` if its profile
         does not state any.
@@ -91,7 +90,6 @@ def fft(
     """Transform frames with the accelerator ``fft``, as ``numpy.fft.fft``.
 
     :param frames: array of ``complex64``; its last dimension is a frame.
-    :param inverse: whether to transform back.
     :param norm: ``backward``, ``forward`` or ``ortho``, as of NumPy.
     :param convert: as all others, see :func:`fpgapool.client.run_array`.
     :returns: array of ``complex64`` and of the same shape.
@@ -118,7 +116,6 @@ def dtw(
     that one series can be compared with many.
 
     :param first: array of ``float32`` or ``float64``.
-    :param second: array of the same type.
     :param window_samples: how far samples that are aligned may be apart in
         time; None: any distance.
     :param convert: as all others, see :func:`fpgapool.client.run_array`.

@@ -40,7 +40,6 @@ def submit(
 
     :param data: ``bytes`` and similar memory, as of :func:`run_buffer`;
         anything else is an array, as of :func:`run_array`.
-    :param convert: see :func:`run_array`.
     :param named: see :func:`run_array`.
     :returns: the future of the output: a ``bytearray``, or an array. Errors
         are those of :func:`run_buffer` and :func:`run_array`.
@@ -71,10 +70,8 @@ def map(
     :param inputs: see ``data`` of :func:`submit`; they are read as sessions
         end, and at most ``sessions`` inputs and outputs are in memory.
     :param sessions: how many are open, or wait for a slot, at the same time.
-    :param convert: see :func:`run_array`.
     :param timeout_s: time limit of each input.
     :param named: see :func:`run_array`; the same for all inputs.
-    :returns: the outputs, in the order of the inputs.
     :raises errors.InvalidRequest: if an argument is wrong, at once; so is
         ``request_id``, which names one session.
     :raises TypeError: at once, as :func:`run_array`.

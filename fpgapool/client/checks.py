@@ -73,8 +73,6 @@ def argument(
 def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
     """Check a number of bytes.
 
-    :param may_be_zero: whether it may be 0.
-    :returns: the same, at most 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
     # Not with refusing(): a generator is slow for small tasks.
@@ -87,7 +85,6 @@ def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
 def seconds(value: object, name: str) -> float | None:
     """Check a duration.
 
-    :param value: the caller's argument; None for no limit.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
     if value is None:

@@ -213,10 +213,7 @@ def _with_causes(exc: BaseException | None) -> Iterator[BaseException]:
 
 
 def rejection(code: str, message: str) -> FpgapoolError:
-    """Choose the error class for a code that the pool sent.
-
-    :returns: the error, for the caller to raise.
-    """
+    """Choose the error class for a code that the pool sent."""
     if code == codes.WAIT_TIMEOUT:
         return WaitTimeout(message)
     if code in (codes.CANCELLED, codes.CANCELLED_BY_CLIENT):

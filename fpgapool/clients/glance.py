@@ -53,7 +53,6 @@ class Glance:
     All methods raise StoreUnavailable if repeating may help, else
     StoreFailed.
 
-    :param conf: the configuration; the first call connects.
     :raises ConfigurationError: if the group's options are invalid.
     """
 

@@ -135,8 +135,6 @@ def _find_service(connection: Any) -> tuple[str, str | None]:
     """Find this service in Keystone.
 
     Keystone refuses users who may not read the limits of all projects.
-
-    :returns: its id, and the region of its endpoint.
     """
     options = cfg.CONF[GROUP]
     if options.endpoint_id:

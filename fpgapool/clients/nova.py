@@ -195,10 +195,7 @@ class Nova:
         marker_name: str = "id",
         max_pages: int | None = None,
     ) -> Iterator[_T]:
-        """Yield the members of all pages of a list.
-
-        :param max_pages: the maximum number of pages; None: all.
-        """
+        """Yield the members of all pages of a list."""
         marker: str | None = None
         numbers = itertools.count() if max_pages is None else range(max_pages)
         for _ in numbers:

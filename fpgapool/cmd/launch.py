@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -28,45 +29,6 @@ FAILURE = 1
 INTERRUPTED = 130
 
 
-def agent() -> int:
-    """Run ``fpgapool-agent``."""
-    return _run("agent", extra="server")
-
-
-def allinone() -> int:
-    """Run ``fpgapool-allinone``."""
-    return _run("allinone", extra="allinone")
-
-
-def conductor() -> int:
-    """Run ``fpgapool-conductor``."""
-    return _run("conductor", extra="server")
-
-
-def manage() -> int:
-    """Run ``fpgapool-manage``."""
-    return _run("manage", extra="server")
-
-
-def sim() -> int:
-    """Run ``fpgapool-sim``."""
-    return _run("sim", extra="sim")
-
-
-def run() -> int:
-    return _run("run", extra="cli")
-
-
-def status() -> int:
-    """Run ``fpgapool-status``."""
-    return _run("status", extra="server")
-
-
-def yarn_labels() -> int:
-    """Run ``fpgapool-yarn-labels``."""
-    return _run("yarn_labels", extra="cli")
-
-
 class _Stream(io.FileIO):
     """Standard output or error. What cannot be written is dropped.
 
@@ -78,7 +40,6 @@ class _Stream(io.FileIO):
         self.failure: OSError | None = None
 
     def write(self, data: typing.Any) -> int | None:
-        """See :meth:`io.RawIOBase.write`."""
         if self.failure is None:
             try:
                 while (written_bytes := super().write(data)) is None:
@@ -160,11 +121,6 @@ def discard_unread() -> None:
                 os.close(null)
 
 
-def _run(name: str, extra: str) -> int:
-    program = f"fpgapool-{name.replace('_', '-')}"
-    return guarded(program, lambda: _main(program, name, extra))
-
-
 def _main(program: str, name: str, extra: str) -> int:
     try:
         command = importlib.import_module(f"fpgapool.cmd.{name}")
@@ -179,3 +135,24 @@ def _main(program: str, name: str, extra: str) -> int:
         return FAILURE
     status: int = command.main()
     return status
+
+
+def _command(name: str, extra: str) -> collections.abc.Callable[[], int]:
+    """Return what starts a command.
+
+    :param extra: has the libraries that the command needs.
+    """
+    program = f"fpgapool-{name.replace('_', '-')}"
+    main = functools.partial(_main, program, name, extra)
+    return functools.partial(guarded, program, main)
+
+
+# What pyproject.toml installs.
+agent = _command("agent", extra="server")
+allinone = _command("allinone", extra="allinone")
+conductor = _command("conductor", extra="server")
+manage = _command("manage", extra="server")
+run = _command("run", extra="cli")
+sim = _command("sim", extra="sim")
+status = _command("status", extra="server")
+yarn_labels = _command("yarn_labels", extra="cli")

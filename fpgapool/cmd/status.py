@@ -8,8 +8,10 @@ at any other time. Exit codes are those of oslo.upgradecheck: 0 all is well, 1
 warnings, 2 the services would not work, 255 the check itself failed.
 """
 
+import functools
 import sys
 import time
+import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -79,10 +81,33 @@ def register_commands(
     return checks
 
 
-def _result(
-    code: upgradecheck.Code, details: str | None = None
-) -> upgradecheck.Result:
-    return upgradecheck.Result(code, details)
+#: What a check finds; None: all is well.
+_Found: typing.TypeAlias = upgradecheck.Result | None
+
+
+def _warning(details: str) -> upgradecheck.Result:
+    return upgradecheck.Result(_WARNING, details)
+
+
+def _failure(details: str) -> upgradecheck.Result:
+    return upgradecheck.Result(_FAILURE, details)
+
+
+def _checked(
+    check: Callable[["Checks"], _Found],
+) -> Callable[["Checks"], upgradecheck.Result]:
+    """Return a check that also fails if the database does."""
+
+    @functools.wraps(check)
+    def run(checks: "Checks") -> upgradecheck.Result:
+        try:
+            return check(checks) or upgradecheck.Result(_SUCCESS)
+        except exception.FpgapoolException as error:
+            return _failure(str(error))
+        except _DATABASE_ERRORS as error:
+            return _failure(str(db_engine.translate(error)))
+
+    return run
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -110,21 +135,17 @@ class Checks(upgradecheck.UpgradeCommands):
             self._opened = db_api.Database.from_conf(self._conf)
         return self._opened
 
-    def _check_schema(self) -> upgradecheck.Result:
-        try:
-            migration.require_newest(self._database.engine)
-            differences = migration.differences(self._database.engine)
-        except exception.FpgapoolException as error:
-            return _result(_FAILURE, str(error))
+    def _check_schema(self) -> _Found:
+        migration.require_newest(self._database.engine)
+        differences = migration.differences(self._database.engine)
         if differences:
-            return _result(
-                _WARNING,
+            return _warning(
                 f"{len(differences)} differences between the tables and those"
-                " of the migrations; 'fpgapool-manage db check' lists them.",
+                " of the migrations; 'fpgapool-manage db check' lists them."
             )
-        return _result(_SUCCESS)
+        return None
 
-    def _check_characters(self) -> upgradecheck.Result:
+    def _check_characters(self) -> _Found:
         """Whether strings keep all characters, and their case."""
         engine = self._database.engine
         checks = {
@@ -132,21 +153,15 @@ class Checks(upgradecheck.UpgradeCommands):
             "postgresql": self._check_postgresql_characters,
             "sqlite": self._check_sqlite,
         }
-        try:
-            with engine.connect() as connection:
-                return checks[engine.dialect.name](connection)
-        except _DATABASE_ERRORS as error:
-            return _result(_FAILURE, str(db_engine.translate(error)))
+        with engine.connect() as connection:
+            return checks[engine.dialect.name](connection)
 
-    def _check_mysql_characters(
-        self, connection: sa.Connection
-    ) -> upgradecheck.Result:
+    def _check_mysql_characters(self, connection: sa.Connection) -> _Found:
         spoken = connection.scalar(sa.text("SELECT @@character_set_client"))
         if spoken != _CHARACTER_SET:
-            return _result(
-                _WARNING,
+            return _warning(
                 f"The connection uses {spoken}: write"
-                f" charset={_CHARACTER_SET} in [database] connection.",
+                f" charset={_CHARACTER_SET} in [database] connection."
             )
         query = sa.text(
             "SELECT DISTINCT table_name FROM information_schema.columns"
@@ -156,86 +171,71 @@ class Checks(upgradecheck.UpgradeCommands):
         found = connection.scalars(query, {"wanted": _COLLATION}).all()
         wrong = sorted(set(found) & set(models.metadata.tables))
         if wrong:
-            return _result(
-                _FAILURE,
+            return _failure(
                 f"Tables that are not {_COLLATION}, so that names which"
                 " differ by case count as equal, or characters are lost:"
                 f" {', '.join(wrong)}. Convert them by ALTER TABLE ..."
                 f" CONVERT TO CHARACTER SET {_CHARACTER_SET}"
-                f" COLLATE {_COLLATION}.",
+                f" COLLATE {_COLLATION}."
             )
-        return _result(_SUCCESS)
+        return None
 
     def _check_postgresql_characters(
         self, connection: sa.Connection
-    ) -> upgradecheck.Result:
+    ) -> _Found:
         encoding = connection.scalar(sa.text("SHOW server_encoding"))
         if encoding != "UTF8":
-            return _result(
-                _FAILURE,
+            return _failure(
                 f"The database is encoded in {encoding}, which lacks"
-                " characters: dump it and restore it into one in UTF8.",
+                " characters: dump it and restore it into one in UTF8."
             )
-        return _result(_SUCCESS)
+        return None
 
-    def _check_sqlite(self, _connection: sa.Connection) -> upgradecheck.Result:
-        return _result(
-            _WARNING,
+    def _check_sqlite(self, _connection: sa.Connection) -> _Found:
+        return _warning(
             "The database is a file: only the processes of one machine can"
-            " share it. Set [database] connection.",
+            " share it. Set [database] connection."
         )
 
-    def _check_library(self) -> upgradecheck.Result:
+    def _check_library(self) -> _Found:
         query = sa.select(sa.func.count()).select_from(models.accelerators)
-        try:
-            with self._database.engine.connect() as connection:
-                count = connection.scalar(query)
-        except _DATABASE_ERRORS as error:
-            return _result(_FAILURE, str(db_engine.translate(error)))
+        with self._database.engine.connect() as connection:
+            count = connection.scalar(query)
         if not count:
-            return _result(
-                _WARNING,
+            return _warning(
                 "The library has no accelerators:"
                 " 'fpgapool-manage accelerator load --builtin' loads those"
-                " of this release.",
+                " of this release."
             )
-        return _result(_SUCCESS)
+        return None
 
-    def _check_leader(self) -> upgradecheck.Result:
-        try:
-            before = self._database.read_lease()
-            if before is None or not before.holder:
-                return _result(_WARNING, "No conductor leads: start one.")
-            for _ in range(_RENEWALS + 1):
-                self._wait_s(self._conf.conductor.lease_s / _RENEWALS)
-                if self._database.read_lease() != before:
-                    return _result(_SUCCESS)
-        except exception.FpgapoolException as error:
-            return _result(_FAILURE, str(error))
-        return _result(
-            _WARNING,
+    def _check_leader(self) -> _Found:
+        before = self._database.read_lease()
+        if before is None or not before.holder:
+            return _warning("No conductor leads: start one.")
+        for _ in range(_RENEWALS + 1):
+            self._wait_s(self._conf.conductor.lease_s / _RENEWALS)
+            if self._database.read_lease() != before:
+                return None
+        return _warning(
             f"{before.holder} led last and does not renew its lease: start a"
-            " conductor.",
+            " conductor."
         )
 
-    def _check_hosts(self) -> upgradecheck.Result:
+    def _check_hosts(self) -> _Found:
         columns = models.hosts.c
         query = sa.select(columns.name).where(columns.up == sa.false())
-        try:
-            with self._database.engine.connect() as connection:
-                names = connection.scalars(query.order_by("name")).all()
-        except _DATABASE_ERRORS as error:
-            return _result(_FAILURE, str(db_engine.translate(error)))
+        with self._database.engine.connect() as connection:
+            names = connection.scalars(query.order_by("name")).all()
         if names:
             more = "" if len(names) <= _MOST_NAMES else ", ..."
-            return _result(
-                _WARNING,
+            return _warning(
                 f"The agents of {len(names)} hosts do not report:"
-                f" {', '.join(names[:_MOST_NAMES])}{more}",
+                f" {', '.join(names[:_MOST_NAMES])}{more}"
             )
-        return _result(_SUCCESS)
+        return None
 
-    def _check_transport(self) -> upgradecheck.Result:
+    def _check_transport(self) -> _Found:
         """Whether services can reach each other."""
         # oslo.messaging registers its options only with a transport, which
         # would need the global configuration.
@@ -247,25 +247,22 @@ class Checks(upgradecheck.UpgradeCommands):
         url = self._conf.transport_url or ""
         scheme = url.partition(":")[0]
         if not url:
-            return _result(
-                _WARNING,
+            return _warning(
                 "[DEFAULT] transport_url is not set: services look for a"
-                " RabbitMQ on their own machine.",
+                " RabbitMQ on their own machine."
             )
         if scheme in _TEST_TRANSPORTS:
-            return _result(
-                _FAILURE,
-                f"[DEFAULT] transport_url: {scheme} reaches no other process.",
+            return _failure(
+                f"[DEFAULT] transport_url: {scheme} reaches no other process."
             )
-        return _result(_SUCCESS)
+        return None
 
-    def _check_authentication(self) -> upgradecheck.Result:
+    def _check_authentication(self) -> _Found:
         """Whether the API authenticates its callers."""
         if self._conf.api.auth_strategy != "keystone":
-            return _result(
-                _FAILURE,
+            return _failure(
                 "[api] auth_strategy is not keystone: the API answers only its"
-                " own machine, and accepts every caller.",
+                " own machine, and accepts every caller."
             )
         group = "keystone_authtoken"
         for name in ("auth_type", "auth_section"):
@@ -275,34 +272,32 @@ class Checks(upgradecheck.UpgradeCommands):
                 pass
         options = self._conf[group]
         if not (options.auth_type or options.auth_section):
-            return _result(
-                _WARNING,
+            return _warning(
                 "[keystone_authtoken] has no auth_type. The API needs it;"
-                " conductors and agents do not.",
+                " conductors and agents do not."
             )
-        return _result(_SUCCESS)
+        return None
 
-    def _check_levels(self) -> upgradecheck.Result:
+    def _check_levels(self) -> _Found:
         """Whether services still use the messages of an earlier release."""
         levels = self._conf.upgrade_levels
         pinned = [name for name in ("conductor", "agent") if levels[name]]
         if pinned:
-            return _result(
-                _WARNING,
+            return _warning(
                 f"[upgrade_levels] {', '.join(pinned)}: remove it once all "
-                "services run this release.",
+                "services run this release."
             )
-        return _result(_SUCCESS)
+        return None
 
     _upgrade_checks = (
-        ("Database schema", _check_schema),
-        ("Database characters", _check_characters),
-        ("Accelerators", _check_library),
-        ("Leading conductor", _check_leader),
-        ("Agents", _check_hosts),
-        ("Message bus", _check_transport),
-        ("Authentication", _check_authentication),
-        ("Upgrade levels", _check_levels),
+        ("Database schema", _checked(_check_schema)),
+        ("Database characters", _checked(_check_characters)),
+        ("Accelerators", _checked(_check_library)),
+        ("Leading conductor", _checked(_check_leader)),
+        ("Agents", _checked(_check_hosts)),
+        ("Message bus", _checked(_check_transport)),
+        ("Authentication", _checked(_check_authentication)),
+        ("Upgrade levels", _checked(_check_levels)),
     )
 
     def check(self) -> upgradecheck.Code:

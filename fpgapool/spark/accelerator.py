@@ -19,7 +19,6 @@ class Accelerator:
     Programs derive a class from it, and send its objects to executors.
 
     :cvar id: the accelerator's name in the pool, for example ``fft``.
-    :cvar params: its parameters.
     :cvar codec: encodes records.
     :cvar results: decodes results; None: ``codec`` does.
 

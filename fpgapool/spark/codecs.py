@@ -44,7 +44,6 @@ class Codec(abc.ABC):
 
         :param buffer: the whole output for a partition; zero bytes or the
             results of padding may follow.
-        :param count: how many records there are.
         :raises ValueError: if there are fewer.
         """
 

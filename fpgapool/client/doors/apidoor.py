@@ -76,9 +76,7 @@ class PoolApi:
     ) -> Self:
         """Use the token of an instance; the standard library is enough.
 
-        :param credentials: the instance's credentials, from Nova.
         :param renew: called if the token is no longer valid, see above.
-        :returns: the API.
         """
         adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
         return cls(adapter, renew)
@@ -91,7 +89,6 @@ class PoolApi:
 
         :param name: of a cloud in ``clouds.yaml``; None for ``OS_CLOUD`` or
             the other variables ``OS_…`` of the environment.
-        :returns: the API.
         :raises errors.InvalidRequest: if the cloud is unknown, or a needed
             library is not installed.
         """
@@ -131,7 +128,6 @@ class PoolApi:
 
         :param url: of the API, such as ``http://127.0.0.1:8080``; it may end
             with its version, ``/v1``.
-        :returns: the API.
         :raises errors.InvalidRequest: if it is not a URL, or a needed library
             is not installed.
         """
@@ -159,7 +155,6 @@ class PoolApi:
     ) -> ApiDoor:
         """Connect.
 
-        :param require_tls: refuse an API without TLS.
         :raises: as :class:`ApiDoor`.
         """
         return self._admitted(

@@ -146,8 +146,6 @@ class Requests:
     ) -> Document:
         """Send a request in this thread, which cannot be woken; otherwise as
         :meth:`ask`.
-
-        :param body: None: there is none.
         """
         left_s = channel.remaining_s(deadline_s)
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)

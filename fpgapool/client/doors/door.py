@@ -68,7 +68,6 @@ class Door(Protocol):
     ) -> list[messages.Message]:
         """Send several requests in one turn and wait for all replies.
 
-        :returns: the replies, in the order of the requests.
         :raises: as :meth:`request`, for the first that is refused.
         """
 

@@ -43,10 +43,7 @@ _NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
 
 
 def candidate_paths() -> list[str]:
-    """Return the conventional paths of front doors, in the order of trust.
-
-    :returns: paths, whether or not there is a socket.
-    """
+    """Return the conventional paths of front doors, in the order of trust."""
     paths = [SYSTEM_PATH, f"/tmp/fpgapool-{os.getuid()}/front-door.sock"]
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     if runtime_dir:

@@ -122,7 +122,6 @@ class Finder:
         :param pause: called before the metadata service is asked again,
             while a token for this instance may still come.
         :param refused: the credentials that the API has just refused.
-        :returns: the credentials, and the places that had none.
         """
         while True:
             with self._lock:

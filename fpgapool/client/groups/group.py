@@ -59,7 +59,6 @@ def group_open(
     :param accelerator: that the group must have; None: any.
     :param window_tasks: how many tasks may be at the group's desks; more wait
         in this process. A desk may allow fewer.
-    :param timeout_s: time limit of this call.
     :param front_door: the path of a front door's socket, or the pool's API;
         None: the first of the API of the environment, the front door of this
         host and, in an instance, the API that Nova names.
@@ -210,7 +209,6 @@ class Group:
         :param arguments: data that the accelerator takes beside the input,
             such as a model, by number. Members keep them as they do blocks.
         :param timeout_s: time limit; the task itself may still run.
-        :returns: the output.
         :raises errors.InvalidRequest: if an argument is wrong, with the code
             ``INVALID_PARAMS`` if parameters are.
         :raises errors.TaskFailed: if the task has no result, with the code of
@@ -264,7 +262,6 @@ class Group:
         As many pieces as the window has are read ahead. That costs less than
         :meth:`submit` for each of them: the thread that waits receives.
 
-        :returns: the outputs, in the order of the pieces.
         :raises: as :meth:`run`, when it comes to the failed task.
         """
         self._check_may_wait()
@@ -319,7 +316,6 @@ class Group:
         or, for longer than the grace, the connection is lost: the tasks then
         fail with ``LOCK_LOST``.
 
-        :param timeout_s: how long to wait for the member.
         :raises errors.TaskFailed: with ``LOCK_LIMIT`` if there are as many
             locks as there can be.
         :raises errors.OperationTimeout: if ``timeout_s`` passes.

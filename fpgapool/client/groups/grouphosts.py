@@ -59,10 +59,7 @@ class Hosts(grouptasks.Tasks):
             self._use_members(access.members)
 
     def close(self, deadline_s: float | None) -> bool:
-        """Leave the group.
-
-        :returns: False if it was left before.
-        """
+        """Leave the group; return False if it was left before."""
         self._check_process()
         with self._lock:
             if self._closed:
@@ -265,10 +262,7 @@ class Hosts(grouptasks.Tasks):
         )
 
     def _is_needed(self, link: grouplink.HostLink, wire: wires.Wire) -> bool:
-        """Wait until this thread has to receive.
-
-        :returns: False if the connection is over.
-        """
+        """Wait until this thread has to receive; False: it is over."""
         with self._lock:
             while link.wanted and not link.broken:
                 if not link.led and (

@@ -140,7 +140,6 @@ class HostLink:
 
     The group's lock guards all members.
 
-    :ivar wire: None while there is no connection.
     :ivar unsent: tasks for which the rings had no room yet.
     :ivar received: records that the desk sent, to be handled.
     :ivar followed: how many of the unanswered tasks have no thread that

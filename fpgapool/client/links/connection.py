@@ -146,8 +146,6 @@ class SharedBuffers:
 
     The maps live as long as there is a view of them.
 
-    :param input_fd: memfd of the input buffers; closed here.
-    :param output_fd: memfd of the output buffers; closed here.
     :raises frames.ProtocolError: if a memfd is smaller than announced, or
         could become so.
     """
@@ -202,18 +200,12 @@ class SharedBuffers:
         return memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED))
 
     def input(self, number: int) -> memoryview:
-        """View of an input buffer.
-
-        :param number: 0 ... buffers - 1.
-        """
+        """View of an input buffer."""
         start = number * self._buffer_bytes
         return self._input[start : start + self._buffer_bytes]
 
     def output(self, number: int) -> memoryview:
-        """View of an output buffer.
-
-        :param number: 0 ... buffers - 1.
-        """
+        """View of an output buffer."""
         start = number * self._buffer_bytes
         return self._output[start : start + self._buffer_bytes]
 
@@ -343,8 +335,6 @@ class Connection:
 
         Waits until the worker has read it: otherwise later messages might
         arrive first, and the session would count as cancelled.
-
-        :returns: whether the worker has ended the session.
         """
         deadline_s = channel.deadline_after(_FAREWELL_S)
         with contextlib.suppress(
@@ -370,7 +360,6 @@ class Dialer:
     """Connects to the worker of a session.
 
     :param features: optional features that the worker must have.
-    :param require_tls: connect to another host by TLS only.
     :param returns: have a second connection for what the worker sends, if it
         is on another host and knows such connections.
     """

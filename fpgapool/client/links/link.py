@@ -85,7 +85,6 @@ def shake_hands(
 ) -> tuple[dict[str, Any], list[int]]:
     """Send HELLO and receive OPENED.
 
-    :returns: the document of OPENED, and the descriptors.
     :raises Refused: if the answer is ERROR.
     """
     say_hello(data, hello, deadline_s)

@@ -160,8 +160,6 @@ class SlotSeeker:
     """Gets slots for one session: the first, and others if it is lost.
 
     :param door: front door; the seeker reconnects to it after an outage.
-    :param features: optional features that every worker must have.
-    :param require_tls: connect to other hosts by TLS only.
     :param away_timeout_s: how long the pool may be away, and not only its
         conductor; None: there is no other limit than the patience.
     :param on_away: called when the pool, or the worker of the slot, goes away.
@@ -240,7 +238,6 @@ class SlotSeeker:
             None for ever.
         :param asked_s: time of the first request without a reply; None for
             now.
-        :returns: the way to the worker, and the connection.
         :raises Ended: if the session ended.
         """
         self._start(
@@ -257,7 +254,6 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get another slot and connect to it.
 
-        :returns: the way to the worker, and the connection.
         :raises Ended: if it gets none.
         :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
             A front door that stays away is FrontDoorUnavailable.

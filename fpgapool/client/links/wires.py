@@ -311,10 +311,7 @@ class RemoteWire:
             self._stream.shutdown()
 
     def _send_some(self) -> bool:
-        """Wait for records, and send them, together if they are short.
-
-        :returns: False if these were the last ones.
-        """
+        """Wait for records, and send them; return whether more follow."""
         pieces: list[rings.Buffer] = []
         sent_bytes = 0
         last = False

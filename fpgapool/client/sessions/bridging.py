@@ -64,7 +64,6 @@ class BridgingSeeker(waiting.SlotSeeker):
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :attr:`flow.Flow.cpu_energy_j`."""
         return self._software and self._software.cpu_energy_j
 
     def open(
@@ -230,7 +229,6 @@ class BridgingSeeker(waiting.SlotSeeker):
                 worker.go_on()
 
     def close(self) -> None:
-        """See :meth:`waiting.SlotSeeker.close`."""
         if self._computing is not None:
             # The session ends without a slot.
             self.give_up(self._computing[0].view.session_id)

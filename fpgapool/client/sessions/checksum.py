@@ -43,8 +43,6 @@ class _Again:
     """Output that is received a second time, and what follows it.
 
     :ivar expected: CRC-32 of the output that was passed on.
-    :ivar crc32: CRC-32 of this slot's output.
-    :ivar settled_crc32: CRC-32 at the last acknowledgement.
     """
 
     expected: int

@@ -52,7 +52,6 @@ class Flow(recovery.Recovering):
 
         :param place: where to put output that comes in the stream; at least
             ``chunk_bytes`` long.
-        :returns: output, or None if the frame brought none.
         :raises errors.SessionFailed: if the session has ended or cannot be
             resumed; :class:`errors.ChecksumMismatch` if data was changed on
             its way.

@@ -71,7 +71,6 @@ class Window:
     """The input that is not acknowledged, and the buffers that it has.
 
     :param opened: the worker's sizes, and where the input begins.
-    :param buffers: number of buffers, each for a piece.
 
     :ivar stopped: whether nothing can be reserved any more.
     """
@@ -112,7 +111,6 @@ class Window:
     def reserve(self, length_bytes: int, deadline_s: float | None) -> int:
         """Wait until the window has room, and take a free buffer.
 
-        :returns: the number of the buffer.
         :raises waiting.Stopped: if the flow was stopped.
         """
         with self.lock:

@@ -57,7 +57,6 @@ class Session(described.Described):
     similar attributes then describe that one. :attr:`pin` stays the same
     memory.
 
-    :ivar flow: processes the data; for transfers.
     :ivar waited_s: seconds from the request until the slot was ready and
         connected.
     """
@@ -444,10 +443,7 @@ class _Collected:
 def _translated(
     flow: flows.Flow, exc: BaseException
 ) -> errors.FpgapoolError | None:
-    """Translate a flow's error into one of this library.
-
-    :returns: the error, None for other exceptions.
-    """
+    """Translate a flow's error into one of this library."""
     offset_bytes = flow.acknowledged_bytes
     if isinstance(exc, channel.DeadlineExceeded):
         return errors.OperationTimeout(

@@ -202,10 +202,7 @@ class CpuWorker:
         return self._input.consumed_bytes
 
     def pause(self) -> tuple[int, int]:
-        """Stop computing until :meth:`go_on` or :meth:`end`.
-
-        :returns: the positions in input and output.
-        """
+        """Stop computing; return the positions in input and output."""
         with self._changed:
             self._paused = True
             self._changed.wait_for(lambda: not self._computing)
@@ -403,7 +400,6 @@ class CpuWorker:
         self._core.cancel()
 
     def close(self) -> None:
-        """See :meth:`shutdown`."""
         self.shutdown()
 
 
@@ -431,7 +427,6 @@ class CpuDialer(connections.Dialer):
         self._cancel = cancel
 
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
-        """See :meth:`connections.Dialer.outcome`."""
         return None
 
     def resume(
@@ -460,7 +455,6 @@ class CpuOnly:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :attr:`flow.Flow.cpu_energy_j`."""
         return self._software.cpu_energy_j
 
     def worker_lost(self, gives_up_s: float) -> None:

@@ -69,11 +69,9 @@ class RunReport:
 
     :ivar waited_s: from the request until the slot was ready.
     :ivar ran_s: from then until the last output was written.
-    :ivar bytes_per_s: input per second of ``ran_s``.
     :ivar session_id: empty if the CPU computed.
     :ivar reconnects: how often a broken connection was replaced.
     :ivar reopens: how often a lost slot was replaced by another one.
-    :ivar restarts: how often the transfer started over.
     :ivar fallback_reason: code of the pool's failure, because of which this
         machine's CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
@@ -241,9 +239,8 @@ class _Job:
 
 
 def left_s(deadline_s: float | None) -> float | None:
-    """Return the seconds until a deadline.
+    """Return the seconds until a deadline; None: there is none.
 
-    :param deadline_s: absolute deadline, None for ever.
     :raises errors.OperationTimeout: if it has passed.
     """
     remaining_s = channel.remaining_s(deadline_s)
@@ -320,7 +317,6 @@ def run_stream(
     :param options: all others are those of :func:`fpgapool.client.acc_open`.
         If a checksum is wrong, the destination has output that must not be
         used.
-    :returns: the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
         has another size, also if it grew or shrank meanwhile; the destination
         then has output that must not be used.
@@ -381,8 +377,6 @@ def run_buffer(
     :param into: memory for the output, apart from ``data``: output from a
         network is received right there, so that large output costs neither
         a copy nor new memory. None: it is allocated.
-    :param progress: see :func:`run_stream`.
-    :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
     :returns: the output, with ``into`` a view of its front, and the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
@@ -442,10 +436,7 @@ def run_file(
         written to as the output comes.
     :param size_bytes: size of the input; None needs a source with a known
         size. A path that is a pipe must end then.
-    :param progress: see :func:`run_stream`.
-    :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
-    :returns: the report.
     :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if the size of
         the input is unknown, ``SIZE_MISMATCH`` as :func:`run_stream`.
     :raises OSError: if a file cannot be read or written; it names the file.
@@ -489,7 +480,6 @@ class GroupReport:
     """The results of a transfer through a group.
 
     :ivar ran_s: from the first task until the last output was written.
-    :ivar members: of the group, at the end.
     """
 
     group_id: str
@@ -524,12 +514,10 @@ def run_group_file(
         position.
     :param destination: path of the output, or binary file object that is
         written to as the output comes.
-    :param size_bytes: see :func:`fpgapool.client.run_file`.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param arguments: see :meth:`fpgapool.client.Group.run`.
     :param chunk_multiple_bytes: all tasks but the last are multiples of it.
-    :returns: the report.
     :raises errors.InvalidRequest: code ``ACCELERATOR_NOT_STATELESS`` if the
         accelerator is not, or not known to be; else as :func:`run_file`.
     :raises errors.TaskFailed: if a task has no result.

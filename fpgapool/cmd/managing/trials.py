@@ -13,6 +13,7 @@ import dataclasses
 import math
 import multiprocessing
 import multiprocessing.connection
+import operator
 import signal
 import statistics
 import threading
@@ -85,6 +86,16 @@ class Step:
     values: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
+class _Timer:
+    def __init__(self) -> None:
+        self._begun_s = time.perf_counter()
+
+    def step(self, accelerator: str, name: str) -> Step:
+        """Return a step that has passed, with the time that it took."""
+        time_s = time.perf_counter() - self._begun_s
+        return Step(accelerator, name, PASSED, values={"time_s": time_s})
+
+
 class ProcessEnded(Exception):
     """The process of a driver hangs or has crashed. The text says which."""
 
@@ -92,8 +103,6 @@ class ProcessEnded(Exception):
 def devices(request: Request, timeout_s: float) -> list[base.DeviceInfo]:
     """Find the boards of this host.
 
-    :param timeout_s: how long a driver may take.
-    :returns: the boards that the driver finds.
     :raises ProcessEnded: if it does not answer.
     :raises base.DriverError: if it cannot list them.
     """
@@ -108,7 +117,6 @@ def steps(
 ) -> Iterator[Step]:
     """Test a device.
 
-    :param timeout_s: how long a step may take.
     :returns: the steps as they end. The last one has failed if the process
         hangs or crashes.
     """
@@ -244,11 +252,8 @@ class _Trial:
         found = self._driver.telemetry(self._device.name)
         values = {
             name: value
-            for name, value in (
-                ("power_w", found.power_w),
-                ("temperature_c", found.temperature_c),
-            )
-            if value is not None
+            for name in ("power_w", "temperature_c")
+            if (value := getattr(found, name)) is not None
         }
         outcome = PASSED if values else ABSENT
         yield Step("", "sensors", outcome, values=values)
@@ -266,7 +271,7 @@ class _Trial:
             if file is None
             else f"{names.FILE_PREFIX}{file.checksum_sha256}"
         )
-        begun = time.perf_counter()
+        taken = _Timer()
         try:
             profile = self._driver.program(device, slot, bitstream, file)
         except base.DriverError as error:
@@ -274,8 +279,7 @@ class _Trial:
                 raise
             yield Step(name, "program", ABSENT, error.message)
             return
-        elapsed_s = time.perf_counter() - begun
-        yield Step(name, "program", PASSED, values={"time_s": elapsed_s})
+        yield taken.step(name, "program")
         if not profile.core:
             # A file names no software core; the operator's profile does.
             profile = dataclasses.replace(
@@ -284,10 +288,9 @@ class _Trial:
         session = _Session(self._driver, device, slot, profile)
         yield from self._guarded(self._use(session, name))
         self._begin(name, "scrub")
-        begun = time.perf_counter()
+        taken = _Timer()
         self._driver.scrub(device, slot)
-        elapsed_s = time.perf_counter() - begun
-        yield Step(name, "scrub", PASSED, values={"time_s": elapsed_s})
+        yield taken.step(name, "scrub")
 
     def _fitting_slot(self, name: str) -> int | None:
         try:
@@ -302,12 +305,11 @@ class _Trial:
 
     def _use(self, session: _Session, name: str) -> Iterator[Step]:
         self._begin(name, "open")
-        begun = time.perf_counter()
+        taken = _Timer()
         if not session.prepare(self._request.chunk_bytes):
             yield Step(name, "open", ABSENT, "it has no known parameters")
             return
-        elapsed_s = time.perf_counter() - begun
-        yield Step(name, "open", PASSED, values={"time_s": elapsed_s})
+        yield taken.step(name, "open")
         if self._request.measured_s is None:
             yield from self._checked(session, name)
         else:
@@ -369,10 +371,7 @@ class _Trial:
 
 
 class _Session:
-    """Sessions of one accelerator in one slot, and of its software core.
-
-    :param slot: number of the programmed slot in it.
-    """
+    """Sessions of one accelerator in one slot, and of its software core."""
 
     def __init__(
         self,
@@ -391,10 +390,7 @@ class _Session:
         self._piece = b""
 
     def prepare(self, chunk_bytes: int) -> bool:
-        """Choose parameters and a piece of input.
-
-        :returns: whether the slot accepts parameters that are known.
-        """
+        """Choose parameters and a piece of input."""
         answers = self._software.known_answers
         usual = self._software.usual_params
         tried = list(answers)
@@ -428,11 +424,8 @@ class _Session:
 
         :returns: the output, and the rate of the input in bytes per second.
         """
-        core = self._open(self._params)
-        try:
+        with self._opened() as core:
             return _run(core, self._piece, self._count(size_bytes))
-        finally:
-            core.cancel()
 
     def _count(self, size_bytes: int) -> int:
         # The first piece is not counted: it allocates memory.
@@ -454,25 +447,17 @@ class _Session:
             if error <= tolerance * largest:
                 return ""
             return f"an error of {error:g} with numbers up to {largest:g}"
-        position = next(
-            number
-            for number, (found, right_byte) in enumerate(
-                zip(output, expected, strict=True)
-            )
-            if found != right_byte
-        )
+        differs = map(operator.ne, output, expected)
+        position = next(number for number, one in enumerate(differs) if one)
         return f"the output differs from byte {position} on"
 
     def transfers(self) -> dict[str, float]:
         """Return the rates of pieces of some lengths."""
         found = {}
         for size_bytes in _TRANSFER_BYTES:
-            core = self._open(self._params)
-            try:
+            with self._opened() as core:
                 count = max(4, 2 * _TRANSFER_BYTES[-1] // size_bytes)
                 _, rate = _run(core, bytes(size_bytes), count)
-            finally:
-                core.cancel()
             found[f"bytes_per_s_{size_bytes}"] = rate
         return found
 
@@ -481,8 +466,7 @@ class _Session:
 
         :returns: input in bytes per second, and bytes of output per byte.
         """
-        core = self._open(self._params)
-        try:
+        with self._opened() as core:
             view = memoryview(self._piece)
             room = memoryview(bytearray(core.max_output_bytes(len(view))))
             core.process(view, room, 0)
@@ -492,9 +476,15 @@ class _Session:
                 output_bytes += core.process(view, room, input_bytes)
                 input_bytes += len(view)
             input_bytes -= len(view)
+        return input_bytes / elapsed_s, output_bytes / max(1, input_bytes)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[base.Core]:
+        core = self._open(self._params)
+        try:
+            yield core
         finally:
             core.cancel()
-        return input_bytes / elapsed_s, output_bytes / max(1, input_bytes)
 
     def _open(self, params: Mapping[str, object]) -> base.Core:
         self._driver.expect(self._device, self.slot, base.Traffic())

@@ -122,7 +122,6 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         The service refuses a slot that has a session.
 
         :param accelerator: accelerator of the test; None: any.
-        :returns: the slot, while the test runs.
         """
         test = {} if accelerator is None else {"accelerator": accelerator}
         return self._act(

@@ -18,7 +18,6 @@ def options(
     """Return the options for the new state.
 
     :param effect: the thing that sessions lose, for the help.
-    :param required: whether one of them must be given.
     """
 
     def state(name: str, value: str, meaning: str) -> arguments.Declared:

@@ -154,7 +154,6 @@ class ShowCommand(Command, command.ShowOne):
 
     :cvar described: the members of a resource.
     :cvar formatters: how to write values of attributes that are not described.
-    :cvar hidden: attributes that are not shown.
     """
 
     described: fields.Fields
@@ -261,10 +260,7 @@ class ListCommand(Command, command.Lister):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Request the members.
-
-        :param query: the page, the order and the filters.
-        """
+        """Request the members."""
         found: Iterable[resource.Resource] = getattr(self.client, self.method)(
             **query
         )
