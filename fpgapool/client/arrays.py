@@ -230,18 +230,14 @@ class Call:
         cancel: cancelling.CancelToken | None = None,
     ) -> Any:
         """Run an array, or bytes."""
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         if not isinstance(data, bytes | bytearray | memoryview):
             return self._run_array(data, deadline_s, cancel)
         self._check(deadline_s, cancel)
         return self._send(data, self._params, deadline_s, cancel)
 
     def run_array(self, data: Any, timeout_s: float | None) -> Array:
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         return self._run_array(data, deadline_s, None)
 
     def _run_array(

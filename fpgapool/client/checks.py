@@ -14,6 +14,7 @@ from typing import Any
 from typing import TypeVar
 
 from fpgapool.client import errors
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
@@ -91,6 +92,14 @@ def seconds(value: object, name: str) -> float | None:
         return None
     with refusing():
         return rules.check_timeout_s(value, name)
+
+
+def deadline(timeout_s: object) -> float | None:
+    """Return the deadline of a call, whose caller may limit its time.
+
+    :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
+    """
+    return channel.deadline_after(seconds(timeout_s, "timeout_s"))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from fpgapool.client import errors
 from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import asking
 from fpgapool.client.transfers import transfer
-from fpgapool.common.channels import channel
 from fpgapool.vocabulary import capacity
 
 
@@ -55,7 +54,7 @@ def accelerators(
 
     Parameters and errors are those of :func:`fpgapool.client.acc_open`.
     """
-    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    deadline_s = checks.deadline(timeout_s)
 
     def ask(operation: str, **arguments: object) -> Mapping[str, Any]:
         (reply,) = asking.ask(

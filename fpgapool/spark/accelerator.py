@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from typing import NoReturn
 
+from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.spark import codecs
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 
 class Accelerator:
@@ -71,30 +72,34 @@ class Accelerator:
         return type(self).call is not Accelerator.call
 
 
+_NAME = shapes.text(least=1)
+_COUNT = shapes.integer(1)
+
+
 def check(accelerator: Accelerator) -> Accelerator:
     """Refuse an accelerator before any executor works with it.
 
     :raises errors.InvalidRequest: if it has no name, no codec, or wrong
         numbers.
     """
-
-    def refuse(reason: str) -> NoReturn:
-        raise errors.InvalidRequest(codes.INVALID_REQUEST, reason)
-
     if not isinstance(accelerator, Accelerator):
-        refuse(f"{accelerator!r} must be an instance of Accelerator")
-    label = type(accelerator).__name__
-    name = getattr(accelerator, "id", None)
-    if not isinstance(name, str) or not name:
-        refuse(f"{label}.id must be the name of an accelerator")
-    for member in ("codec", "results"):
-        codec = getattr(accelerator, member, None)
-        if member == "results" and codec is None:
-            continue
-        if not isinstance(codec, codecs.Codec):
-            refuse(f"{label}.{member} must be a Codec")
-    for member in ("chunk_multiple_bytes", "block_records"):
-        value = getattr(accelerator, member)
-        if not isinstance(value, int) or value < 1:
-            refuse(f"{label}.{member} must be an integer of at least 1")
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            f"{accelerator!r} must be an instance of Accelerator",
+        )
+    for member, shape in (
+        ("id", _NAME),
+        ("codec", _codec),
+        ("results", shapes.nullable(_codec)),
+        ("chunk_multiple_bytes", _COUNT),
+        ("block_records", _COUNT),
+    ):
+        value = getattr(accelerator, member, None)
+        checks.argument(shape, value, f"{type(accelerator).__name__}.{member}")
     return accelerator
+
+
+def _codec(value: object, where: str) -> codecs.Codec:
+    if not isinstance(value, codecs.Codec):
+        raise shapes.Invalid(where, "must be a Codec")
+    return value

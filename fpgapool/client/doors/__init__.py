@@ -3,9 +3,8 @@
 """Doors: how a program talks to the pool, before and beside its data.
 
 :mod:`.door` is what all have in common. :mod:`.frontdoor` is the socket of
-the program's own host, :mod:`.apidoor` and :mod:`.apigroups` are the REST API
-with the requests of :mod:`.apirequests`; :mod:`.instance` finds credentials
-for it in a VM.
+the program's own host, :mod:`.apidoor` the REST API with the requests of
+:mod:`.apirequests`; :mod:`.instance` finds credentials for it in a VM.
 :mod:`.asking` enters one of them, for one question or for longer;
 :mod:`.groupdoor` becomes a client of a group through either. :mod:`.view` is
 how a door describes a session.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import socket
 import time
 import typing
@@ -25,7 +26,6 @@ from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
-from fpgapool.client.doors import apigroups
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import instance
@@ -221,7 +221,6 @@ class ApiDoor:
         self._requests = apirequests.Requests(
             adapter, cancel, require_tls=require_tls
         )
-        self._groups = apigroups.Groups(self._requests, cancel)
         self._session_id: str | None = None
         self._revision = -1
         self._events: collections.deque[messages.Message] = collections.deque()
@@ -239,7 +238,7 @@ class ApiDoor:
         self.connections += 1
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        self._forget_news()
+        self.discard_events()
         self._connect(deadline_s)
 
     def request(
@@ -289,7 +288,9 @@ class ApiDoor:
         return self._events.popleft()
 
     def discard_events(self) -> None:
-        self._forget_news()
+        self._events.clear()
+        self._poll = None
+        self._revision = -1
 
     def give_up(self, **members: object) -> None:
         deadline_s = channel.deadline_after(_GIVE_UP_S)
@@ -351,14 +352,79 @@ class ApiDoor:
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        return self._groups.attach(name, accelerator, deadline_s)
+        group = self._find_group(name, deadline_s)
+        if accelerator is not None:
+            doors.check_accelerator(accelerator, group["accelerator"])
+        client = self._post_client(group["id"], deadline_s)["client"]
+        return {
+            **client,
+            "client_id": client["id"],
+            "group_id": group["id"],
+            "accelerator": group["accelerator"],
+        }
+
+    def _find_group(self, name: str, deadline_s: float | None) -> _Document:
+        quoted = urllib.parse.quote(name, safe="")
+        found = self._requests.ask("GET", f"/groups?name={quoted}", deadline_s)
+        named: list[_Document] = found["groups"]
+        if not named:
+            # The name may be an ID.
+            found = self._requests.ask("GET", f"/groups/{quoted}", deadline_s)
+            named = [found["group"]]
+        if len(named) > 1:
+            # Shared groups of other projects may have the same name.
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                f"{len(named)} groups are named {name}; give the ID",
+            )
+        return named[0]
+
+    def _post_client(
+        self, group_id: str, deadline_s: float | None
+    ) -> _Document:
+        """Become a client; if no answer arrives in time, undo it later."""
+
+        def end(posting: concurrent.futures.Future[_Document]) -> None:
+            if posting.exception() is None:
+                client_id = posting.result()["client"]["id"]
+                limit_s = channel.deadline_after(_GIVE_UP_S)
+                ids = {"group_id": group_id, "client_id": client_id}
+                with contextlib.suppress(
+                    errors.FpgapoolError, doors.ConnectionLost
+                ):
+                    self._detach_group(limit_s, ids)
+
+        posting = self._requests.begin(
+            lambda: self._requests.http(
+                "POST",
+                f"/groups/{group_id}/clients",
+                deadline_s,
+                pause=self._cancel.wait,
+            )
+        )
+        try:
+            return self._requests.wait_for(posting, deadline_s)
+        except BaseException:
+            posting.add_done_callback(end)
+            raise
 
     # Operations.
 
-    def _hello(
+    def _detach_group(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
+        # ended=true: the program itself leaves; nobody revoked it.
+        path = f"{_client_path(members)}?ended=true"
+        self._requests.http("DELETE", path, deadline_s)
         return {}
+
+    def _group(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        """Describe this client of a group, with the hosts of the group."""
+        found = self._requests.ask("GET", _client_path(members), deadline_s)
+        client: messages.Message = found["client"]
+        return client
 
     def _accelerator(
         self, deadline_s: float | None, members: _Document
@@ -403,14 +469,17 @@ class ApiDoor:
         wanted["request_id"] = members["request_id"]
         # An older API can serve all other sessions.
         self._requests.use_version(since)
+        submit = functools.partial(
+            self._requests.ask, "POST", "/sessions", session=wanted
+        )
         try:
-            answer = self._submit(wanted, deadline_s)
+            answer = submit(deadline_s)
         except errors.RequestRejected as exc:
             if exc.code != codes.INSTANCE_SESSION_LIMIT or (
                 not self._ends_are_heard(deadline_s)
             ):
                 raise
-            answer = self._submit(wanted, deadline_s)
+            answer = submit(deadline_s)
         self._session_id = answer["session"]["id"]
         self._add_event(answer["session"])
         return {}
@@ -430,13 +499,6 @@ class ApiDoor:
             "reasons": [one["code"] for one in reasons],
             "message": " ".join(one["message"] for one in reasons),
         }
-
-    def _submit(
-        self, wanted: _Document, deadline_s: float | None
-    ) -> _Document:
-        return self._requests.ask(
-            "POST", "/sessions", deadline_s, session=wanted
-        )
 
     def _ends_are_heard(self, deadline_s: float | None) -> bool:
         """Wait until the pool has noticed the ends of sessions.
@@ -497,11 +559,11 @@ class ApiDoor:
     ] = {
         "accelerator": _accelerator,
         "accelerators": _accelerators,
-        "detach_group": lambda door, *asked: door._groups.detach(*asked),
+        "detach_group": _detach_group,
         "dry_run": _dry_run,
         "get": _get,
-        "group": lambda door, *asked: door._groups.show(*asked),
-        "hello": _hello,
+        "group": _group,
+        "hello": lambda _door, _deadline_s, _members: {},
         "open": _open,
         "pool": _pool,
         "reopen": _reopen,
@@ -536,10 +598,9 @@ class ApiDoor:
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 
-    def _forget_news(self) -> None:
-        self._events.clear()
-        self._poll = None
-        self._revision = -1
+
+def _client_path(members: _Document) -> str:
+    return f"/groups/{members['group_id']}/clients/{members['client_id']}"
 
 
 def _pause_s(session: _Document) -> float:

@@ -82,7 +82,7 @@ def ask(
     require_tls: bool | None,
 ) -> list[messages.Message]:
     """Send requests to the front door on a separate connection."""
-    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    deadline_s = checks.deadline(timeout_s)
     insists = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)
     try:

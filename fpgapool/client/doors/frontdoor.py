@@ -173,8 +173,7 @@ class FrontDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        with self._lock:
-            return self._request(operation, deadline_s, members)
+        return self.request_all([(operation, members)], deadline_s)[0]
 
     def request_all(
         self,
@@ -188,11 +187,11 @@ class FrontDoor:
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
         with self._lock:
-            brought, self._brought = self._brought, None
-        if brought is not None:
-            if brought[:2] == (session_id, generation):
+            brought = self._brought
+            if brought and brought[:2] == (session_id, generation):
+                self._brought = None
                 return socket.socket(fileno=brought[2])
-            os.close(brought[2])
+            self._drop_brought()
         return self._request_socket(
             "connect",
             deadline_s,
@@ -227,7 +226,7 @@ class FrontDoor:
         members: dict[str, object],
     ) -> socket.socket:
         with self._lock:
-            self._request(operation, deadline_s, members)
+            self._request_all([(operation, members)], deadline_s)
             return socket.socket(fileno=self._next_fd())
 
     def _next_fd(self) -> int:
@@ -235,14 +234,6 @@ class FrontDoor:
         if not self._fds:
             raise doors.ConnectionLost("the front door provided no connection")
         return self._fds.pop(0)
-
-    def _request(
-        self,
-        operation: str,
-        deadline_s: float | None,
-        members: dict[str, object],
-    ) -> messages.Message:
-        return self._request_all([(operation, members)], deadline_s)[0]
 
     def _request_all(
         self,
@@ -320,9 +311,9 @@ class FrontDoor:
         return message
 
     def _drop_brought(self) -> None:
-        brought, self._brought = self._brought, None
-        if brought is not None:
-            os.close(brought[2])
+        if self._brought is not None:
+            os.close(self._brought[2])
+            self._brought = None
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

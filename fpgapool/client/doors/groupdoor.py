@@ -25,7 +25,7 @@ from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
 # The desk of this host, if it belongs to the group.
-_LOCAL = ((views.LOCAL_NETWORK, "", 0),)
+_LOCAL = {"network": views.LOCAL_NETWORK, "address": "", "port": 0}
 
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
@@ -100,14 +100,12 @@ class GroupDoor:
             client = door.attach_group(name, wanted, deadline_s)
             ids = _ids(client["group_id"], client["client_id"])
             try:
-                if profile is None:
-                    profile = _profile_if_shown(
-                        door, client["accelerator"], deadline_s
-                    )
-                else:
+                if profile is not None:
                     doors.check_accelerator(
                         profile["name"], client["accelerator"]
                     )
+                else:
+                    profile = self._shown(door, client, deadline_s)
                 return Access(
                     **ids,
                     secret=client["secret"],
@@ -124,6 +122,20 @@ class GroupDoor:
             except BaseException:
                 self._detach(ids)
                 raise
+
+    def _shown(
+        self, door: doors.Door, client: Document, deadline_s: float | None
+    ) -> Document:
+        """Return the accelerator's profile; {}: another project has it.
+
+        That project shares the group, but not the accelerator.
+        """
+        try:
+            return _profile(door, client["accelerator"], deadline_s)
+        except errors.RequestRejected as exc:
+            if exc.code != codes.UNKNOWN_ACCELERATOR:
+                raise
+            return {}
 
     def members(self, access: Access) -> groups.MemberList:
         """Return the hosts that the group has now.
@@ -192,18 +204,6 @@ def _profile(
     return profile
 
 
-def _profile_if_shown(
-    door: doors.Door, accelerator: str, deadline_s: float | None
-) -> Document:
-    try:
-        return _profile(door, accelerator, deadline_s)
-    except errors.RequestRejected as exc:
-        if exc.code != codes.UNKNOWN_ACCELERATOR:
-            raise
-        # It belongs to another project, which shares the group but not this.
-        return {}
-
-
 def _request_desk(
     door: frontdoor.FrontDoor,
     group_id: str,
@@ -231,34 +231,30 @@ def _request_desk(
 def members_of(document: Document) -> groups.MemberList:
     """Return the hosts in the pool's description of a client."""
     try:
-        found = groups.MemberList.parse(
+        return groups.MemberList.parse(
             {
                 "revision": document["hosts_revision"],
-                "hosts": [
-                    {**host, "host_id": host["host_uuid"]}
-                    for host in document["hosts"]
-                ],
+                "hosts": [_with_local(host) for host in document["hosts"]],
             }
         )
     except (KeyError, TypeError, frames.ProtocolError) as exc:
         raise errors.RequestRejected(
             codes.PROTOCOL_ERROR, f"the pool sent an invalid client: {exc}"
         ) from exc
-    return groups.MemberList(
-        found.revision,
-        tuple(
-            host._replace(
-                # The API does not show local endpoints.
-                endpoints=_LOCAL
-                + tuple(
-                    one
-                    for one in host.endpoints
-                    if one[0] != views.LOCAL_NETWORK
-                )
-            )
-            for host in found.hosts
-        ),
-    )
+
+
+def _with_local(host: Document) -> Document:
+    """Return a host with its local endpoint, which the API does not show."""
+    remote = [
+        one
+        for one in host["endpoints"]
+        if one["network"] != views.LOCAL_NETWORK
+    ]
+    return {
+        **host,
+        "host_id": host["host_uuid"],
+        "endpoints": [_LOCAL, *remote],
+    }
 
 
 def await_members(
@@ -276,7 +272,7 @@ def await_members(
     while True:
         found = members_of(document)
         if any(
-            host.members and host.endpoints != _LOCAL for host in found.hosts
+            host.members and len(host.endpoints) > 1 for host in found.hosts
         ):
             return found
         left_s = channel.remaining_s(deadline_s)

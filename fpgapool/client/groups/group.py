@@ -80,8 +80,12 @@ def group_open(
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises errors.Cancelled: if cancelled.
     """
-    _check_arguments(name, accelerator, window_tasks, application)
-    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    checks.name(name, "the group")
+    if accelerator is not None:
+        checks.name(accelerator, "accelerator")
+    checks.argument(groups.WINDOW, window_tasks, "window_tasks")
+    checks.argument(groups.APPLICATION, application, "application")
+    deadline_s = checks.deadline(timeout_s)
     away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
     must_encrypt = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)
@@ -99,19 +103,6 @@ def group_open(
     except BaseException:
         cancelling.release(token)
         raise
-
-
-def _check_arguments(
-    name: object,
-    accelerator: object,
-    window_tasks: object,
-    application: object,
-) -> None:
-    checks.name(name, "the group")
-    if accelerator is not None:
-        checks.name(accelerator, "accelerator")
-    checks.argument(groups.WINDOW, window_tasks, "window_tasks")
-    checks.argument(groups.APPLICATION, application, "application")
 
 
 class Group:
@@ -218,9 +209,7 @@ class Group:
         :raises errors.FrontDoorUnavailable: if the pool is away for longer
             than ``away_timeout_s``.
         """
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         self._check_may_wait()
         task = self._task(data, params, offset, arguments)
         self._hosts.start(task)
@@ -324,9 +313,7 @@ class Group:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST, "this thread already holds a lock"
             )
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         self._check_may_wait()
         held = self._hosts.make_lock()
         request = grouplink.GroupTask(groups.LOCK, lock=held)
@@ -420,14 +407,9 @@ def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
             return view, functools.partial(
                 _array, numpy, data.dtype, data.shape
             )
-        view = memoryview(data)
     except (TypeError, ValueError) as exc:
-        raise errors.InvalidRequest(
-            codes.INVALID_INPUT, f"the data is not a buffer of bytes: {exc}"
-        ) from None
-    if not view.c_contiguous:
-        return view.tobytes(), bytes
-    return (view.cast("B") if view.nbytes else b""), bytes
+        raise blocks.unfit(exc) from None
+    return blocks.bytes_of(data), bytes
 
 
 def _array(

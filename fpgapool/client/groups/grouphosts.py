@@ -187,41 +187,32 @@ class Hosts(grouptasks.Tasks):
         The pool is unavailable while neither a desk nor the door answers.
         """
         try:
-            members = self._members_now()
-        except errors.FpgapoolError as exc:
-            self.fail(exc)
-            return
-        with self._lock:
-            if members is not None and self.failure is None:
-                self._use_members(members)
-                self._go_on()
-
-    def _members_now(self) -> groups.MemberList | None:
-        """Return the hosts of the group; None if the door does not know.
-
-        :raises errors.FpgapoolError: what ends all tasks.
-        """
-        try:
             members = self._door.members(self._access)
-        except errors.TooManyOpenFiles:
-            raise
+        except errors.TooManyOpenFiles as exc:
+            self.fail(exc)
         except (errors.FpgapoolError, OSError) as exc:
-            if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
-                # Its desks may be gone, so none of them can report it.
-                raise errors.TaskFailed(
-                    codes.ACCESS_REVOKED, exc.message
-                ) from exc
-            if isinstance(exc, errors.RequestRejected) or self._has_desk():
-                self._absence.end()
-            else:
-                self._absence.note(exc)
-            return None
-        self._absence.end()
-        return members
+            self._note_refusal(exc)
+        else:
+            self._absence.end()
+            with self._lock:
+                if self.failure is None:
+                    self._use_members(members)
+                    self._go_on()
 
-    def _has_desk(self) -> bool:
+    def _note_refusal(self, exc: errors.FpgapoolError | OSError) -> None:
         with self._lock:
-            return any(link.wire is not None for link in self._links.values())
+            links = self._links.values()
+            has_desk = any(link.wire is not None for link in links)
+        if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
+            # Its desks may be gone, so none of them can report it.
+            self.fail(errors.TaskFailed(codes.ACCESS_REVOKED, exc.message))
+        elif isinstance(exc, errors.RequestRejected) or has_desk:
+            self._absence.end()
+        else:
+            try:
+                self._absence.note(exc)
+            except errors.FrontDoorUnavailable as unavailable:
+                self.fail(unavailable)
 
     def _attend(self, link: grouplink.HostLink, wire: wires.Wire) -> None:
         """Use a connection until it is lost or no longer needed."""

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import threading
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.client import errors
@@ -19,18 +20,9 @@ from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
-from fpgapool.vocabulary import codes
 
 
-def check_blocks(links: Iterable[HostLink]) -> None:
-    """Check that desks know blocks, as far as that is known."""
-    if not all(link.knows_blocks for link in links):
-        raise errors.InvalidRequest(
-            codes.INVALID_ARGUMENT,
-            "a desk of the group does not accept arguments",
-        )
-
-
+@dataclasses.dataclass(eq=False)
 class MemberLock:
     """A member that serves this client alone.
 
@@ -38,14 +30,14 @@ class MemberLock:
     :ivar lost: why it is gone, None while it is held.
     """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.link: HostLink | None = None
-        self.granted = False
-        self.refused: set[str] = set()
-        self.lost: errors.TaskFailed | None = None
+    number: int
+    link: HostLink | None = None
+    granted: bool = False
+    refused: set[str] = dataclasses.field(default_factory=set)
+    lost: errors.TaskFailed | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class GroupTask:
     """A task, or a lock, that waits for its answer.
 
@@ -56,37 +48,34 @@ class GroupTask:
     :ivar brings: numbers of the blocks that a member lacked.
     """
 
+    kind: int
+    params: bytes = b""
+    data: rings.Buffer = b""
+    offset: int = 0
+    lock: MemberLock | None = None
+    out: Callable[[rings.Buffer], Any] = bytes
+    blocks: Mapping[int, blocks.Block] = dataclasses.field(
+        default_factory=dict
+    )
+    brings: frozenset[int] = frozenset()
+    number: int = 0
+    result: Any = None
+    error: errors.FpgapoolError | None = None
+    #: Set by a thread that waits for the end.
+    finished: threading.Event | None = None
+    #: Called at the end, with this task.
+    notify: Callable[[GroupTask], None] | None = None
+
+    # Not set for each task.
     done = False
     #: Whether no thread receives for it; a link counts such tasks.
     followed = False
-    result: Any = None
-    error: errors.FpgapoolError | None = None
     #: How many members have died with it.
     losses = 0
-    #: Set by a thread that waits for the end.
-    finished: threading.Event | None = None
-    #: Callbacks at the end, with this task.
-    notify: Callable[[GroupTask], None] | None = None
 
-    def __init__(
-        self,
-        kind: int,
-        params: bytes = b"",
-        data: rings.Buffer = b"",
-        offset: int = 0,
-        lock: MemberLock | None = None,
-        out: Callable[[rings.Buffer], Any] = bytes,
-        blocks: dict[int, blocks.Block] | None = None,
-    ) -> None:
-        self.blocks = blocks or {}
-        self.brings: set[int] = set()
-        self.kind = kind
-        self.number = 0
-        self.params = params
-        self.data = data
-        self.offset = offset
-        self.lock = lock
-        self.out = out
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.kind, self.number
 
     @property
     def size_bytes(self) -> int:
@@ -182,6 +171,10 @@ class HostLink:
             longest = max(task.blocks.values(), key=len)
             load += longest.reference not in self._there
         return self.locked, load, self.host.host_id
+
+    def has(self, task: GroupTask) -> bool:
+        """Whether a task waits for an answer of this host."""
+        return self.unanswered.get(task.key) is task
 
     @property
     def knows_blocks(self) -> bool:

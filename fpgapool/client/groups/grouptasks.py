@@ -100,8 +100,13 @@ class Tasks:
                     f"the task has {size_bytes} bytes of parameters and input,"
                     f" more than the limit of {self._most_bytes}",
                 )
-            if task.has_arguments:
-                grouplink.check_blocks(self._links.values())
+            if task.has_arguments and not all(
+                link.knows_blocks for link in self._links.values()
+            ):
+                raise errors.InvalidRequest(
+                    codes.INVALID_ARGUMENT,
+                    "a desk of the group does not accept arguments",
+                )
             held = task.lock
             if held is not None and task.kind == records.TASK:
                 if held.lost is not None:
@@ -148,7 +153,7 @@ class Tasks:
                 if (records.TASK, number) not in link.unanswered:
                     break
             self._last_task_id = task.number = number
-        link.unanswered[task.kind, task.number] = task
+        link.unanswered[task.key] = task
         self._sent += 1
         link.send(*task.parts(link))
         if task.followed:
@@ -172,9 +177,7 @@ class Tasks:
                 if not task.finished.wait(channel.remaining_s(deadline_s)):
                     raise errors.OperationTimeout("the task has no result yet")
                 return
-            is_over = functools.partial(
-                _is_over, link, task, (task.kind, task.number)
-            )
+            is_over = functools.partial(_is_over, link, task)
             try:
                 self._lead(link, is_over, deadline_s)
             except channel.DeadlineExceeded:
@@ -192,7 +195,7 @@ class Tasks:
                 and link.wire.leads
                 and not link.led
                 and not link.broken
-                and link.unanswered.get((task.kind, task.number)) is task
+                and link.has(task)
             ):
                 link.led = True
                 return link
@@ -204,7 +207,7 @@ class Tasks:
             return
         task.followed = True
         for link in self._links.values():
-            if link.unanswered.get((task.kind, task.number)) is task:
+            if link.has(task):
                 link.follow()
 
     def _needs_its_thread(self, link: grouplink.HostLink) -> bool:
@@ -310,7 +313,7 @@ class Tasks:
             return task.finish
         with self._lock:
             if self.failure is not None:
-                return _end(task, self.failure)
+                return functools.partial(task.finish, self.failure)
             # The desk cleared the record while it was read: no result.
             task.error = None
             link.unanswered[key] = task
@@ -352,7 +355,7 @@ class Tasks:
                 if task is None:
                     return None
                 task.lock.granted = True
-                return _end(task)
+                return task.finish
             if kind == groups.UNLOCK:
                 task = self._answered(link, (groups.LOCK, number))
                 if (
@@ -361,8 +364,11 @@ class Tasks:
                     and self._ask_another(link, task)
                 ):
                     return None
-                self._lose_lock(number, error)
-                return None if task is None else _end(task, error)
+                if (held := self._locks.get(number)) is not None:
+                    held.lost = error.again()
+                if task is None:
+                    return None
+                return functools.partial(task.finish, error)
             if kind == records.MISS:
                 task = link.unanswered.get((records.TASK, number))
                 if task is not None:
@@ -391,7 +397,7 @@ class Tasks:
             self._go_on()
         if task is None or failure is None:
             return None
-        return _end(task, failure)
+        return functools.partial(task.finish, failure)
 
     def _wait_again(
         self, task: grouplink.GroupTask
@@ -423,11 +429,6 @@ class Tasks:
             self._send(task, min(links, key=lambda one: one.load(task)))
             self._wake()
         return bool(links)
-
-    def _lose_lock(self, number: int, error: errors.TaskFailed) -> None:
-        held = self._locks.get(number)
-        if held is not None:
-            held.lost = error.again()
 
     def unlock(
         self, request: grouplink.GroupTask, held: grouplink.MemberLock
@@ -487,14 +488,6 @@ class Tasks:
             )
 
 
-def _is_over(
-    link: grouplink.HostLink, task: grouplink.GroupTask, key: tuple[int, int]
-) -> bool:
+def _is_over(link: grouplink.HostLink, task: grouplink.GroupTask) -> bool:
     """Whether a task has ended, or has moved to another host."""
-    return task.done or link.unanswered.get(key) is not task
-
-
-def _end(
-    task: grouplink.GroupTask, error: errors.FpgapoolError | None = None
-) -> Callable[[], None]:
-    return functools.partial(task.finish, error)
+    return task.done or not link.has(task)

@@ -200,12 +200,10 @@ class SharedBuffers:
         return memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED))
 
     def input(self, number: int) -> memoryview:
-        """View of an input buffer."""
         start = number * self._buffer_bytes
         return self._input[start : start + self._buffer_bytes]
 
     def output(self, number: int) -> memoryview:
-        """View of an output buffer."""
         start = number * self._buffer_bytes
         return self._output[start : start + self._buffer_bytes]
 
@@ -421,14 +419,12 @@ class Dialer:
         deadline_s: float | None,
     ) -> Connection:
         """Connect again."""
-        return self._dial(
-            {
-                "resume_secret": resume_secret,
-                "input_offset": input_offset_bytes,
-                "output_offset": output_offset_bytes,
-            },
-            deadline_s,
-        )
+        members: dict[str, object] = {
+            "resume_secret": resume_secret,
+            "input_offset": input_offset_bytes,
+            "output_offset": output_offset_bytes,
+        }
+        return self._dial(members, deadline_s)
 
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
         """Ask the front door whether the session has lost its slot.

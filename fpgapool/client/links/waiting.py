@@ -165,8 +165,9 @@ class SlotSeeker:
     :param on_away: called when the pool, or the worker of the slot, goes away.
     """
 
-    #: See :attr:`flow.Flow.cpu_energy_j`.
+    #: Why the CPU computes and no slot ever will; None: one does, or may.
     fallback_reason: str | None = None
+    #: Of this machine's processor, if it computes; estimated.
     cpu_energy_j: float | None = None
 
     def __init__(

@@ -17,6 +17,27 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
 
+def unfit(exc: Exception) -> errors.InvalidRequest:
+    """Return the error for data that is not bytes."""
+    return errors.InvalidRequest(
+        codes.INVALID_INPUT, f"the data is not a buffer of bytes: {exc}"
+    )
+
+
+def bytes_of(data: Any) -> bytes | memoryview:
+    """Return the bytes of a buffer, copied if they are not contiguous.
+
+    :raises errors.InvalidRequest: if it is not a buffer.
+    """
+    try:
+        view = memoryview(data)
+    except (TypeError, ValueError) as exc:
+        raise unfit(exc) from None
+    if not view.c_contiguous:
+        return view.tobytes()
+    return view.cast("B") if view.nbytes else b""
+
+
 class Block:
     """Data for a slot or a group that may be used again and again.
 
@@ -29,16 +50,7 @@ class Block:
 
     def __init__(self, data: Any) -> None:
         self.source = data
-        try:
-            view = memoryview(data)
-            self.data = memoryview(
-                view.cast("B") if view.c_contiguous else view.tobytes()
-            )
-        except (TypeError, ValueError) as exc:
-            raise errors.InvalidRequest(
-                codes.INVALID_INPUT,
-                f"the data is not a buffer of bytes: {exc}",
-            ) from None
+        self.data = memoryview(bytes_of(data))
         if not self.data.nbytes:
             raise errors.InvalidRequest(
                 codes.INVALID_SIZE, "a block must have at least 1 byte"

@@ -54,7 +54,7 @@ class Described:
         It is the code of the pool's failure. None if a slot computes or may
         still come.
         """
-        return self.flow.fallback_reason
+        return self.flow.seeker.fallback_reason
 
     @property
     def stateless(self) -> bool:
@@ -68,7 +68,7 @@ class Described:
         It is shown only: the pool charges for slots. None: a slot computes, or
         the accelerator's profile has no power for the platform ``cpu``.
         """
-        return self.flow.cpu_energy_j
+        return self.flow.seeker.cpu_energy_j
 
     @property
     def checksum(self) -> bool:

@@ -223,19 +223,19 @@ class Flow(recovery.Recovering):
         """Make every thread in the flow return soon, now and later."""
         self.window.stop()
         self._connection.channel.shutdown()
-        self._seeker.stop()
+        self.seeker.stop()
 
     def abandon(self) -> None:
         """Ask the pool to revoke the slot, if there is one; never raises."""
         if self._ended_by_worker:
             return
-        self._seeker.give_up(self.view.session_id)
+        self.seeker.give_up(self.view.session_id)
 
     def report_close(self, deadline_s: float | None) -> None:
         """Tell the pool that the client has closed; never raises."""
         confirmed = self.closed is not None
         if self.transport != connections.CPU:
-            self._seeker.report_close(
+            self.seeker.report_close(
                 self.view,
                 self.acknowledged_bytes,
                 self.received_bytes,
@@ -248,4 +248,4 @@ class Flow(recovery.Recovering):
     def hang_up(self) -> None:
         """Close the connections; no other thread may be in the flow."""
         self._dialer.hang_up(self._connection.channel)
-        self._seeker.close()
+        self.seeker.close()

@@ -135,9 +135,7 @@ class _Opening:
             )
         self._params = checks.params(given["params"])
         checks.encoded(self._params)
-        self._deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        self._deadline_s = checks.deadline(timeout_s)
         self._token = cancelling.token_of(given["cancel"])
         self._features = frozenset(
             {frames.CHECKSUM_FEATURE} if given["checksum"] else ()

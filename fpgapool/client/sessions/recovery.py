@@ -48,9 +48,8 @@ class SlotLost(exceptions.CodedError):
 class Recovering:
     """Takes input, and survives the loss of connections and slots.
 
-    :param seeker: finds another slot, or the CPU; the flow checks its token
+    :ivar seeker: finds another slot, or the CPU; the flow checks its token
         whenever the connection breaks.
-
     :ivar chunk_multiple_bytes: all pieces but the last are multiples of it.
     :ivar stateless: whether the offset alone determines a piece's processing.
     :ivar checksum: whether the data is checked end to end.
@@ -79,7 +78,7 @@ class Recovering:
         self.reopens = 0
         self._dialer = dialer
         self._connection = connection
-        self._seeker = seeker
+        self.seeker = seeker
         self._cancel = seeker.token
         self.stateless = opened.stateless
         starts_bytes = opened.input_offset_bytes, opened.output_offset_bytes
@@ -128,14 +127,6 @@ class Recovering:
         return self._connection.transport
 
     @property
-    def fallback_reason(self) -> str | None:
-        """Why the CPU computes, and no slot ever will: code of the failure.
-
-        None if a slot computes, or may.
-        """
-        return self._seeker.fallback_reason
-
-    @property
     def shared(self) -> connections.SharedBuffers | None:
         """The shared buffers in use, None when payloads are in the stream."""
         return self._connection.shared
@@ -144,11 +135,6 @@ class Recovering:
     def received_bytes(self) -> int:
         """Output that has arrived, once or more often."""
         return self._output.delivered_bytes
-
-    @property
-    def cpu_energy_j(self) -> float | None:
-        """The estimated energy of this machine's processor, if it computes."""
-        return self._seeker.cpu_energy_j
 
     @property
     def acknowledged_bytes(self) -> int:
@@ -333,7 +319,7 @@ class Recovering:
                     self._output.consumed_bytes,
                     deadline_s,
                 )
-                self._seeker.worker_found()
+                self.seeker.worker_found()
                 return connection
             except connections.WorkerError as exc:
                 self._refused(exc, deadline_s)
@@ -344,7 +330,7 @@ class Recovering:
                 self._fail_if_over(deadline_s)
                 if self.window.stopped:
                     raise waiting.Stopped from None
-                self._seeker.worker_lost(
+                self.seeker.worker_lost(
                     min(gives_up_s, deadline_s or gives_up_s)
                 )
                 if time.monotonic() >= gives_up_s:
@@ -393,7 +379,7 @@ class Recovering:
             self._cancel.wait(_FIRST_BACKOFF_S * 2**self._reopens.count)
         self._dialer.hang_up(self._connection.channel)
         try:
-            dialer, connection = self._seeker.reopen(
+            dialer, connection = self.seeker.reopen(
                 self.view,
                 self.acknowledged_bytes,
                 self._output.settled_bytes,

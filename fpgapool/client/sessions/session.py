@@ -159,9 +159,7 @@ class Session(described.Described):
                     f"{length_bytes} bytes do not fit the input buffer "
                     f"of {len(self._pin)}",
                 )
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         with self.using():
             piece: pieces.Piece
             if block is None:
@@ -177,9 +175,7 @@ class Session(described.Described):
         :returns: the output, often empty.
         :raises: as :meth:`run`.
         """
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         with self.using():
             piece = _Pinned(self._pin, 0, self._input.shared)
             output = self._run(piece, end=True, deadline_s=deadline_s)
@@ -286,9 +282,7 @@ class Session(described.Described):
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             of its process; the session is not affected.
         """
-        deadline_s = channel.deadline_after(
-            checks.seconds(timeout_s, "timeout_s")
-        )
+        deadline_s = checks.deadline(timeout_s)
         self._check_process()
         if self._closed:
             raise errors.SessionClosed()

@@ -133,8 +133,8 @@ def _await_event(
         check()
 
 
-class Input(io.FileIO):
-    """A file to read from; its errors name it.
+class _Named(io.FileIO):
+    """A file whose errors name it, and which always blocks.
 
     Unbuffered: data goes directly into the worker's buffers.
 
@@ -143,29 +143,39 @@ class Input(io.FileIO):
     """
 
     def __init__(
+        self, file: Path | int, label: str | None, closefd: bool, mode: str
+    ) -> None:
+        self._label = str(file) if label is None else label
+        with _naming(self._label):
+            super().__init__(file, mode, closefd)
+
+    def _blocking(
+        self, act: Callable[[Any], Any], argument: Any, event: int
+    ) -> Any:
+        with _naming(self._label):
+            while (done := act(argument)) is None:
+                _await_event(self, event)
+            return done
+
+
+class Input(_Named):
+    """A file to read from."""
+
+    def __init__(
         self, file: Path | int, label: str | None = None, closefd: bool = True
     ) -> None:
-        self._label = _name_of(file, label)
-        with _naming(self._label):
-            super().__init__(file, "r", closefd)
+        super().__init__(file, label, closefd, "r")
 
     def readinto(self, buffer: Any) -> int | None:
-        """See :meth:`io.RawIOBase.readinto`; waits also if others do not."""
-        with _naming(self._label):
-            while (read_bytes := super().readinto(buffer)) is None:
-                _await_event(self, select.POLLIN)
-            return read_bytes
+        found: int = self._blocking(super().readinto, buffer, select.POLLIN)
+        return found
 
     def read(self, size: int | None = -1) -> Any:
-        """See :meth:`io.RawIOBase.read`; waits also if others do not."""
-        with _naming(self._label):
-            while (data := super().read(size)) is None:
-                _await_event(self, select.POLLIN)
-            return data
+        return self._blocking(super().read, size, select.POLLIN)
 
 
-class Output(io.FileIO):
-    """A file to write to; its errors name it. Parameters as for the input."""
+class Output(_Named):
+    """A file to write to."""
 
     def __init__(
         self,
@@ -174,20 +184,11 @@ class Output(io.FileIO):
         closefd: bool = True,
         mode: str = "w",
     ) -> None:
-        self._label = _name_of(file, label)
-        with _naming(self._label):
-            super().__init__(file, mode, closefd)
+        super().__init__(file, label, closefd, mode)
 
     def write(self, data: Any) -> int | None:
-        """See :meth:`io.RawIOBase.write`; waits also if others do not."""
-        with _naming(self._label):
-            while (written_bytes := super().write(data)) is None:
-                _await_event(self, select.POLLOUT)
-            return written_bytes
-
-
-def _name_of(file: Path | int, label: str | None) -> str:
-    return str(file) if label is None else label
+        found: int = self._blocking(super().write, data, select.POLLOUT)
+        return found
 
 
 @contextlib.contextmanager

@@ -97,33 +97,24 @@ class RunReport:
     cpu_energy_j: float | None = None
 
 
+@dataclasses.dataclass
 class _Job:
     """One call of :func:`run_stream` or a similar function."""
 
-    def __init__(
-        self,
-        accelerator: str,
-        source: feeding.Source,
-        sink: sinks.Sink,
-        size_bytes: int,
-        progress: Progress | None,
-        deadline_s: float | None,
-        options: session_options.Options,
-    ) -> None:
-        self._accelerator = accelerator
-        self._source = source
-        self._sink = sink
-        self._size_bytes = size_bytes
-        self._progress = progress
-        self._deadline_s = deadline_s
-        self._options = options
-        self._session: sessions.Session | None = None
-        self._feeder: feeding.Feeder | None = None
-        self._waited_s = 0.0
-        self._ran_s = 0.0
-        self._reconnects = 0
-        self._reopens = 0
-        self._restarts = 0
+    accelerator: str
+    source: feeding.Source
+    sink: sinks.Sink
+    size_bytes: int
+    progress: Progress | None
+    deadline_s: float | None
+    options: session_options.Options
+    session: sessions.Session | None = None
+    feeder: feeding.Feeder | None = None
+    waited_s: float = 0.0
+    ran_s: float = 0.0
+    reconnects: int = 0
+    reopens: int = 0
+    restarts: int = 0
 
     def run(self) -> RunReport:
         """Transfer everything, with as many attempts as necessary."""
@@ -133,63 +124,56 @@ class _Job:
             except errors.SessionFailed as exc:
                 if not self._can_start_over(exc):
                     raise
-                self._restarts += 1
+                self.restarts += 1
             else:
-                self._source.check_end(self._check)
+                self.source.check_end(self._check)
                 return self._report(session)
 
     def _check(self) -> None:
-        left_s(self._deadline_s)
-        token = cancelling.token_of(self._options.get("cancel"))
+        left_s(self.deadline_s)
+        token = cancelling.token_of(self.options.get("cancel"))
         try:
             token.check()
         finally:
             cancelling.release(token)
 
     def _attempt(self) -> sessions.Session:
-        self._session = None
+        self.session = None
         session = opening.acc_open(
-            self._accelerator,
+            self.accelerator,
             # The least that a session can claim.
-            max(self._size_bytes, 1),
-            timeout_s=left_s(self._deadline_s),
+            max(self.size_bytes, 1),
+            timeout_s=left_s(self.deadline_s),
             **self._request_options(),
         )
-        self._session = session
-        self._waited_s += session.waited_s
+        self.session = session
+        self.waited_s += session.waited_s
         started_s = time.monotonic()
         with session:
             try:
                 self._transfer(session)
             finally:
-                self._ran_s += time.monotonic() - started_s
-                self._reconnects += session.reconnects
-                self._reopens += session.reopens
+                self.ran_s += time.monotonic() - started_s
+                self.reconnects += session.reconnects
+                self.reopens += session.reopens
         return session
 
     def _request_options(self) -> session_options.Options:
-        request_id = self._options.get("request_id")
-        if not self._restarts or request_id is None:
-            return self._options
-        name = f"{request_id[:_NAME_STEM]}.{self._restarts}"
-        return {**self._options, "request_id": name}
+        request_id = self.options.get("request_id")
+        if not self.restarts or request_id is None:
+            return self.options
+        name = f"{request_id[:_NAME_STEM]}.{self.restarts}"
+        return {**self.options, "request_id": name}
 
     def _transfer(self, session: sessions.Session) -> None:
         flow = session.flow
         place = buffers.blank(0 if flow.shared else flow.chunk_bytes)
-        feeder = self._source.feeder(flow, self._size_bytes, self._deadline_s)
-        self._feeder = feeder
+        feeder = self.source.feeder(flow, self.size_bytes, self.deadline_s)
+        self.feeder = feeder
         with session.using():
             feeder.start()
             try:
-                _receive_all(
-                    flow,
-                    place,
-                    self._sink,
-                    self._size_bytes,
-                    self._progress,
-                    self._deadline_s,
-                )
+                self._receive(flow, place)
             except waiting.Stopped:
                 feeder.check()
                 # The pool has ended the session.
@@ -200,7 +184,7 @@ class _Job:
                 feeder.stop()
 
     def _can_start_over(self, failure: errors.SessionFailed) -> bool:
-        session = self._session
+        session = self.session
         return (
             session is not None
             and failure.code in _RESTART_CODES
@@ -208,34 +192,48 @@ class _Job:
                 not session.stateless
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
-            and self._restarts < _MAX_RESTARTS
+            and self.restarts < _MAX_RESTARTS
             # A running feeder would read what the next attempt needs.
-            and self._feeder is not None
-            and not self._feeder.is_alive()
-            and self._source.rewind()
-            and self._sink.rewind()
+            and self.feeder is not None
+            and not self.feeder.is_alive()
+            and self.source.rewind()
+            and self.sink.rewind()
         )
 
     def _report(self, session: sessions.Session) -> RunReport:
         statistics = session.statistics
         return RunReport(
-            waited_s=self._waited_s,
-            ran_s=self._ran_s,
+            waited_s=self.waited_s,
+            ran_s=self.ran_s,
             input_bytes=statistics.input_bytes,
             output_bytes=statistics.output_bytes,
-            bytes_per_s=statistics.input_bytes / max(self._ran_s, 1e-9),
+            bytes_per_s=statistics.input_bytes / max(self.ran_s, 1e-9),
             host=session.host_name,
             device=session.device,
             slot=session.slot,
             local=session.local,
             session_id=session.session_id,
-            reconnects=self._reconnects,
-            reopens=self._reopens,
-            restarts=self._restarts,
+            reconnects=self.reconnects,
+            reopens=self.reopens,
+            restarts=self.restarts,
             fallback_reason=session.fallback_reason,
             checksum=session.checksum,
             cpu_energy_j=session.cpu_energy_j,
         )
+
+    def _receive(self, flow: flows.Flow, place: memoryview) -> None:
+        reported_bytes = -1
+        while not flow.ended:
+            wanted = self.sink.place()
+            output = flow.receive(
+                place if wanted is None else wanted, self.deadline_s
+            )
+            if output is not None and output.data:
+                self.sink.write(output.data)
+            done_bytes = flow.acknowledged_bytes
+            if self.progress is not None and done_bytes != reported_bytes:
+                self.progress(done_bytes, self.size_bytes)
+                reported_bytes = done_bytes
 
 
 def left_s(deadline_s: float | None) -> float | None:
@@ -249,26 +247,6 @@ def left_s(deadline_s: float | None) -> float | None:
     return remaining_s
 
 
-def _receive_all(
-    flow: flows.Flow,
-    place: memoryview,
-    sink: sinks.Sink,
-    size_bytes: int,
-    progress: Progress | None,
-    deadline_s: float | None,
-) -> None:
-    reported_bytes = -1
-    while not flow.ended:
-        wanted = sink.place()
-        output = flow.receive(place if wanted is None else wanted, deadline_s)
-        if output is not None and output.data:
-            sink.write(output.data)
-        done_bytes = flow.acknowledged_bytes
-        if progress is not None and done_bytes != reported_bytes:
-            progress(done_bytes, size_bytes)
-            reported_bytes = done_bytes
-
-
 def _run(
     accelerator: str,
     source: feeding.Source,
@@ -279,7 +257,7 @@ def _run(
     options: session_options.Options,
 ) -> RunReport:
     checks.size(size_bytes, may_be_zero=True)
-    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    deadline_s = checks.deadline(timeout_s)
     return _Job(
         accelerator, source, sink, size_bytes, progress, deadline_s, options
     ).run()
@@ -524,7 +502,7 @@ def run_group_file(
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises OSError: if a file cannot be read or written; it names the file.
     """
-    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    deadline_s = checks.deadline(timeout_s)
     # Hashed once, not for each task.
     known = blocks.checked_arguments(arguments)
     piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)

@@ -602,7 +602,7 @@ import sys
 import threading
 from fpgapool.client.transfers import transfer
 from fpgapool.cmd import run
-receive_all = transfer._receive_all
+receive = transfer._Job._receive
 def say():
     print("running", flush=True)
 def announced(*arguments):
@@ -614,8 +614,8 @@ def announced(*arguments):
         waits.set()
     else:
         say()
-    receive_all(*arguments)
-transfer._receive_all = announced
+    receive(*arguments)
+transfer._Job._receive = announced
 sys.exit(run.main())
 """
 

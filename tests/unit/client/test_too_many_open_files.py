@@ -137,8 +137,8 @@ def test_a_door_that_cannot_be_asked_for_desks() -> None:
     door = mock.Mock()
     door.members.side_effect = errors.TooManyOpenFiles("none is free")
     hosts = grouphosts.Hosts(door, ACCESS, 16, mock.Mock())
-    with pytest.raises(errors.TooManyOpenFiles):
-        hosts._members_now()
+    hosts._ask_door()
+    assert isinstance(hosts.failure, errors.TooManyOpenFiles)
 
 
 def test_an_api_that_cannot_be_dialed() -> None:
