@@ -7,8 +7,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
-import functools
 import typing
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -19,8 +19,6 @@ from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 
 LOCAL_NETWORK = "local"
-
-_Members: typing.TypeAlias = Mapping[str, Any]
 
 
 class Endpoint(NamedTuple):
@@ -96,7 +94,7 @@ class SessionView:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "the session is not an object"
             )
-        return cls._read(members, _NAMES, _READ)
+        return cls(**_read(members, _NAMES, _CONVERTERS))
 
     @classmethod
     def from_api(cls, session: dict[str, Any]) -> SessionView:
@@ -109,87 +107,92 @@ class SessionView:
             session[shown]
         parts = (session["placement"] or {}, session["connection"] or {})
         members = collections.ChainMap(session, *parts)
-        return cls._read(members, _SHOWN, _READ_API)
-
-    @classmethod
-    def _read(
-        cls, members: _Members, names: dict[str, str], readers: dict[str, Any]
-    ) -> SessionView:
-        for name in ("session_id", "state"):
-            frames.require(members, names.get(name, name), str)
-        values = {}
-        for name, read in readers.items():
-            value = read(members, names.get(name, name))
-            if value is not None:
-                values[name] = value
-        return cls(**values)
+        return cls(**_read(members, _SHOWN, _CONVERTERS_API))
 
 
-def _optional(
-    members: _Members, name: str, kind: type | tuple[type, ...]
-) -> Any:
-    if members.get(name) is None:
-        return None
-    return frames.require(members, name, kind)
+def _read(
+    members: Mapping[str, Any],
+    names: Mapping[str, str],
+    converters: Mapping[str, Callable[[Any], Any]],
+) -> dict[str, Any]:
+    """Return the members of a view that are known.
+
+    It calls little: each session is read several times while it opens.
+
+    :param names: of members that have other names in the document.
+    """
+    found: dict[str, Any] = {}
+    for name, kinds in _KINDS.items():
+        shown = names.get(name, name)
+        value = members.get(shown)
+        if value is None:
+            if name in _REQUIRED:
+                raise _wrong(f"member '{shown}' is missing")
+            continue
+        if name in converters:
+            found[name] = converters[name](value)
+        elif type(value) in kinds:
+            found[name] = value
+        else:
+            raise _wrong(f"member '{shown}' is of another type")
+    return found
 
 
-def _endpoints(members: _Members, name: str) -> tuple[Endpoint, ...]:
-    endpoints = []
-    for item in _optional(members, name, list) or ():
-        if not isinstance(item, dict):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "an endpoint is not an object"
-            )
-        endpoints.append(
+def _wrong(reason: str) -> frames.ProtocolError:
+    return frames.ProtocolError(frames.PROTOCOL_ERROR, reason)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _wrong("the reasons are not a list")
+    return tuple(map(str, value))
+
+
+def _endpoints(value: Any) -> tuple[Endpoint, ...]:
+    try:
+        found = tuple(
             Endpoint(
-                network=frames.require(item, "network", str),
-                address=_optional(item, "address", str) or "",
-                port=_optional(item, "port", int) or 0,
+                one["network"], one.get("address") or "", one.get("port") or 0
             )
+            for one in value
         )
-    return tuple(endpoints)
+    except (AttributeError, KeyError, TypeError) as exc:
+        raise _wrong(f"the endpoints are malformed: {exc!r}") from exc
+    for one in found:
+        if [type(member) for member in one] != [str, str, int]:
+            raise _wrong("an endpoint has members of another type")
+    return found
 
 
-def _texts(members: _Members, name: str) -> tuple[str, ...]:
-    return tuple(map(str, _optional(members, name, list) or ()))
+def _codes(value: Any) -> tuple[str, ...]:
+    return tuple(str(reason["code"]) for reason in value)
 
 
-def _codes(members: _Members, name: str) -> tuple[str, ...]:
-    return tuple(str(reason["code"]) for reason in members[name])
+def _seconds(value: Any) -> float:
+    return datetime.datetime.fromisoformat(value).timestamp()
 
 
-def _seconds(members: _Members, name: str) -> float | None:
-    text = members[name]
-    if text is None:
-        return None
-    return datetime.datetime.fromisoformat(text).timestamp()
-
-
+_REQUIRED = ("session_id", "state")
 #: Members that have other names in messages.
 _NAMES = {"host_name": "slot_host_name"}
-_READERS: dict[object, Any] = {
-    str: functools.partial(_optional, kind=str),
-    int: functools.partial(_optional, kind=int),
-    float: functools.partial(_optional, kind=(int, float)),
-    bool: functools.partial(_optional, kind=(bool,)),
-    tuple[str, ...]: _texts,
-    tuple[Endpoint, ...]: _endpoints,
-}
-#: Parser of each member; one that may be None uses its other type.
-_READ = {
-    name: _READERS.get(type_) or _READERS[typing.get_args(type_)[0]]
+_JSON: dict[object, tuple[type, ...]] = {float: (int, float)}
+#: Types of each member in JSON; one that may be None has another type, too.
+_KINDS = {
+    name: _JSON.get(kind, (kind,))
     for name, type_ in typing.get_type_hints(SessionView).items()
+    for kind in [next(iter(typing.get_args(type_)), type_)]
+}
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "pending_reasons": _texts,
+    "endpoints": _endpoints,
 }
 
-_DESCRIBED = [one for one in description.FIELDS.shown if one.name in _READ]
+_DESCRIBED = [one for one in description.FIELDS.shown if one.name in _KINDS]
 #: The API's names of the described members.
 _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
 #: In all versions of the API.
 _ALWAYS_SHOWN = [_SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)]
-_READERS_API = {fields.TIME: _seconds, fields.CODES: _codes}
-#: Parser of each member of the API's answers.
-_READ_API = _READ | {
-    one.name: _READERS_API[one.kind]
-    for one in _DESCRIBED
-    if one.kind in _READERS_API
+_BY_KIND = {fields.TIME: _seconds, fields.CODES: _codes}
+_CONVERTERS_API = _CONVERTERS | {
+    one.name: _BY_KIND[one.kind] for one in _DESCRIBED if one.kind in _BY_KIND
 }
