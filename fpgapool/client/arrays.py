@@ -175,7 +175,7 @@ class Call:
 
     :param named: options of sessions, and parameters of the accelerator.
     :raises TypeError: if a parameter is given twice.
-    :raises errors.InvalidParams: if one is no value of JSON.
+    :raises errors.InvalidParams: if one cannot be represented in JSON.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ def map(
 ) -> Iterator[Result]:
     """Run many arrays, or many pieces of memory.
 
-    Each input has a session of its own. For many short inputs a group is
+    Each input has its own session. For many short inputs a group is
     faster: :meth:`Group.map`. Closing the iterator, and an error, end the
     sessions that run.
 

@@ -159,7 +159,7 @@ def needing_descriptors() -> Iterator[None]:
 
     :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
     """
-    # What the caller handles already is no cause.
+    # An error that the caller is already handling does not count.
     handled = sys.exception()
     try:
         yield

@@ -25,7 +25,7 @@ class Accelerator:
     :ivar params_schema: JSON schema of its parameters.
     :ivar peak_bytes_per_s: input per second, at most.
     :ivar return_ratio: output bytes per byte of input.
-    :ivar stateless: whether a session can go on in another slot.
+    :ivar stateless: whether a session can continue in another slot.
     :ivar chunk_multiple_bytes: every piece of input but the last is a
         multiple of this.
     :ivar slots: how many slots of the pool have a shape that it fits.

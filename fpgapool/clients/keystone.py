@@ -91,7 +91,7 @@ class LimitsReader:
         except exception.FpgapoolException:
             raise
         except Exception as error:
-            # It uses three libraries, each with errors of its own.
+            # It uses three libraries, each with its own errors.
             self._connection = self._service = None
             raise exception.KeystoneUnavailable(
                 reason=f"{type(error).__name__}: {error}"

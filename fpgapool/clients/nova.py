@@ -57,7 +57,7 @@ class Server:
 
     @property
     def deleted(self) -> bool:
-        """Whether it is deleted for good."""
+        """Whether it is permanently deleted."""
         return self.status == _DELETED
 
 

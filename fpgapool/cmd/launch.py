@@ -109,7 +109,7 @@ def _text(
 
 
 def discard_unread() -> None:
-    """Drop what nobody reads from a standard stream, instead of waiting."""
+    """Drop output that is not read, instead of waiting for a reader."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             descriptor = stream.fileno()

@@ -34,7 +34,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: How long the main thread may take to react to a signal by itself.
+#: How long the main thread may take to react to a signal.
 _REACTS_S = 1.0
 # After the time limit the client ends its waits, and gives the slot back.
 _CLEANS_UP_S = 2.0

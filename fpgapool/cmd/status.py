@@ -114,7 +114,7 @@ class Checks(upgradecheck.UpgradeCommands):
     """The checks; each result says what to do.
 
     :param conf: its files are read before :meth:`check` is called.
-    :param wait_s: lets time pass, to see whether a leader lives.
+    :param wait_s: sleeps between two looks at the leader's lease.
     """
 
     def __init__(

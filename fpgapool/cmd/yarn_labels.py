@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-yarn-labels``: tell Hadoop YARN where accelerators are.
+"""``fpgapool-yarn-labels``: label YARN's nodes with their accelerators.
 
 It watches the pool, and runs ``yarn rmadmin`` when a node needs another label.
 A failure of either is printed, and tried again. It runs until a signal.

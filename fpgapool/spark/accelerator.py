@@ -39,7 +39,7 @@ class Accelerator:
     def block_records(self) -> int:
         """How many records one result is for.
 
-        It is the parameter of this name, as accelerators have it that return
+        It is the parameter of this name, which accelerators have that return
         a result for each block of records; else 1.
         """
         records: int = self.params.get("block_records", 1)

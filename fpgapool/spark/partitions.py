@@ -2,7 +2,7 @@
 
 """One attempt of one partition, in an executor.
 
-The whole input is encoded before a session is opened: the pool is told its
+The whole input is encoded before a session is opened: the pool must know its
 exact size. No slot is held any more when the first result goes on to Spark, so
 it does not matter how slowly Spark takes them.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Doors: how a program talks to the pool, before and beside its data.
+"""Doors: how a program sends requests to the pool.
 
 :mod:`.door` is what all have in common. :mod:`.frontdoor` is the socket of
 the program's own host, :mod:`.apidoor` the REST API with the requests of

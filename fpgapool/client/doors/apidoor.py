@@ -76,7 +76,7 @@ class PoolApi:
     ) -> Self:
         """Use the token of an instance; the standard library is enough.
 
-        :param renew: called if the token is no longer valid, see above.
+        :param renew: called if the token is no longer valid.
         """
         adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
         return cls(adapter, renew)
@@ -413,7 +413,7 @@ class ApiDoor:
     def _detach_group(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        # ended=true: the program itself leaves; nobody revoked it.
+        # ended=true: the program leaves; it was not revoked.
         path = f"{_client_path(members)}?ended=true"
         self._requests.http("DELETE", path, deadline_s)
         return {}

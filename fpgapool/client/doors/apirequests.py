@@ -72,7 +72,7 @@ class Requests:
         self._microversion = ".".join(map(str, since))
 
     def shutdown(self) -> None:
-        """Wake all threads that wait here, for good."""
+        """Wake all waiting threads; later waits fail at once."""
         with self._changed:
             self._lost = True
             self._changed.notify_all()

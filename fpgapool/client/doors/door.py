@@ -131,7 +131,7 @@ class Door(Protocol):
         """
 
     def shutdown(self) -> None:
-        """Wake a thread that waits here, for good.
+        """Wake any waiting thread; later waits fail at once.
 
         The thread finds the connection lost, and does not connect again.
         """

@@ -77,7 +77,7 @@ def default_path() -> str:
 def _refusal_of(path: str) -> str | None:
     """Return why a path is not used; None if it is.
 
-    Programs send keys where the front door tells them.
+    Programs send keys to the worker that the front door names.
     """
     directory = os.path.dirname(path)
     try:

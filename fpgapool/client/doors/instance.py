@@ -49,8 +49,8 @@ _MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
 _LABELS = ("/dev/disk/by-label/config-2", "/dev/disk/by-label/CONFIG-2")
 _MOUNTS = "/proc/self/mounts"
 _DRIVES_STAY = (
-    "a config drive stays as it is until Nova writes it anew, as when the"
-    " instance is rebuilt; the metadata service has the current data"
+    "a config drive keeps old data until Nova rewrites it, for example when"
+    " the instance is rebuilt; the metadata service has current data"
 )
 
 _METADATA_S = 2.0

@@ -241,7 +241,7 @@ class HostLink:
             self.changed.notify_all()
 
     def send(self, *parts: rings.Buffer) -> None:
-        """Send a record, later if there is no room."""
+        """Send a record, or queue it if there is no room."""
         if self.unsent or not self._put(parts):
             self.unsent.append(parts)
 

@@ -416,7 +416,7 @@ class Tasks:
     ) -> bool:
         """Ask another host for a lock that this one refuses, if there is one.
 
-        Each host has limits of its own.
+        Each host has its own limits.
         """
         refused = task.lock.refused
         refused.add(link.host.host_id)

@@ -210,7 +210,7 @@ class SharedBuffers:
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
-    # Cached: each CDLL object creates function classes of its own.
+    # Cached: each CDLL object creates its own function classes.
     libc = ctypes.CDLL(None, use_errno=True)
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     libc.mmap.restype = libc.mremap.restype = address

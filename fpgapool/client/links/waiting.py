@@ -161,7 +161,7 @@ class SlotSeeker:
 
     :param door: front door; the seeker reconnects to it after an outage.
     :param away_timeout_s: how long the pool may be away, and not only its
-        conductor; None: there is no other limit than the patience.
+        conductor; None: the patience is the only limit.
     :param on_away: called when the pool, or the worker of the slot, goes away.
     """
 
@@ -308,7 +308,7 @@ class SlotSeeker:
         self.door.shutdown()
 
     def give_up(self, session_id: str) -> None:
-        """Tell the pool that the session is no longer wanted; never raises."""
+        """Withdraw the request or session; never raises."""
         self.door.give_up(session_id=session_id)
 
     def report_close(

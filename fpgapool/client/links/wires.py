@@ -70,10 +70,10 @@ class Wire(Protocol):
         """Release the room of the record."""
 
     def say_goodbye(self) -> None:
-        """Tell the desk that this client leaves for good."""
+        """Announce to the desk that this client will not return."""
 
     def shutdown(self) -> None:
-        """Wake the thread that receives, for good; from any thread."""
+        """Wake the receiving thread, and end its later waits; thread-safe."""
 
     def close(self) -> None:
         """Close the connection; no thread may be using it."""
@@ -88,7 +88,7 @@ def connect(
 ) -> Wire:
     """Connect to the desk of a host.
 
-    :param window_tasks: how many unanswered tasks the client wants to have.
+    :param window_tasks: the most unanswered tasks of this client.
     :raises link.Refused: if the desk does not admit this client, or lacks a
         required TLS.
     :raises errors.TooManyOpenFiles: if descriptors are missing.
@@ -237,7 +237,7 @@ class LocalWire:
 class RemoteWire:
     """Frames to and from a desk on another host.
 
-    A thread of its own sends, so that putting a record never waits.
+    Another thread sends, so that putting a record never waits.
     """
 
     leads = False

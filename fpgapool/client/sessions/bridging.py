@@ -139,7 +139,7 @@ class BridgingSeeker(waiting.SlotSeeker):
     def _run(self, seek: Callable[[], _Found]) -> None:
         try:
             self._found = seek()
-            self._end(codes.SUPERSEDED, "a slot goes on with the session")
+            self._end(codes.SUPERSEDED, "a slot continues the session")
         except waiting.Ended as exc:
             self._show(exc.view)
             self._fail(errors.rejection(*exc.view.ending))

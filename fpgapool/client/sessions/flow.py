@@ -204,8 +204,8 @@ class Flow(recovery.Recovering):
     def close(self, place: memoryview, deadline_s: float | None) -> None:
         """Tell the worker that the session has ended, and wait for its reply.
 
-        A connection that breaks meanwhile is no error: all requested output
-        has arrived. Parameters and errors are those of :meth:`receive`.
+        A connection that breaks meanwhile is not an error: all requested
+        output has arrived. Parameters and errors are those of :meth:`receive`.
         """
         connection = self._connection
         close = frames.FrameHeader(frames.CLOSE).pack()

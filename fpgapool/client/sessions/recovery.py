@@ -400,7 +400,7 @@ class Recovering:
         return errors.SessionFailed(code, message, self.acknowledged_bytes)
 
     def _present_checkpoint(self) -> tuple[int, bytes] | None:
-        """The state with which another slot can go on, if there is one."""
+        """The state from which another slot can continue, if there is one."""
         state = self._checkpoints.get(self.acknowledged_bytes)
         return None if state is None else (self.acknowledged_bytes, state)
 

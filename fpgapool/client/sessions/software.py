@@ -72,7 +72,7 @@ class Software:
     :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library of
         the core is not installed.
 
-    :ivar movable: whether a slot may go on with the work.
+    :ivar movable: whether a slot may continue the work.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Software:
         moves: bool = False,
         former: connections.Opened | None = None,
     ) -> CpuConnection:
-        """Make a worker with a core of its own.
+        """Make a worker with a new core.
 
         :param former: of the worker that was lost: the client goes on with
             pieces and a window of its sizes.
@@ -215,7 +215,7 @@ class CpuWorker:
             self._changed.notify_all()
 
     def end(self, code: str, message: str) -> None:
-        """Stop computing and tell the client why."""
+        """Stop computing, and send the client the reason."""
         with self._changed:
             self._farewell = frames.error_frame(code, message)
             self._changed.notify_all()
@@ -393,7 +393,7 @@ class CpuWorker:
             self._replies.append(memoryview(part))
 
     def shutdown(self) -> None:
-        """Make every thread here return soon, for good."""
+        """Make every thread here return soon, now and later."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -417,7 +417,7 @@ class CpuConnection(connections.Connection):
 
 
 class CpuDialer(connections.Dialer):
-    """Stands for the way to a worker in this process."""
+    """The way to a worker in this process, in place of a slot's."""
 
     def __init__(
         self, view: views.SessionView, cancel: cancelling.CancelToken
@@ -441,7 +441,7 @@ class CpuDialer(connections.Dialer):
 
 
 class CpuOnly:
-    """Stands for the seeker of a session that never gets a slot."""
+    """Takes the place of a seeker in a session that never gets a slot."""
 
     def __init__(
         self,

@@ -279,7 +279,7 @@ def run_stream(
     If the slot is lost, a stateless accelerator continues in another one.
     With any other one the transfer starts over, at most three times, if the
     source can seek, and the destination can seek and be truncated or has
-    received nothing yet; ``progress`` then begins anew.
+    received nothing yet; ``progress`` then starts again.
 
     Input is sent in pieces of ``chunk_bytes``. If the source is slow, the
     data read so far is sent after a second, as far as it is a multiple of

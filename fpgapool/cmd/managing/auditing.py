@@ -194,7 +194,7 @@ class Auditor:
 
 
 _DONE = {
-    **dict.fromkeys(findings.RECORDABLE, "recorded anew by the conductor"),
+    **dict.fromkeys(findings.RECORDABLE, "recorded again by the conductor"),
     **dict.fromkeys(
         findings.RECONCILABLE, "the agent was asked, and reconciled"
     ),

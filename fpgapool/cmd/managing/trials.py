@@ -134,7 +134,7 @@ def steps(
 def _elsewhere(
     task: Callable[..., None], arguments: tuple[object, ...], timeout_s: float
 ) -> Iterator[typing.Any]:
-    """Yield what a task in a process of its own sends."""
+    """Run a task in another process, and yield what it sends."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=task, args=(theirs, *arguments))
@@ -188,7 +188,7 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
 class _Trial:
     """Tests one device.
 
-    :param tell: gets accelerator and name of each step that begins.
+    :param tell: called with accelerator and name when a step begins.
     """
 
     def __init__(

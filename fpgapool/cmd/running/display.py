@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``fpgapool-run`` tells people and programs."""
+"""The messages and reports of ``fpgapool-run``."""
 
 from __future__ import annotations
 

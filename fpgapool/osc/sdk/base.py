@@ -30,7 +30,7 @@ _Found = TypeVar("_Found", bound=Resource)
 
 
 class Proxy(proxy.Proxy):
-    """Requests about single resources, beside those of openstacksdk."""
+    """Requests about single resources that openstacksdk lacks."""
 
     def _send(
         self,

@@ -36,7 +36,7 @@ class Group(base.Resource):
         "project_id",
     )
 
-    #: What it shall reach, and how far it is; None: it has no goal.
+    #: Its goal, with the progress; None: it has no goal.
     goal = resource.Body("goal", type=dict)
     #: The slots that it has.
     members = resource.Body("members", type=list, list_type=dict)

@@ -96,7 +96,7 @@ class Service(base.Resource):
 
 @base.described(inventory.INSTANCE)
 class Instance(base.Resource):
-    """An instance of Nova that has, or had, a token of its own."""
+    """A Nova instance that has, or had, its own token."""
 
     resources_key = "instances"
     base_path = "/instances"

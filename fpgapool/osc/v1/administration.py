@@ -30,7 +30,7 @@ def options(
             state(
                 "enable",
                 "enabled",
-                f"let sessions have {effect} again, and reset its failures",
+                f"offer {effect} to sessions again, and reset its failures",
             ),
             state(
                 "disable",

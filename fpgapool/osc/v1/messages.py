@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Messages that tell a person what failed and what to do."""
+"""Error messages for people: what failed, and what to do."""
 
 from __future__ import annotations
 

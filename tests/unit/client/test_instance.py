@@ -484,7 +484,7 @@ def test_an_old_drive_without_a_metadata_service(monkeypatch, pool, drive):
         for words in (
             "it is not valid",
             f"{drive} (the API refuses its token",
-            "until Nova writes it anew, as when the instance is rebuilt",
+            "until Nova rewrites it, for example when the instance is rebuilt",
             "http://127.0.0.1:9/openstack/latest/vendor_data2.json",
             "ConnectionRefusedError",
             "application credential",
@@ -563,7 +563,7 @@ def test_an_empty_drive_without_a_metadata_service(monkeypatch, tmp_path):
     for words in (
         "no token for this instance",
         "its flavor requests no accelerators, its token was revoked, or",
-        "until Nova writes it anew, as when the instance is rebuilt",
+        "until Nova rewrites it, for example when the instance is rebuilt",
         "ConnectionRefusedError",
     ):
         assert words in caught.value.message

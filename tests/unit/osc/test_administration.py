@@ -75,41 +75,6 @@ def test_what_is_asked_for(
 
 
 @each
-def test_a_name(class_: Any, method: str, lists: str, resource: Any) -> None:
-    app = _app(method, lists, resource, "one", "two")
-    assert app.run(class_, "--enable", "two") == 0
-    getattr(app.client, method).assert_called_once_with(
-        OTHER_ID, state="enabled"
-    )
-
-
-@each
-def test_a_name_that_several_have(
-    class_: Any, method: str, lists: str, resource: Any
-) -> None:
-    app = _app(method, lists, resource, "board0", "board0")
-    with pytest.raises(exceptions.CommandError) as caught:
-        app.run(class_, "--drain", "board0")
-    text = str(caught.value)
-    assert "'board0' is ambiguous (2 matches)" in text
-    assert ID in text
-    assert OTHER_ID in text
-    if resource is inventory.Device:
-        assert f"{ID} on on-1" in text
-    getattr(app.client, method).assert_not_called()
-
-
-@each
-def test_a_name_that_nothing_has(
-    class_: Any, method: str, lists: str, resource: Any
-) -> None:
-    app = _app(method, lists, resource, "board0")
-    with pytest.raises(exceptions.CommandError, match="no resource is named"):
-        app.run(class_, "--drain", "board1")
-    getattr(app.client, method).assert_not_called()
-
-
-@each
 @pytest.mark.parametrize("state", ["--enable", "--disable"])
 def test_a_deadline_is_for_drains(
     class_: Any, method: str, lists: str, resource: Any, state: str
@@ -191,9 +156,3 @@ def test_a_device_needs_a_wish(options: list[str], text: str) -> None:
     with pytest.raises(exceptions.CommandError, match=text):
         app.run(device.SetDevice, *options, ID)
     assert app.client.mock_calls == []
-
-
-def test_a_host_by_its_name() -> None:
-    app = _app("get_host", "hosts", inventory.Host, "one")
-    assert app.run(host.ShowHost, "one") == 0
-    app.client.get_host.assert_called_once_with(ID)

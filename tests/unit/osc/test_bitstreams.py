@@ -17,7 +17,6 @@ import pytest
 from openstack.test import fakes as sdk_fakes
 from osc_lib import exceptions
 
-from fpgapool.api.schemas import bitstreams as schemas
 from fpgapool.osc.sdk import library as sdk
 from fpgapool.osc.v1 import bitstream
 from tests.unit.osc import fakes
@@ -43,12 +42,6 @@ def path(tmp_path: pathlib.Path) -> str:
     file = tmp_path / "mine.bit"
     file.write_bytes(DATA)
     return str(file)
-
-
-def test_everything_is_shown(app: fakes.App) -> None:
-    shown = app.rows(bitstream.ShowBitstream, ID)
-    members = set(schemas.BITSTREAM["properties"]) - {"links"}
-    assert set(shown) == members
 
 
 def test_what_is_brought(

@@ -18,6 +18,7 @@ from fpgapool.osc.sdk import library
 from fpgapool.osc.v1 import bitstream
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import group
+from fpgapool.osc.v1 import host
 from fpgapool.osc.v1 import slot
 from tests.unit.osc import fakes
 
@@ -49,6 +50,8 @@ def _named(resource: Any, *names: str) -> list[Any]:
 
 #: Class, options before the name, method of the proxy that gets the id.
 COMMANDS: dict[str, tuple[Any, list[str], str]] = {
+    "host show": (host.ShowHost, [], "get_host"),
+    "host set": (host.SetHost, ["--enable"], "administer_host"),
     "device show": (device.ShowDevice, [], "get_device"),
     "device set": (device.SetDevice, ["--enable"], "administer_device"),
     "slot list": (slot.ListSlots, ["--device"], "slots"),
@@ -80,6 +83,7 @@ COMMANDS: dict[str, tuple[Any, list[str], str]] = {
 
 #: How the second of two is called, and how one that there is not.
 NAMES = {
+    "host": ("second", "third"),
     "device": ("board1", "board2"),
     "slot": ("board0.1", "board0.2"),
     "bitstream": ("second", "third"),
@@ -102,6 +106,9 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     client.devices.side_effect = lambda **_: iter(
         _named(inventory.Device, "board0", "board1")
     )
+    client.hosts.side_effect = lambda **_: iter(
+        _named(inventory.Host, "first", "second")
+    )
     client.slots.side_effect = lambda **_: iter(_slots("board0.0", "board0.1"))
     client.bitstreams.side_effect = lambda **query: iter(
         one
@@ -115,6 +122,8 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     )
     for name, resource in (
         ("get_group", group_sdk.Group),
+        ("get_host", inventory.Host),
+        ("administer_host", inventory.Host),
         ("get_device", inventory.Device),
         ("administer_device", inventory.Device),
         ("get_slot", inventory.Slot),
@@ -157,6 +166,12 @@ def test_what_nothing_is_called(
 @pytest.mark.parametrize(
     ("class_", "text", "lists", "members"),
     [
+        (
+            device.ShowDevice,
+            "board0",
+            "devices",
+            _named(inventory.Device, "board0", "board0"),
+        ),
         (slot.ShowSlot, "board0.0", "slots", _slots("board0.0", "board0.0")),
         (
             bitstream.ShowBitstream,
@@ -174,8 +189,8 @@ def test_what_several_are_called(
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, text)
     assert f"{text!r} is ambiguous (2 matches)" in str(caught.value)
-    assert ID in str(caught.value)
-    assert OTHER_ID in str(caught.value)
+    assert f"{ID} " in str(caught.value)
+    assert f"{OTHER_ID} " in str(caught.value)
 
 
 def test_bitstreams_of_other_projects(app: fakes.App) -> None:

@@ -10,6 +10,7 @@ import pytest
 from openstack.test import fakes as sdk_fakes
 
 from fpgapool.api.schemas import accelerators as accelerator_schemas
+from fpgapool.api.schemas import bitstreams as bitstream_schemas
 from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import hosts as host_schemas
@@ -18,6 +19,7 @@ from fpgapool.osc.sdk import group as group_sdk
 from fpgapool.osc.sdk import inventory
 from fpgapool.osc.sdk import library
 from fpgapool.osc.v1 import accelerator
+from fpgapool.osc.v1 import bitstream
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import group
 from fpgapool.osc.v1 import host
@@ -28,35 +30,28 @@ from tests.unit.osc import fakes
 
 
 @pytest.mark.parametrize(
-    ("class_", "method", "resource", "schema"),
+    ("class_", "resource", "schema"),
     [
         (
             accelerator.ShowAccelerator,
-            "get_accelerator",
             library.Accelerator,
             accelerator_schemas.ACCELERATOR,
         ),
         (
-            device.ShowDevice,
-            "get_device",
-            inventory.Device,
-            device_schemas.DEVICE,
+            bitstream.ShowBitstream,
+            library.Bitstream,
+            bitstream_schemas.BITSTREAM,
         ),
-        (
-            group.ShowGroup,
-            "get_group",
-            group_sdk.Group,
-            group_schemas.GROUP,
-        ),
-        (host.ShowHost, "get_host", inventory.Host, host_schemas.HOST),
-        (slot.ShowSlot, "get_slot", inventory.Slot, slot_schemas.SLOT),
+        (device.ShowDevice, inventory.Device, device_schemas.DEVICE),
+        (group.ShowGroup, group_sdk.Group, group_schemas.GROUP),
+        (host.ShowHost, inventory.Host, host_schemas.HOST),
+        (slot.ShowSlot, inventory.Slot, slot_schemas.SLOT),
     ],
 )
-def test_everything_is_shown(
-    class_: Any, method: str, resource: Any, schema: Any
-) -> None:
+def test_everything_is_shown(class_: Any, resource: Any, schema: Any) -> None:
     """All that the API says, by the same names."""
     app = fakes.App()
+    method = f"get_{class_.kind}"
     found = sdk_fakes.generate_fake_resource(resource)
     getattr(app.client, method).side_effect = lambda name: found
     shown = app.rows(class_, fakes.SESSION_ID)
