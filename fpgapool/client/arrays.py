@@ -340,10 +340,9 @@ class Call:
         try:
             return forms.Form(schema)
         except ValueError as exc:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
+            raise errors.invalid(
                 f"the profile of {self._accelerator} in the pool does not "
-                f"state its arrays ({exc}); use run_buffer()",
+                f"state its arrays ({exc}); use run_buffer()"
             ) from None
 
     def _leading(

@@ -17,7 +17,6 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
-from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
 Result: typing.TypeAlias = Any
@@ -81,9 +80,8 @@ def map(
     call = arrays.Call("map", accelerator, named, convert=convert)
     checks.argument(shapes.integer(1), sessions, "sessions")
     if call.options.get("request_id") is not None:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            "map() opens several sessions, so it takes no request_id",
+        raise errors.invalid(
+            "map() opens several sessions, so it takes no request_id"
         )
     call.check(timeout_s)
     return _outputs(call, inputs, sessions, timeout_s)

@@ -9,7 +9,6 @@ import threading
 from typing import Protocol
 
 from fpgapool.client import errors
-from fpgapool.vocabulary import codes
 
 # How often a plain Event is checked; an Event cannot call back.
 _EVENT_POLL_S = 0.1
@@ -122,9 +121,7 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
         return cancel
     if isinstance(cancel, threading.Event):
         return EventToken(cancel)
-    raise errors.InvalidRequest(
-        codes.INVALID_REQUEST, "cancel must be a CancelToken or an Event"
-    )
+    raise errors.invalid("cancel must be a CancelToken or an Event")
 
 
 def release(token: CancelToken) -> None:

@@ -120,17 +120,13 @@ def require_tls(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if value is not None:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "require_tls must be True, False or None"
-        )
+        raise errors.invalid("require_tls must be True, False or None")
     text = os.environ.get(REQUIRE_TLS, "").lower()
     if text in ("1", "true", "yes", "on"):
         return True
     if text in ("", "0", "false", "no", "off"):
         return False
-    raise errors.InvalidRequest(
-        codes.INVALID_REQUEST, f"{REQUIRE_TLS} must be true or false"
-    )
+    raise errors.invalid(f"{REQUIRE_TLS} must be true or false")
 
 
 def params(value: object) -> dict[str, Any]:

@@ -212,6 +212,11 @@ def _with_causes(exc: BaseException | None) -> Iterator[BaseException]:
         exc = exc.__cause__ or exc.__context__
 
 
+def invalid(message: str) -> InvalidRequest:
+    """Return the error for an argument that no other code describes."""
+    return InvalidRequest(codes.INVALID_REQUEST, message)
+
+
 def rejection(code: str, message: str) -> FpgapoolError:
     """Choose the error class for a code that the pool sent."""
     if code == codes.WAIT_TIMEOUT:

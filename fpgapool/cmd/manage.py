@@ -10,7 +10,6 @@ did not repair.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -18,7 +17,6 @@ import sys
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -265,14 +263,14 @@ def _load(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _sign(database: db_api.Database, args: argparse.Namespace) -> int:
-    with _readable():
+    with commands.usable_files():
         key = args.key.read_bytes()
         print(signatures.sign(key, signatures.checksum_of(args.file)))
     return 0
 
 
 def _verify(database: db_api.Database, args: argparse.Namespace) -> int:
-    with _readable():
+    with commands.usable_files():
         checksum = signatures.checksum_of(args.file)
     keys = signatures.TrustedKeys(args.conf.bitstreams.trusted_keys_dir)
     print(f"Signed with the key {keys.verify(args.signature, checksum)}.")
@@ -284,7 +282,7 @@ def _build(database: db_api.Database, args: argparse.Namespace) -> int:
     found, made = building.build(args)
     about = f"{found.kind} of {found.manifest.name}, {len(made)} bytes"
     if args.out:
-        with _readable():
+        with commands.usable_files():
             args.out.write_bytes(made)
         print(f"{args.out}: {about}.")
         return 0
@@ -367,16 +365,6 @@ def _record_repair(lines: Sequence[auditing.Line]) -> None:
                 "action": line.action,
             },
         )
-
-
-@contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise exception.ConfigurationError(
-            reason=f"{error.filename}: {error.strerror}"
-        ) from error
 
 
 def _store(

@@ -10,7 +10,6 @@ from typing import Any
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.spark import codecs
-from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
 
@@ -83,9 +82,8 @@ def check(accelerator: Accelerator) -> Accelerator:
         numbers.
     """
     if not isinstance(accelerator, Accelerator):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            f"{accelerator!r} must be an instance of Accelerator",
+        raise errors.invalid(
+            f"{accelerator!r} must be an instance of Accelerator"
         )
     for member, shape in (
         ("id", _NAME),

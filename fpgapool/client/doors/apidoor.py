@@ -118,9 +118,7 @@ class PoolApi:
             openstack.exceptions.SDKException,
             auth_exceptions.ClientException,
         ) as exc:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST, f"cloud {name or ''}: {exc}"
-            ) from exc
+            raise errors.invalid(f"cloud {name or ''}: {exc}") from exc
 
     @classmethod
     def at(cls, url: str) -> Self:
@@ -195,10 +193,9 @@ def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
 
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        codes.INVALID_REQUEST,
+    return errors.invalid(
         f"the pool's API needs openstacksdk: pip install 'fpgapool[cli]' "
-        f"({exc})",
+        f"({exc})"
     )
 
 
@@ -373,9 +370,8 @@ class ApiDoor:
             named = [found["group"]]
         if len(named) > 1:
             # Shared groups of other projects may have the same name.
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
-                f"{len(named)} groups are named {name}; give the ID",
+            raise errors.invalid(
+                f"{len(named)} groups are named {name}; give the ID"
             )
         return named[0]
 

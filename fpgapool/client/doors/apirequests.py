@@ -224,9 +224,7 @@ def _failure(exc: Exception) -> Exception | None:
             return errors.FrontDoorUnavailable(str(exc))
         case ValueError():
             # Such as a host name with an empty or overlong part.
-            return errors.InvalidRequest(
-                codes.INVALID_REQUEST, f"the URL of the API is invalid: {exc}"
-            )
+            return errors.invalid(f"the URL of the API is invalid: {exc}")
     return None
 
 

@@ -200,10 +200,9 @@ def versioned(url: str) -> str:
     except ValueError:
         is_url = False
     if not is_url or not parts.hostname:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
+        raise errors.invalid(
             f"{url!r} is not the URL of an API, such as"
-            " http://127.0.0.1:8080 or https://HOST:PORT",
+            " http://127.0.0.1:8080 or https://HOST:PORT"
         )
     path = parts.path.rstrip("/").removesuffix(_VERSION_PATH).rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path}{_VERSION_PATH}"
@@ -221,9 +220,7 @@ def from_environment(environ: Environment) -> Credentials | None:
     try:
         ca_cert = pathlib.Path(path).read_text() if path else None
     except (OSError, UnicodeDecodeError) as exc:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, f"{CA_FILE}: {exc}"
-        ) from exc
+        raise errors.invalid(f"{CA_FILE}: {exc}") from exc
     return Credentials(url, token, ca_cert)
 
 

@@ -34,7 +34,6 @@ from fpgapool.common.channels import channel
 from fpgapool.common.channels import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
-from fpgapool.vocabulary import codes
 
 #: How long :meth:`Group.close` waits for unanswered tasks.
 CLOSE_TIMEOUT_S = 30.0
@@ -280,10 +279,9 @@ class Group:
     def _check_may_wait(self) -> None:
         """Refuse to wait in a callback: its thread receives results."""
         if getattr(self._mine, "settles", False):
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
+            raise errors.invalid(
                 "a callback of a future cannot wait for its group: submit"
-                " tasks there, or wait in another thread",
+                " tasks there, or wait in another thread"
             )
 
     def _result(
@@ -310,9 +308,7 @@ class Group:
         :raises errors.OperationTimeout: if ``timeout_s`` passes.
         """
         if getattr(self._mine, "lock", None) is not None:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST, "this thread already holds a lock"
-            )
+            raise errors.invalid("this thread already holds a lock")
         deadline_s = checks.deadline(timeout_s)
         self._check_may_wait()
         held = self._hosts.make_lock()
@@ -368,9 +364,8 @@ class Group:
         except TypeError:
             number = -1
         if not 0 <= number < 2**63:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
-                "offset must be an integer from 0 to 2**63 - 1",
+            raise errors.invalid(
+                "offset must be an integer from 0 to 2**63 - 1"
             )
         values = checks.params(params)
         encoded = checks.encoded(values) if values else b""

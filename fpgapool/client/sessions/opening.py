@@ -121,10 +121,10 @@ class _Opening:
         self._members = checks.request(accelerator, size_bytes, **options)
         for name in ("fallback", "meanwhile"):
             if given[name] not in (None, CPU):
-                raise _invalid(f"{name} must be None or {CPU!r}")
+                raise errors.invalid(f"{name} must be None or {CPU!r}")
         checks.argument(shapes.flag, given["checksum"], "checksum")
         if given["checksum"] and given["meanwhile"]:
-            raise _invalid(
+            raise errors.invalid(
                 "checksum needs a slot for the whole input, so it cannot be"
                 " combined with meanwhile"
             )
@@ -356,10 +356,9 @@ class _Opening:
             )
         )
         if not loaded.movable:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
+            raise errors.invalid(
                 f"meanwhile: {name!r} is stateful and has no checkpoints, so "
-                "a slot cannot continue the CPU's work",
+                "a slot cannot continue the CPU's work"
             )
         return loaded
 
@@ -384,10 +383,6 @@ class _Opening:
         return sessions.Session(
             flow, self._token, time.monotonic() - self._started_s
         )
-
-
-def _invalid(message: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(codes.INVALID_REQUEST, message)
 
 
 def acc_run(

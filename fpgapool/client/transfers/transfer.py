@@ -384,9 +384,8 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     place = memoryview(into).cast("B")
     # Unacknowledged input may have to be sent again.
     if place.readonly or place.obj is data.obj:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            "into must be writable and must not be the input's memory",
+        raise errors.invalid(
+            "into must be writable and must not be the input's memory"
         )
     return place
 

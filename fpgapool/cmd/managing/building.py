@@ -20,6 +20,7 @@ from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
+from fpgapool.cmd.managing import commands
 from fpgapool.common import arguments
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
@@ -161,12 +162,8 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
 
 
 def _read(path: pathlib.Path) -> bytes:
-    try:
+    with commands.usable_files():
         return path.read_bytes()
-    except OSError as error:
-        raise exception.ConfigurationError(
-            reason=f"{path}: {error.strerror}"
-        ) from error
 
 
 @dataclasses.dataclass(frozen=True)

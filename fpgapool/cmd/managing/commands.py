@@ -3,10 +3,13 @@
 """How the commands of ``fpgapool-manage`` are declared."""
 
 import argparse
+import contextlib
 import typing
 from collections.abc import Callable
+from collections.abc import Iterator
 
 from fpgapool.common import arguments
+from fpgapool.common import exception
 from fpgapool.db import api as db_api
 
 #: Does the work, and returns the exit code.
@@ -19,6 +22,20 @@ FORMAT = arguments.Argument(
     default="table",
     help="output format",
 )
+
+
+@contextlib.contextmanager
+def usable_files() -> Iterator[None]:
+    """Report a file that cannot be read or written.
+
+    :raises ConfigurationError: instead of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"{error.filename}: {error.strerror}"
+        ) from error
 
 
 class Command:

@@ -45,19 +45,11 @@ def _assignment(text: str) -> tuple[str, pathlib.Path]:
 
 
 def check(_: object, args: argparse.Namespace) -> int:
-    """Test each device of this host with each accelerator.
-
-    :returns: the exit code: 1 if a step failed, or there is no device.
-    """
     found = _tried(args, size_bytes=int(args.size_mib * _MIB))
     return _finish(found, args, document(found))
 
 
 def measure(_: object, args: argparse.Namespace) -> int:
-    """Measure each accelerator on each device of this host.
-
-    :returns: the exit code: 1 if a step failed, or there is no device.
-    """
     found = _tried(args, measured_s=args.seconds)
     table = platforms(found)
     if args.output is not None:
@@ -118,12 +110,8 @@ def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
     # Imported late: most commands do not need OpenCL.
     from fpgapool.drivers.opencl.contents import package
 
-    try:
+    with commands.usable_files():
         contents = path.read_bytes()
-    except OSError as error:
-        raise exception.ConfigurationError(
-            reason=f"{path}: {error.strerror}"
-        ) from error
     kind = formats.BINARY
     if contents.startswith(package.MAGIC):
         try:
@@ -217,6 +205,10 @@ def _value(name: str, value: float) -> str:
 def _finish(
     found: Trials, args: argparse.Namespace, shown: Mapping[str, object]
 ) -> int:
+    """Print what was found, and return the exit code.
+
+    It is 1 if a step failed, or there is no device.
+    """
     if args.format == "json":
         print(json.dumps(shown, indent=2))
     elif not found:
@@ -329,13 +321,9 @@ def _write(path: pathlib.Path, contents: Mapping[str, object]) -> None:
     import yaml
 
     text = yaml.safe_dump(dict(contents), sort_keys=False)
-    try:
+    with commands.usable_files():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# Measured by fpgapool-manage.\n{text}")
-    except OSError as error:
-        raise exception.ConfigurationError(
-            reason=f"{path}: {error.strerror}"
-        ) from error
 
 
 _COMMON = (
