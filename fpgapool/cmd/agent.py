@@ -19,6 +19,8 @@ from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.drivers import base as drivers
 
+_PROGRAM = "fpgapool-agent"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal.
@@ -27,12 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         invalid.
     """
     try:
-        conf = config.init("fpgapool-agent", argv)
+        conf = config.init(_PROGRAM, argv)
         settings = agent_settings.AgentSettings.from_conf(
             conf, keys=signing.host_keys(conf)
         )
     except (exception.ConfigurationError, drivers.DriverError) as error:
-        return _complain(error, 2)
+        return launch.failed(_PROGRAM, error, 2)
     service.raise_descriptor_limit()
     rpc.init(conf)
     try:
@@ -41,21 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             [agent_metrics.endpoint(conf, [agent.fill]), agent]
         )
     except exception.ConfigurationError as error:
-        return _complain(error, 2)
+        return launch.failed(_PROGRAM, error, 2)
     except (
         agent_service.AgentError,
         drivers.DriverError,
         doorway.FrontDoorError,
     ) as error:
-        return _complain(error, 1)
+        return launch.failed(_PROGRAM, error, 1)
     finally:
         rpc.cleanup()
 
 
-def _complain(error: Exception, status: int) -> int:
-    print(f"fpgapool-agent: {error}", file=sys.stderr)
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(launch.guarded("fpgapool-agent", main))
+    sys.exit(launch.guarded(_PROGRAM, main))

@@ -21,6 +21,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
+_PROGRAM = "fpgapool-conductor"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal.
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         invalid.
     """
     try:
-        conf = config.init("fpgapool-conductor", argv)
+        conf = config.init(_PROGRAM, argv)
         database = db_api.Database.from_conf(conf)
         runner = service.Runner(conf)
         keys = signing.pool_keys(conf)
@@ -43,21 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         endpoint = conductor_metrics.endpoint(conf, conductor)
     except exception.ConfigurationError as error:
-        return _complain(error)
+        return launch.failed(_PROGRAM, error, 2)
     rpc.init(conf)
     try:
         return runner.run([endpoint, conductor])
     except exception.ConfigurationError as error:
-        return _complain(error)
+        return launch.failed(_PROGRAM, error, 2)
     finally:
         rpc.cleanup()
         database.close()
 
 
-def _complain(error: exception.ConfigurationError) -> int:
-    print(f"fpgapool-conductor: {error}", file=sys.stderr)
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(launch.guarded("fpgapool-conductor", main))
+    sys.exit(launch.guarded(_PROGRAM, main))

@@ -51,6 +51,12 @@ class _Stream(io.FileIO):
         return len(data)
 
 
+def failed(program: str, error: object, status: int) -> int:
+    """Say on standard error why a command fails; return its exit code."""
+    print(f"{program}: {error}", file=sys.stderr)
+    return status
+
+
 def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     """Run a command whose standard streams may be closed, full or broken.
 

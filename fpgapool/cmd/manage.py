@@ -87,11 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with interrupts.interruptible():
             return _run(conf)
     except (exception.ConfigurationError, accelerators.AcceleratorError) as e:
-        print(f"{PROGRAM}: {e}", file=sys.stderr)
-        return 2
+        return launch.failed(PROGRAM, e, 2)
     except exception.FpgapoolException as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 1
+        return launch.failed(PROGRAM, error, 1)
 
 
 def register_commands(conf: cfg.ConfigOpts) -> None:

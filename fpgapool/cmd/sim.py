@@ -75,11 +75,9 @@ def main(
         ):
             status: int | None = arguments.run(arguments)
     except errors.InputError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return USAGE
+        return launch.failed(program, error, USAGE)
     except errors.SystemFailed as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return FAILURE
+        return launch.failed(program, error, FAILURE)
     except KeyboardInterrupt:
         return launch.INTERRUPTED
     return SUCCESS if status is None else status

@@ -63,8 +63,7 @@ def main(
     try:
         config.init_tool(PROGRAM, argv, conf=conf)
     except exception.ConfigurationError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return int(_FAILURE)
+        return launch.failed(PROGRAM, error, int(_FAILURE))
     # The base class reads it, to choose between a table and JSON.
     upgradecheck.CONF = conf
     try:

@@ -75,6 +75,11 @@ def flag(name: str, meaning: str, **options: Any) -> Argument:
     return Argument(f"--{name}", help=meaning, **options)
 
 
+def constant(name: str, value: str, meaning: str, dest: str) -> Argument:
+    """Return an option that sets an attribute to a value of its own."""
+    return flag(name, meaning, dest=dest, action="store_const", const=value)
+
+
 def number(
     kind: type[float],
     what: str,

@@ -145,22 +145,20 @@ _DECLARED = (
     declared.Group(
         "options of aes and aes-cbc",
         declared.OneOf(
-            flag(
+            declared.constant(
+                "encrypt",
                 "encrypt",
                 "encrypt, even if IN.iv shows that IN is encrypted already."
                 " Without --iv and --iv-file, the IV is random and stored in"
                 " OUT.iv, or printed if the output is standard output",
-                action="store_const",
-                const="encrypt",
-                dest="direction",
+                "direction",
             ),
-            flag(
+            declared.constant(
+                "decrypt",
                 "decrypt",
                 "decrypt; without --iv and --iv-file, the IV is read from"
                 " IN.iv",
-                action="store_const",
-                const="decrypt",
-                dest="direction",
+                "direction",
             ),
         ),
     ),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any
 
 from osc_lib import exceptions
@@ -20,11 +21,7 @@ def options(
     :param effect: the thing that sessions lose, for the help.
     """
 
-    def state(name: str, value: str, meaning: str) -> arguments.Declared:
-        return base.flag(
-            name, meaning, dest="state", action="store_const", const=value
-        )
-
+    state = functools.partial(arguments.constant, dest="state")
     return (
         arguments.OneOf(
             state(

@@ -44,19 +44,11 @@ _BITSTREAM = base.positional(
     "bitstream", "ID of the bitstream, or its name if that is unique"
 )
 _VISIBILITY = arguments.OneOf(
-    base.flag(
-        "public",
-        "for all projects (admin only)",
-        dest="visibility",
-        action="store_const",
-        const="public",
+    arguments.constant(
+        "public", "public", "for all projects (admin only)", "visibility"
     ),
-    base.flag(
-        "private",
-        "for its own project only",
-        dest="visibility",
-        action="store_const",
-        const="private",
+    arguments.constant(
+        "private", "private", "for its own project only", "visibility"
     ),
 )
 _FILE = base.option("file", f"the file; {_STDIN} is the standard input")
@@ -180,12 +172,11 @@ class CreateBitstream(ShowBitstream):
             metavar="<version>",
         ),
         arguments.OneOf(
-            base.flag(
+            arguments.constant(
                 "declaration",
+                formats.DECLARATION,
                 "the file is a declaration for emulated boards",
-                action="store_const",
-                dest="format",
-                const=formats.DECLARATION,
+                "format",
             ),
             base.option(
                 "file-format",
