@@ -304,32 +304,19 @@ class ApiDoor:
                 )
 
     def report_close(
-        self,
-        session_id: str,
-        generation: int,
-        *,
-        input_bytes: int,
-        output_bytes: int,
-        confirmed: bool,
-        deadline_s: float | None,
+        self, closed: doors.Closed, deadline_s: float | None
     ) -> None:
-        """See :meth:`door.Door.report_close`.
-
-        A close that the worker has confirmed takes no request.
-        """
-        if confirmed:
+        if closed["confirmed"]:
+            # The worker reports it.
             return
-        counts = urllib.parse.urlencode(
-            {
-                "generation": generation,
-                "input_bytes": input_bytes,
-                "output_bytes": output_bytes,
-            }
+        path = (
+            f"/sessions/{closed['session_id']}"
+            f"?generation={closed['generation']}"
+            f"&input_bytes={closed['input_bytes']}"
+            f"&output_bytes={closed['output_bytes']}"
         )
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
-            self._requests.http(
-                "DELETE", f"/sessions/{session_id}?{counts}", deadline_s
-            )
+            self._requests.http("DELETE", path, deadline_s)
 
     def _find(self, request_id: object, deadline_s: float | None) -> list[str]:
         name = urllib.parse.quote(str(request_id))

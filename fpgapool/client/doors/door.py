@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Protocol
+from typing import TypedDict
 
 from fpgapool.client import errors
 from fpgapool.protocol import messages
@@ -37,6 +38,19 @@ def check_accelerator(wanted: str, accelerator: str) -> None:
             codes.WRONG_ACCELERATOR,
             f"the group's accelerator is {accelerator}, not {wanted}",
         )
+
+
+class Closed(TypedDict):
+    """A session that its client has closed.
+
+    ``confirmed`` says whether the worker has confirmed the end.
+    """
+
+    session_id: str
+    generation: int
+    input_bytes: int
+    output_bytes: int
+    confirmed: bool
 
 
 class Door(Protocol):
@@ -111,23 +125,12 @@ class Door(Protocol):
         cancellation. It may shut the connection down.
         """
 
-    def report_close(
-        self,
-        session_id: str,
-        generation: int,
-        *,
-        input_bytes: int,
-        output_bytes: int,
-        confirmed: bool,
-        deadline_s: float | None,
-    ) -> None:
+    def report_close(self, closed: Closed, deadline_s: float | None) -> None:
         """Tell the pool that the client has closed a session; never raises.
 
         The session then ends as served, even if no worker can report it any
-        more.
-
-        :param confirmed: whether the worker has confirmed the end; if so, an
-            absent front door is not waited for.
+        more. If the worker has confirmed the end, an absent front door is not
+        waited for.
         """
 
     def shutdown(self) -> None:

@@ -336,28 +336,15 @@ class FrontDoor:
         self._request_elsewhere("cancel", members, deadline_s, waits=False)
 
     def report_close(
-        self,
-        session_id: str,
-        generation: int,
-        *,
-        input_bytes: int,
-        output_bytes: int,
-        confirmed: bool,
-        deadline_s: float | None,
+        self, closed: doors.Closed, deadline_s: float | None
     ) -> None:
-        members = {
-            "session_id": session_id,
-            "generation": generation,
-            "input_bytes": input_bytes,
-            "output_bytes": output_bytes,
-            "confirmed": confirmed,
-        }
-        if confirmed and self._send_unanswered("close", members, deadline_s):
+        confirmed = closed["confirmed"]
+        if confirmed and self._send_unanswered("close", closed, deadline_s):
             return
         limit_s = channel.deadline_after(_CLOSE_PATIENCE_S)
         self._request_elsewhere(
             "close",
-            members,
+            closed,
             limit_s if deadline_s is None else min(limit_s, deadline_s),
             waits=not confirmed,
         )
@@ -365,7 +352,7 @@ class FrontDoor:
     def _send_unanswered(
         self,
         operation: str,
-        members: dict[str, object],
+        members: Mapping[str, object],
         deadline_s: float | None,
     ) -> bool:
         """Send a request whose reply nobody reads; return whether it was
@@ -385,7 +372,7 @@ class FrontDoor:
     def _request_elsewhere(
         self,
         operation: str,
-        members: dict[str, object],
+        members: Mapping[str, object],
         deadline_s: float,
         *,
         waits: bool,

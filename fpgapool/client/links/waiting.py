@@ -312,26 +312,9 @@ class SlotSeeker:
         self.door.give_up(session_id=session_id)
 
     def report_close(
-        self,
-        view: views.SessionView,
-        input_bytes: int,
-        output_bytes: int,
-        *,
-        confirmed: bool,
-        deadline_s: float | None,
+        self, closed: doors.Closed, deadline_s: float | None
     ) -> None:
-        """See :meth:`door.Door.report_close`.
-
-        :param view: the session with the slot that served it last.
-        """
-        self.door.report_close(
-            view.session_id,
-            view.generation,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
-            confirmed=confirmed,
-            deadline_s=deadline_s,
-        )
+        self.door.report_close(closed, deadline_s)
 
     def close(self) -> None:
         """End the connection to the front door; no thread may be waiting."""

@@ -14,6 +14,7 @@ from typing import Any
 from typing import NoReturn
 
 from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
@@ -235,13 +236,14 @@ class Flow(recovery.Recovering):
         """Tell the pool that the client has closed; never raises."""
         confirmed = self.closed is not None
         if self.transport != connections.CPU:
-            self.seeker.report_close(
-                self.view,
-                self.acknowledged_bytes,
-                self.received_bytes,
-                confirmed=confirmed,
-                deadline_s=deadline_s,
-            )
+            closed: doors.Closed = {
+                "session_id": self.view.session_id,
+                "generation": self.view.generation,
+                "input_bytes": self.acknowledged_bytes,
+                "output_bytes": self.received_bytes,
+                "confirmed": confirmed,
+            }
+            self.seeker.report_close(closed, deadline_s)
         elif not confirmed:
             self.abandon()
 

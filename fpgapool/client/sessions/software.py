@@ -469,7 +469,7 @@ class CpuOnly:
     def give_up(self, session_id: str) -> None:
         """See :meth:`waiting.SlotSeeker.give_up`."""
 
-    def report_close(self, *_served: object, **_options: object) -> None:
+    def report_close(self, *_served: object) -> None:
         """See :meth:`waiting.SlotSeeker.report_close`."""
 
     def close(self) -> None:

@@ -250,39 +250,31 @@ def test_news_without_the_connection_that_they_tell_of(
     door.close()
 
 
-def report_close(door: frontdoor.FrontDoor, *, confirmed: bool) -> None:
-    door.report_close(
-        "s1",
-        3,
-        input_bytes=700,
-        output_bytes=1400,
-        confirmed=confirmed,
-        deadline_s=channel.deadline_after(TIMEOUT_S),
-    )
-
-
 def read(sock: socket.socket) -> messages.Message:
     (message,) = messages.MessageDecoder().feed(sock.recv(65536))
     return message
 
 
-CLOSED = {
-    "op": "close",
-    "session_id": "s1",
-    "generation": 3,
-    "input_bytes": 700,
-    "output_bytes": 1400,
-}
+def closed(*, confirmed: bool) -> doors.Closed:
+    return {
+        "session_id": "s1",
+        "generation": 3,
+        "input_bytes": 700,
+        "output_bytes": 1400,
+        "confirmed": confirmed,
+    }
 
 
 def test_a_confirmed_close_waits_for_no_reply(listener) -> None:
     door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
     first = listener.accept()
-    report_close(door, confirmed=True)
+    door.report_close(
+        closed(confirmed=True), channel.deadline_after(TIMEOUT_S)
+    )
     door.close()
     message = read(first)
     assert message.pop("id") is not None
-    assert message == CLOSED | {"confirmed": True}
+    assert message == {"op": "close", **closed(confirmed=True)}
 
 
 def test_a_confirmed_close_does_not_wait_for_an_agent(
@@ -292,7 +284,9 @@ def test_a_confirmed_close_does_not_wait_for_an_agent(
         door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
         listener.accept().close()
     monkeypatch.delattr(frontdoor.time, "sleep")
-    report_close(door, confirmed=True)
+    door.report_close(
+        closed(confirmed=True), channel.deadline_after(TIMEOUT_S)
+    )
     door.close()
 
 
@@ -312,8 +306,10 @@ def test_a_close_that_no_worker_confirmed_waits_for_the_next_agent(
             told.set_result(message)
 
     threading.Thread(target=serve, daemon=True).start()
-    report_close(door, confirmed=False)
+    door.report_close(
+        closed(confirmed=False), channel.deadline_after(TIMEOUT_S)
+    )
     message = told.result(TIMEOUT_S)
     assert message.pop("id") is not None
-    assert message == CLOSED | {"confirmed": False}
+    assert message == {"op": "close", **closed(confirmed=False)}
     door.close()
