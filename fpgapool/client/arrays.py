@@ -321,12 +321,13 @@ class Call:
             )
             limit_s = min(filter(None, (_DESCRIPTION_S, limit_s, wait_s)))
         try:
+            door = session_options.of_door(self.options)
+            if cancel is not None:
+                door["cancel"] = cancel
             (reply,) = asking.ask(
                 [("accelerator", {"name": self._accelerator})],
-                front_door=self.options.get("front_door"),
                 timeout_s=limit_s,
-                cancel=cancel or self.options.get("cancel"),
-                require_tls=self.options.get("require_tls"),
+                **door,
             )
         except errors.FpgapoolError as exc:
             if with_cpu and exc.code in _CPU_CODES:

@@ -67,11 +67,7 @@ def acc_dry_run(
     if params:
         questions.append(("accelerator", {"name": accelerator}))
     reply, *rest = asking.ask(
-        questions,
-        front_door=options.get("front_door"),
-        timeout_s=timeout_s,
-        cancel=options.get("cancel"),
-        require_tls=options.get("require_tls"),
+        questions, timeout_s=timeout_s, **session_options.of_door(options)
     )
     found = _read(reply)
     for one in rest:

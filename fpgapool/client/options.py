@@ -96,6 +96,15 @@ class Options(DryRunOptions, total=False):
     arguments: Mapping[int, Any] | None
 
 
+def of_door(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some options that say how to reach the pool."""
+    return {
+        name: options[name]
+        for name in DoorOptions.__annotations__
+        if name in options
+    }
+
+
 NAMES = frozenset(Options.__annotations__)
 #: The values of omitted options.
 DEFAULTS: Options = {

@@ -203,13 +203,7 @@ def _check_driver(name: str) -> None:
         ) from error
 
 
-class _RestAPI(service.Service, typing.Protocol):
-    @property
-    def url(self) -> str:
-        """The URL of the API."""
-
-
-def _make_rest_api(*arguments: typing.Any) -> _RestAPI:
+def _make_rest_api(*arguments: typing.Any) -> typing.Any:
     """Return the REST API; only this function imports its libraries."""
     try:
         from fpgapool.allinone import restapi
@@ -232,7 +226,7 @@ class _AllInOne:
         self._arguments = arguments
         self._cluster = cluster
         self._where = where
-        self._rest_api: _RestAPI | None = None
+        self._rest_api: typing.Any = None
 
     def run(self) -> int:
         """Run until a signal."""

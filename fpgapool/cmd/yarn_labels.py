@@ -153,11 +153,7 @@ def hosts(front_door: str | client.PoolApi | None) -> Hosts:
     :raises client.FpgapoolError: if it does not answer.
     """
     (pool,) = asking.ask(
-        [("pool", {})],
-        front_door=front_door,
-        timeout_s=POOL_S,
-        cancel=None,
-        require_tls=None,
+        [("pool", {})], front_door=front_door, timeout_s=POOL_S
     )
     found: Hosts = pool["summary"]["hosts"]
     return found

@@ -64,7 +64,9 @@ class ArrayCodec(Codec):
         self._numbers = math.prod(shape)
         self.record_bytes = self._numbers * self._dtype.itemsize
         if self._dtype.hasobject:
-            raise ValueError(f"the type {dtype!r} has no fixed bytes")
+            raise ValueError(
+                f"the type {dtype!r} holds Python objects, which have no bytes"
+            )
 
     def encode(self, records: list[Any]) -> Buffer:
         """See :meth:`Codec.encode`.

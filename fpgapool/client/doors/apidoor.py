@@ -199,7 +199,7 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     )
 
 
-class ApiDoor:
+class ApiDoor(doors.Door):
     """One request's connection to the API.
 
     :raises errors.RequestRejected: if it does not accept the credentials.
@@ -238,34 +238,25 @@ class ApiDoor:
         self.discard_events()
         self._connect(deadline_s)
 
-    def request(
-        self,
-        operation: str,
-        deadline_s: float | None = None,
-        /,
-        **members: object,
-    ) -> messages.Message:
-        if operation not in self._OPERATIONS:
-            raise errors.RequestRejected(
-                codes.UNKNOWN_OPERATION,
-                f"the API does not support {operation}",
-            )
-        return self._OPERATIONS[operation](self, deadline_s, members)
-
     def request_all(
         self,
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        return [
-            self.request(operation, deadline_s, **members)
-            for operation, members in requests
-        ]
+        replies = []
+        for operation, members in requests:
+            if operation not in self._OPERATIONS:
+                raise errors.RequestRejected(
+                    codes.UNKNOWN_OPERATION,
+                    f"the API does not support {operation}",
+                )
+            perform = self._OPERATIONS[operation]
+            replies.append(perform(self, deadline_s, {**members}))
+        return replies
 
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Refuse: the API provides no connections."""
         raise errors.RequestRejected(
             codes.UNKNOWN_OPERATION,
             "only a host's own front door can provide connections",

@@ -76,10 +76,10 @@ def pause_until(
 def ask(
     requests: Sequence[tuple[str, Mapping[str, object]]],
     *,
-    front_door: str | apidoor.PoolApi | None,
-    timeout_s: float | None,
-    cancel: threading.Event | cancelling.CancelToken | None,
-    require_tls: bool | None,
+    front_door: str | apidoor.PoolApi | None = None,
+    timeout_s: float | None = None,
+    cancel: threading.Event | cancelling.CancelToken | None = None,
+    require_tls: bool | None = None,
 ) -> list[messages.Message]:
     """Send requests to the front door on a separate connection."""
     deadline_s = checks.deadline(timeout_s)

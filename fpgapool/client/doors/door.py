@@ -74,6 +74,7 @@ class Door(Protocol):
         :raises errors.FpgapoolError: if the front door refuses.
         :raises ConnectionLost: if it went away.
         """
+        return self.request_all([(operation, members)], deadline_s)[0]
 
     def request_all(
         self,

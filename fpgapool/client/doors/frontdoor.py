@@ -98,7 +98,7 @@ def _refusal_of(path: str) -> str | None:
     return None
 
 
-class FrontDoor:
+class FrontDoor(doors.Door):
     """A connection to the front door.
 
     :raises errors.FrontDoorUnavailable: if no process listens there.
@@ -165,15 +165,6 @@ class FrontDoor:
             self._messages.clear()
             self._events.clear()
             self._connect(deadline_s)
-
-    def request(
-        self,
-        operation: str,
-        deadline_s: float | None = None,
-        /,
-        **members: object,
-    ) -> messages.Message:
-        return self.request_all([(operation, members)], deadline_s)[0]
 
     def request_all(
         self,

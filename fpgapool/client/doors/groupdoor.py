@@ -185,8 +185,7 @@ class GroupDoor:
             [(operation, ids)],
             front_door=self._front_door,
             timeout_s=limit_s,
-            # The program's own cancellation must not end this.
-            cancel=None,
+            # Without cancel: the program's own must not end this.
             require_tls=self._require_tls,
         )
         return reply

@@ -65,9 +65,11 @@ class Wire(Protocol):
 
         If not, the connection is lost.
         """
+        return True
 
     def free(self) -> None:
         """Release the room of the record."""
+        return
 
     def say_goodbye(self) -> None:
         """Announce to the desk that this client will not return."""
@@ -234,7 +236,7 @@ class LocalWire:
         self._sock.close()
 
 
-class RemoteWire:
+class RemoteWire(Wire):
     """Frames to and from a desk on another host.
 
     Another thread sends, so that putting a record never waits.
@@ -281,12 +283,6 @@ class RemoteWire:
             raise channel.ChannelClosed(
                 f"the desk violated the protocol: {exc.message}"
             ) from exc
-
-    def is_whole(self) -> bool:
-        return True
-
-    def free(self) -> None:
-        return
 
     def say_goodbye(self) -> None:
         self._unsent.put((_CLOSE,))

@@ -18,24 +18,10 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterable
-from typing import Protocol
 
 from fpgapool.client import errors
+from fpgapool.client.sessions import pieces
 from fpgapool.protocol import frames
-
-
-class Sent(Protocol):
-    """A piece of input.
-
-    :ivar input_crc32: of the slot's input up to its end.
-    """
-
-    data: memoryview
-    input_crc32: int
-
-    @property
-    def end_offset_bytes(self) -> int:
-        """Position behind its last byte."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,7 +61,7 @@ class Verifier:
         self._output_bytes = self._settled_bytes
         self._claim: tuple[frames.FrameHeader, frames.Checksums] | None = None
 
-    def add_input(self, piece: Sent) -> None:
+    def add_input(self, piece: pieces.Piece) -> None:
         """Count a piece that is sent for the first time."""
         self._sent_crc32 = zlib.crc32(piece.data, self._sent_crc32)
         piece.input_crc32 = self._sent_crc32
@@ -97,7 +83,7 @@ class Verifier:
         self._claim = None
 
     def move(
-        self, received_bytes: int, unacknowledged: Iterable[Sent]
+        self, received_bytes: int, unacknowledged: Iterable[pieces.Piece]
     ) -> None:
         """Continue in another slot, from the last acknowledgement on."""
         again = self._again
@@ -123,7 +109,10 @@ class Verifier:
         self._claim = header, frames.Checksums.decode(payload)
 
     def check(
-        self, header: frames.FrameHeader, covered: Sent | None, idle: bool
+        self,
+        header: frames.FrameHeader,
+        covered: pieces.Piece | None,
+        idle: bool,
     ) -> None:
         """Compare before an acknowledgement counts.
 

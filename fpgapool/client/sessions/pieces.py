@@ -22,6 +22,7 @@ class Piece(stream.Piece):
     """Input of one task.
 
     :ivar data: the input; the caller may replace it before sending.
+    :ivar input_crc32: of the slot's input up to its end, with checksums.
     :ivar shared: its shared buffers, None if it is elsewhere.
     :ivar origin: the same input in the caller's own memory, which no slot can
         empty; None if there is none.

@@ -16,6 +16,7 @@ from fpgapool.vocabulary import codes
 class Sink(Protocol):
     def place(self) -> memoryview | None:
         """Memory for the next output, None if any will do."""
+        return None
 
     def write(self, data: memoryview) -> object: ...
 
@@ -23,14 +24,11 @@ class Sink(Protocol):
         """Discard all output; returns whether that is possible."""
 
 
-class StreamSink:
+class StreamSink(Sink):
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._start = feeding.position(stream)
         self._empty = True
-
-    def place(self) -> None:
-        return None
 
     def write(self, data: memoryview) -> None:
         self._empty = False
@@ -49,12 +47,9 @@ class StreamSink:
         return True
 
 
-class BufferSink:
+class BufferSink(Sink):
     def __init__(self) -> None:
         self.data = bytearray()
-
-    def place(self) -> None:
-        return None
 
     def write(self, data: memoryview) -> None:
         self.data += data
@@ -64,7 +59,7 @@ class BufferSink:
         return True
 
 
-class PlaceSink:
+class PlaceSink(Sink):
     """Memory of the caller, which receives output from a network."""
 
     def __init__(self, memory: memoryview) -> None:

@@ -122,7 +122,7 @@ def test_the_cpu_does_not_stand_in_for_a_projects_own(monkeypatch) -> None:
     with pytest.raises(client.InvalidRequest) as caught:
         client.acc_open("copy", 1, front_door="own", **options)
     assert caught.value.code == codes.CORE_UNAVAILABLE
-    assert "bitstream of a project" in caught.value.message
+    assert "a project's bitstream" in caught.value.message
 
 
 @pytest.mark.parametrize("wait_timeout_s", [None, 1.0])
