@@ -115,13 +115,13 @@ class Hosts(grouptasks.Tasks):
             return
         if not link.listed:
             self._forget(link)
-        if link.unanswered and any(
+        # Its tasks might wait there forever.
+        stuck = link.unanswered and any(
             one.host.members for one in self._links.values()
-        ):
-            # Its tasks might wait there forever.
-            link.give_up()
-        elif not link.wanted and link.wire is not None and not link.wire.leads:
-            # Wake its thread, which is blocked in a receive.
+        )
+        # Its thread is blocked in a receive.
+        blocked = not link.wanted and link.wire and not link.wire.leads
+        if stuck or blocked:
             link.give_up()
         link.changed.notify_all()
 

@@ -12,8 +12,10 @@ import mmap
 import os
 import socket
 import time
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
+from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -26,6 +28,8 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
+
+_T = TypeVar("_T")
 
 STREAM = "stream"
 SHM = "shm"
@@ -433,8 +437,15 @@ class Dialer:
             None if it continues or is unknown.
         """
         limit_s = time.monotonic() + _OUTCOME_S
+        limit_s = min(limit_s, deadline_s or limit_s)
+        ask = functools.partial(
+            self.front_door.request,
+            "get",
+            limit_s,
+            session_id=self.view.session_id,
+        )
         try:
-            reply = self._ask(min(limit_s, deadline_s or limit_s))
+            reply = self._twice(ask, limit_s)
             view = views.SessionView.from_message(reply.get("session"))
         except errors.Cancelled:
             raise
@@ -453,18 +464,15 @@ class Dialer:
         )
         return view if is_lost else None
 
-    def _ask(self, deadline_s: float) -> dict[str, Any]:
-        session_id = self.view.session_id
+    def _twice(
+        self, request: Callable[[], _T], deadline_s: float | None
+    ) -> _T:
+        """Repeat a request once: the agent may have been restarted."""
         try:
-            return self.front_door.request(
-                "get", deadline_s, session_id=session_id
-            )
+            return request()
         except doors.ConnectionLost:
-            # The agent may have been restarted.
             self.front_door.reconnect(deadline_s)
-            return self.front_door.request(
-                "get", deadline_s, session_id=session_id
-            )
+            return request()
 
     @errors.needing_descriptors()
     def _dial(
@@ -578,17 +586,16 @@ class Dialer:
         return self._transport is None or local == (self._transport == SHM)
 
     def _local(self, deadline_s: float | None) -> socket.socket:
-        session_id, generation = self.view.session_id, self.view.generation
-        try:
-            return self.front_door.request_connection(
-                session_id, generation, deadline_s
-            )
-        except doors.ConnectionLost:
-            # The agent was restarted; the worker survived.
-            self.front_door.reconnect(deadline_s)
-            return self.front_door.request_connection(
-                session_id, generation, deadline_s
-            )
+        # A worker survives its agent.
+        return self._twice(
+            functools.partial(
+                self.front_door.request_connection,
+                self.view.session_id,
+                self.view.generation,
+                deadline_s,
+            ),
+            deadline_s,
+        )
 
 
 def _shake_hands(

@@ -19,7 +19,6 @@ from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import door as doors
 from fpgapool.client.links import connection as connections
@@ -193,35 +192,25 @@ class _Opening:
             pause=asking.pause_until(self._token, limit_s)
         )
         self._asked_s = time.monotonic()
+        limit_s = self._deadline_s
         if self._with_cpu:
-            return self._enter_soon(found)
-        door = self._connect(found, self._deadline_s)
-        # Connecting may have taken long.
-        self._asked_s = time.monotonic()
-        return door
-
-    def _enter_soon(self, found: str | apidoor.PoolApi) -> doors.Door:
-        limit_s = waiting.earliest(
-            self._deadline_s,
-            self._queue_deadline_s(),
-            self._asked_s + _FALLBACK_PATIENCE_S,
-        )
+            limit_s = waiting.earliest(
+                self._deadline_s,
+                self._queue_deadline_s(),
+                self._asked_s + _FALLBACK_PATIENCE_S,
+            )
         try:
-            return self._connect(found, limit_s)
+            door = asking.enter(
+                found, self._token, limit_s, require_tls=self._require_tls
+            )
         except errors.OperationTimeout as exc:
             if limit_s == self._deadline_s:
                 raise
             raise errors.FrontDoorUnavailable(exc.message) from exc
-
-    def _connect(
-        self, found: str | apidoor.PoolApi, limit_s: float | None
-    ) -> doors.Door:
-        return asking.enter(
-            found,
-            self._token,
-            limit_s,
-            require_tls=self._require_tls,
-        )
+        if not self._with_cpu:
+            # Connecting may have taken long.
+            self._asked_s = time.monotonic()
+        return door
 
     def _seek(self, door: doors.Door) -> sessions.Session:
         make_seeker: typing.Any = waiting.SlotSeeker
