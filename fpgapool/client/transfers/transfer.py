@@ -106,7 +106,7 @@ class _Job:
     sink: sinks.Sink
     size_bytes: int
     progress: Progress | None
-    deadline_s: float | None
+    timeout_s: dataclasses.InitVar[float | None]
     options: session_options.Options
     session: sessions.Session | None = None
     feeder: feeding.Feeder | None = None
@@ -115,6 +115,10 @@ class _Job:
     reconnects: int = 0
     reopens: int = 0
     restarts: int = 0
+
+    def __post_init__(self, timeout_s: float | None) -> None:
+        checks.size(self.size_bytes, may_be_zero=True)
+        self.deadline_s = checks.deadline(timeout_s)
 
     def run(self) -> RunReport:
         """Transfer everything, with as many attempts as necessary."""
@@ -247,22 +251,6 @@ def left_s(deadline_s: float | None) -> float | None:
     return remaining_s
 
 
-def _run(
-    accelerator: str,
-    source: feeding.Source,
-    sink: sinks.Sink,
-    size_bytes: int,
-    progress: Progress | None,
-    timeout_s: float | None,
-    options: session_options.Options,
-) -> RunReport:
-    checks.size(size_bytes, may_be_zero=True)
-    deadline_s = checks.deadline(timeout_s)
-    return _Job(
-        accelerator, source, sink, size_bytes, progress, deadline_s, options
-    ).run()
-
-
 @session_options.accepted
 def run_stream(
     accelerator: str,
@@ -304,7 +292,7 @@ def run_stream(
     """
     checks.size(size_bytes, may_be_zero=True)
     files.check_size(source, size_bytes)
-    return _run(
+    return _Job(
         accelerator,
         feeding.StreamSource(source),
         sinks.StreamSink(destination),
@@ -312,7 +300,7 @@ def run_stream(
         progress,
         timeout_s,
         options,
-    )
+    ).run()
 
 
 @overload
@@ -368,7 +356,7 @@ def run_buffer(
         if into is None
         else sinks.PlaceSink(_place(into, view))
     )
-    report = _run(
+    report = _Job(
         accelerator,
         feeding.BufferSource(view),
         sink,
@@ -376,7 +364,7 @@ def run_buffer(
         progress,
         timeout_s,
         options,
-    )
+    ).run()
     return sink.data, report
 
 
@@ -420,7 +408,7 @@ def run_file(
     :raises: as :func:`run_stream`.
     """
     with _opened(source, destination, size_bytes) as (read, written, length):
-        return _run(
+        return _Job(
             accelerator,
             feeding.StreamSource(read),
             sinks.StreamSink(written),
@@ -428,7 +416,7 @@ def run_file(
             progress,
             timeout_s,
             options,
-        )
+        ).run()
 
 
 @contextlib.contextmanager
