@@ -10,6 +10,7 @@ it does not matter how slowly Spark takes them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import logging
 import mmap
@@ -63,23 +64,17 @@ class Counts(NamedTuple):
     fallback: Callable[[], object]
 
 
+@dataclasses.dataclass
 class Partition:
     """Computes one partition.
 
     :param group: whose client the partition is; None: it has a session.
     """
 
-    def __init__(
-        self,
-        accelerator: accelerators.Accelerator,
-        application: str,
-        group: str | None,
-        counts: Counts,
-    ) -> None:
-        self._accelerator = accelerator
-        self._application = application
-        self._group = group
-        self._counts = counts
+    accelerator: accelerators.Accelerator
+    application: str
+    group: str | None
+    counts: Counts
 
     def run(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield the results of records, in their order.
@@ -95,21 +90,21 @@ class Partition:
             try:
                 computed_by = self._compute(source, destination)
             except client.FpgapoolError as exc:
-                if exc.code not in UNSERVED or not self._accelerator.has_call:
+                if exc.code not in UNSERVED or not self.accelerator.has_call:
                     raise
                 computed_by = exc.code
                 results = self._call(source, count)
             else:
                 results = self._decode(destination, count, not padding_bytes)
             if computed_by is None:
-                self._counts.served()
+                self.counts.served()
             else:
                 LOG.warning(
                     "%s: the processor computes a partition: %s",
-                    self._accelerator.id,
+                    self.accelerator.id,
                     computed_by,
                 )
-                self._counts.fallback()
+                self.counts.fallback()
             yield from results
 
     def _encode(
@@ -122,15 +117,15 @@ class Partition:
         waiting = iter(records)
         count, batch_records = 0, 1
         while batch := list(itertools.islice(waiting, batch_records)):
-            encoded = memoryview(self._accelerator.codec.encode(batch))
+            encoded = memoryview(self.accelerator.codec.encode(batch))
             source.write(encoded)
             count += len(batch)
             if encoded.nbytes < BATCH_BYTES:
                 batch_records = min(2 * batch_records, MAX_BATCH_RECORDS)
             else:
                 batch_records = max(batch_records // 2, 1)
-        multiple_bytes = self._accelerator.chunk_multiple_bytes
-        if self._accelerator.block_records > 1:
+        multiple_bytes = self.accelerator.chunk_multiple_bytes
+        if self.accelerator.block_records > 1:
             multiple_bytes = 1
         padding_bytes = -source.tell() % multiple_bytes
         source.write(bytes(padding_bytes))
@@ -141,27 +136,27 @@ class Partition:
 
         :returns: the code for which a processor computed; None if a slot did.
         """
-        if self._group is not None:
+        if self.group is not None:
             try:
-                self._compute_in_group(self._group, source, destination)
+                self._compute_in_group(self.group, source, destination)
                 return None
             except client.FpgapoolError as exc:
                 if exc.code not in UNSERVED:
                     raise
                 # A session may find another slot, or computes on the CPU.
-                LOG.warning("group %s: %s", self._group, exc)
+                LOG.warning("group %s: %s", self.group, exc)
                 destination.seek(0)
                 destination.truncate()
         size_bytes = _size_bytes(source)
         source.seek(0)
         report = transfer.run_stream(
-            self._accelerator.id,
+            self.accelerator.id,
             source,
             destination,
             size_bytes,
-            params=self._accelerator.params,
-            arguments=self._accelerator.arguments,
-            request_id=_request_id(self._application),
+            params=self.accelerator.params,
+            arguments=self.accelerator.arguments,
+            request_id=_request_id(self.application),
             fallback="cpu",
         )
         return report.fallback_reason
@@ -171,7 +166,7 @@ class Partition:
     ) -> None:
         size_bytes = _size_bytes(source)
         source.seek(0)
-        accelerator = self._accelerator
+        accelerator = self.accelerator
         with client.group_open(name, accelerator=accelerator.id) as group:
             client.run_group_file(
                 group,
@@ -184,18 +179,18 @@ class Partition:
             )
 
     def _call(self, source: BinaryIO, count: int) -> Iterator[Any]:
-        records = self._accelerator.codec.decode(_whole(source), count)
-        return map(self._accelerator.call, records)
+        records = self.accelerator.codec.decode(_whole(source), count)
+        return map(self.accelerator.call, records)
 
     def _decode(
         self, destination: BinaryIO, count: int, exact: bool
     ) -> list[Any]:
-        codec = self._accelerator.results or self._accelerator.codec
-        blocks = -(-count // self._accelerator.block_records)
+        codec = self.accelerator.results or self.accelerator.codec
+        blocks = -(-count // self.accelerator.block_records)
         found_bytes = _size_bytes(destination)
         if exact and codec.record_bytes not in (None, found_bytes / blocks):
             raise ValueError(
-                f"{self._accelerator.id} has returned {found_bytes} bytes, "
+                f"{self.accelerator.id} has returned {found_bytes} bytes, "
                 f"and not {blocks} results of {codec.record_bytes} bytes"
             )
         return codec.decode(_whole(destination), blocks)

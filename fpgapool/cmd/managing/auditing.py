@@ -61,6 +61,7 @@ class Line:
         return bool(self.action) and not self.action.startswith(_KEPT)
 
 
+@dataclasses.dataclass
 class Auditor:
     """Compares twice, and repairs.
 
@@ -70,24 +71,15 @@ class Auditor:
     :param pause_s: between two looks; longer than any change is under way.
     """
 
-    def __init__(
-        self,
-        conductor: conductor_rpcapi.ConductorAPI,
-        database: db_api.Database,
-        store: stores.Store | None,
-        *,
-        orphan_age_s: float,
-        pause_s: float,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._conductor = conductor
-        self._database = database
-        self._store = store
-        self._orphan_age_s = orphan_age_s
-        self._pause_s = pause_s
-        self._sleep = sleep
-        # The lease at the time when no conductor answered.
-        self._silent: db_api.Lease | None = None
+    conductor: conductor_rpcapi.ConductorAPI
+    database: db_api.Database
+    store: stores.Store | None
+    _: dataclasses.KW_ONLY
+    orphan_age_s: float
+    pause_s: float
+    sleep: Callable[[float], None] = time.sleep
+    # The lease at the time when no conductor answered.
+    silent: db_api.Lease | None = None
 
     def find(self) -> list[findings.Finding]:
         """Return what both comparisons find."""
@@ -110,30 +102,30 @@ class Auditor:
     ) -> list[findings.Finding]:
         if not before:
             return []
-        self._sleep(self._pause_s)
+        self.sleep(self.pause_s)
         keys = {_key(one) for one in before}
         return [one for one in self._compared() if _key(one) in keys]
 
     def _compared(self) -> list[findings.Finding]:
-        now = self._database.now()
-        holdings = self._database.holdings(now - audit.GONE_S)
+        now = self.database.now()
+        holdings = self.database.holdings(now - audit.GONE_S)
         found = [*self._of_pool(holdings), *self._of_usage(now)]
-        if self._store is not None:
-            found += self._of_files(self._store)
+        if self.store is not None:
+            found += self._of_files(self.store)
         return found
 
     def _of_pool(
         self, holdings: db_api.Holdings
     ) -> Iterator[findings.Finding]:
         lease = holdings.lease
-        if lease is not None and lease.holder and lease != self._silent:
+        if lease is not None and lease.holder and lease != self.silent:
             try:
-                yield from self._conductor.audit()
+                yield from self.conductor.audit()
                 return
             except messaging.RemoteError:
                 raise
             except messaging.MessagingException:
-                self._silent = lease
+                self.silent = lease
         who = lease.holder if lease is not None else ""
         yield findings.Finding(
             kind=findings.NO_LEADER,
@@ -144,7 +136,7 @@ class Auditor:
 
     def _of_usage(self, now: float) -> Iterator[findings.Finding]:
         day = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        for gap in self._database.usage_gaps(day):
+        for gap in self.database.usage_gaps(day):
             yield findings.Finding(
                 kind=findings.USAGE_LACKS_SESSIONS,
                 subject=f"project {gap.project_id}, {gap.accelerator}",
@@ -157,13 +149,13 @@ class Auditor:
         # In this order, every file whose row is read is found.
         rows = {
             one.location: one
-            for one in self._database.bitstreams()
+            for one in self.database.bitstreams()
             if one.location
         }
         files = {one.location: one.age_s for one in store.files()}
-        known = {one.location for one in self._database.bitstreams()}
+        known = {one.location for one in self.database.bitstreams()}
         for location, age_s in files.items():
-            if location not in known and age_s > self._orphan_age_s:
+            if location not in known and age_s > self.orphan_age_s:
                 yield findings.Finding(
                     kind=findings.FILE_WITHOUT_ROW,
                     subject=f"file {location}",
@@ -178,13 +170,13 @@ class Auditor:
                 )
 
     def _mend(self, found: findings.Finding) -> str:
-        if found.kind == findings.FILE_WITHOUT_ROW and self._store is not None:
-            self._store.delete(found.subject.removeprefix("file "))
+        if found.kind == findings.FILE_WITHOUT_ROW and self.store is not None:
+            self.store.delete(found.subject.removeprefix("file "))
             return "file deleted"
         if found.kind in _ADVICE:
             return _KEPT + _ADVICE[found.kind]
         try:
-            if self._conductor.repair(found):
+            if self.conductor.repair(found):
                 return _DONE[found.kind]
         except messaging.RemoteError:
             raise

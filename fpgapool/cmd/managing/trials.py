@@ -185,24 +185,18 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
         pipe.send(step)
 
 
+@dataclasses.dataclass
 class _Trial:
     """Tests one device.
 
     :param tell: called with accelerator and name when a step begins.
     """
 
-    def __init__(
-        self,
-        driver: base.Driver,
-        device: base.DeviceInfo,
-        request: Request,
-        tell: Callable[[tuple[str, str]], None],
-    ) -> None:
-        self._driver = driver
-        self._device = device
-        self._request = request
-        self._tell = tell
-        self._doing = ("", "")
+    driver: base.Driver
+    device: base.DeviceInfo
+    request: Request
+    tell: Callable[[tuple[str, str]], None]
+    doing: tuple[str, str] = ("", "")
 
     def run(self) -> Iterator[Step]:
         """Yield the steps as they end."""
@@ -213,12 +207,12 @@ class _Trial:
         ):
             self._begin("", name)
             yield from self._guarded(task())
-        for name in self._request.accelerators:
+        for name in self.request.accelerators:
             yield from self._guarded(self._accelerator(name))
 
     def _begin(self, accelerator: str, name: str) -> None:
-        self._doing = (accelerator, name)
-        self._tell(self._doing)
+        self.doing = (accelerator, name)
+        self.tell(self.doing)
 
     def _guarded(self, found: Iterator[Step]) -> Iterator[Step]:
         """Yield steps; an error fails the one under way."""
@@ -228,28 +222,28 @@ class _Trial:
             # A driver may raise any exception.
             code = getattr(error, "code", type(error).__name__)
             message = getattr(error, "message", str(error))
-            yield Step(*self._doing, FAILED, f"{code}: {message}")
+            yield Step(*self.doing, FAILED, f"{code}: {message}")
 
     def _found(self) -> Step:
-        shapes = sorted({slot.shape for slot in self._device.slots})
+        shapes = sorted({slot.shape for slot in self.device.slots})
         return Step(
             "",
             "found",
             PASSED,
-            f"{self._device.model}, shape {', '.join(shapes)}",
+            f"{self.device.model}, shape {', '.join(shapes)}",
             {
-                "slots": len(self._device.slots),
-                "dma_bytes_per_s": self._device.dma_bytes_per_s,
+                "slots": len(self.device.slots),
+                "dma_bytes_per_s": self.device.dma_bytes_per_s,
             },
         )
 
     def _health(self) -> Iterator[Step]:
-        health = self._driver.check(self._device.name)
+        health = self.driver.check(self.device.name)
         outcome = PASSED if health.healthy else FAILED
         yield Step("", "health", outcome, health.message)
 
     def _sensors(self) -> Iterator[Step]:
-        found = self._driver.telemetry(self._device.name)
+        found = self.driver.telemetry(self.device.name)
         values = {
             name: value
             for name in ("power_w", "temperature_c")
@@ -259,13 +253,13 @@ class _Trial:
         yield Step("", "sensors", outcome, values=values)
 
     def _accelerator(self, name: str) -> Iterator[Step]:
-        device = self._device.name
+        device = self.device.name
         self._begin(name, "program")
         slot = self._fitting_slot(name)
         if slot is None:
             yield Step(name, "program", ABSENT, "fits no slot")
             return
-        file = self._request.files.get(name)
+        file = self.request.files.get(name)
         bitstream = (
             f"{names.BUILTIN_PREFIX}{name}"
             if file is None
@@ -273,7 +267,7 @@ class _Trial:
         )
         taken = _Timer()
         try:
-            profile = self._driver.program(device, slot, bitstream, file)
+            profile = self.driver.program(device, slot, bitstream, file)
         except base.DriverError as error:
             if file is not None or error.code not in _NOT_THERE:
                 raise
@@ -285,11 +279,11 @@ class _Trial:
             profile = dataclasses.replace(
                 profile, core=accelerators.load_profile(name).core
             )
-        session = _Session(self._driver, device, slot, profile)
+        session = _Session(self.driver, device, slot, profile)
         yield from self._guarded(self._use(session, name))
         self._begin(name, "scrub")
         taken = _Timer()
-        self._driver.scrub(device, slot)
+        self.driver.scrub(device, slot)
         yield taken.step(name, "scrub")
 
     def _fitting_slot(self, name: str) -> int | None:
@@ -298,7 +292,7 @@ class _Trial:
         except accelerators.AcceleratorError:
             # The driver may still know it.
             shapes = ()
-        for slot in self._device.slots:
+        for slot in self.device.slots:
             if not shapes or slot.shape in shapes:
                 return slot.number
         return None
@@ -306,26 +300,26 @@ class _Trial:
     def _use(self, session: _Session, name: str) -> Iterator[Step]:
         self._begin(name, "open")
         taken = _Timer()
-        if not session.prepare(self._request.chunk_bytes):
+        if not session.prepare(self.request.chunk_bytes):
             yield Step(name, "open", ABSENT, "it has no known parameters")
             return
         yield taken.step(name, "open")
-        if self._request.measured_s is None:
+        if self.request.measured_s is None:
             yield from self._checked(session, name)
         else:
             self._begin(name, "rate")
-            values = self._measured(session, self._request.measured_s)
+            values = self._measured(session, self.request.measured_s)
             yield Step(name, "rate", PASSED, values=values)
 
     def _checked(self, session: _Session, name: str) -> Iterator[Step]:
         self._begin(name, "self-test")
         selftest.run(
-            self._driver, self._device.name, session.slot, session.profile
+            self.driver, self.device.name, session.slot, session.profile
         )
         yield Step(name, "self-test", PASSED)
         self._begin(name, "result")
-        expected, _ = session.expected(self._request.size_bytes)
-        output, rate = session.computed(self._request.size_bytes)
+        expected, _ = session.expected(self.request.size_bytes)
+        output, rate = session.computed(self.request.size_bytes)
         difference = session.difference(output, expected)
         yield Step(
             name,
@@ -366,39 +360,35 @@ class _Trial:
 
     def _power_w(self) -> float | None:
         with contextlib.suppress(base.DriverError):
-            return self._driver.telemetry(self._device.name).power_w
+            return self.driver.telemetry(self.device.name).power_w
         return None
 
 
+@dataclasses.dataclass
 class _Session:
     """Sessions of one accelerator in one slot, and of its software core."""
 
-    def __init__(
-        self,
-        driver: base.Driver,
-        device: str,
-        slot: int,
-        profile: base.Profile,
-    ) -> None:
-        self.slot = slot
-        self.profile = profile
-        self._driver = driver
-        self._device = device
-        self._software = accelerators.load_core(profile.core)
-        self._params: Mapping[str, object] = {}
-        self._arguments: tuple[bytes, ...] = ()
-        self._piece = b""
+    driver: base.Driver
+    device: str
+    slot: int
+    profile: base.Profile
+    params: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    arguments: tuple[bytes, ...] = ()
+    piece: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.software = accelerators.load_core(self.profile.core)
 
     def prepare(self, chunk_bytes: int) -> bool:
         """Choose parameters and a piece of input."""
-        answers = self._software.known_answers
-        usual = self._software.usual_params
+        answers = self.software.known_answers
+        usual = self.software.usual_params
         tried = list(answers)
         if usual is not None:
             first = answers[0] if answers else _UNKNOWN
             tried.insert(0, first._replace(params=usual))
         for params, data, _, arguments in tried:
-            self._arguments = arguments
+            self.arguments = arguments
             try:
                 core = self._open(params)
             except accelerators.InvalidParams:
@@ -408,16 +398,16 @@ class _Session:
                 core.chunk_multiple_bytes or self.profile.chunk_multiple_bytes
             )
             core.cancel()
-            self._params = params
-            self._piece = _repeated(data, multiple, chunk_bytes)
+            self.params = params
+            self.piece = _repeated(data, multiple, chunk_bytes)
             return True
         return False
 
     def expected(self, size_bytes: int) -> tuple[bytes, float]:
         """Return the output of the software core; see :meth:`computed`."""
-        core = self._software(self._params)
-        accelerators.set_arguments(core, self._arguments)
-        return _run(core, self._piece, self._count(size_bytes))
+        core = self.software(self.params)
+        accelerators.set_arguments(core, self.arguments)
+        return _run(core, self.piece, self._count(size_bytes))
 
     def computed(self, size_bytes: int) -> tuple[bytes, float]:
         """Return the output of the slot.
@@ -425,11 +415,11 @@ class _Session:
         :returns: the output, and the rate of the input in bytes per second.
         """
         with self._opened() as core:
-            return _run(core, self._piece, self._count(size_bytes))
+            return _run(core, self.piece, self._count(size_bytes))
 
     def _count(self, size_bytes: int) -> int:
         # The first piece is not counted: it allocates memory.
-        return max(2, size_bytes // len(self._piece))
+        return max(2, size_bytes // len(self.piece))
 
     def difference(self, output: bytes, expected: bytes) -> str:
         """Return what is wrong with an output; empty if nothing."""
@@ -437,10 +427,10 @@ class _Session:
             return ""
         if len(output) != len(expected):
             return f"{len(output)} bytes of output instead of {len(expected)}"
-        if self._software.rounding is not None:
+        if self.software.rounding is not None:
             import numpy
 
-            kind, tolerance = self._software.rounding
+            kind, tolerance = self.software.rounding
             right = numpy.frombuffer(expected, kind)
             error = numpy.abs(numpy.frombuffer(output, kind) - right).max()
             largest = numpy.abs(right).max()
@@ -467,7 +457,7 @@ class _Session:
         :returns: input in bytes per second, and bytes of output per byte.
         """
         with self._opened() as core:
-            view = memoryview(self._piece)
+            view = memoryview(self.piece)
             room = memoryview(bytearray(core.max_output_bytes(len(view))))
             core.process(view, room, 0)
             input_bytes, output_bytes = len(view), 0
@@ -480,16 +470,16 @@ class _Session:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[base.Core]:
-        core = self._open(self._params)
+        core = self._open(self.params)
         try:
             yield core
         finally:
             core.cancel()
 
     def _open(self, params: Mapping[str, object]) -> base.Core:
-        self._driver.expect(self._device, self.slot, base.Traffic())
-        core = self._driver.open(self._device, self.slot, params)
-        accelerators.set_arguments(core, self._arguments)
+        self.driver.expect(self.device, self.slot, base.Traffic())
+        core = self.driver.open(self.device, self.slot, params)
+        accelerators.set_arguments(core, self.arguments)
         return core
 
 
