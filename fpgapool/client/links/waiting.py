@@ -629,7 +629,12 @@ def earliest(*deadlines_s: float | None) -> float | None:
 
     :param deadlines_s: absolute deadlines; None means no deadline.
     """
-    return min((one for one in deadlines_s if one is not None), default=None)
+    # Each session calls it often: a generator would cost calls of its own.
+    found = None
+    for one in deadlines_s:
+        if one is not None and (found is None or one < found):
+            found = one
+    return found
 
 
 def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:
