@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -213,28 +214,26 @@ def _finish(
         print(json.dumps(shown, indent=2))
     elif not found:
         print("The driver found no device.")
-    is_sound = found and not any(trials.failed(steps) for _, steps in found)
-    return 0 if is_sound else 1
+    return 0 if _is_sound(found) else 1
+
+
+def _is_sound(found: Trials) -> bool:
+    steps = [step for _, steps in found for step in steps]
+    return bool(found) and trials.FAILED not in {one.outcome for one in steps}
 
 
 def document(found: Trials) -> dict[str, object]:
     """Return all steps, for programs."""
     return {
-        "passed": bool(found)
-        and not any(trials.failed(steps) for _, steps in found),
+        "passed": _is_sound(found),
         "devices": [
             {
                 "name": device.name,
                 "model": device.model,
                 "shapes": _shapes(device),
                 "steps": [
-                    {
-                        "accelerator": step.accelerator or None,
-                        "name": step.name,
-                        "outcome": step.outcome,
-                        "detail": step.detail,
-                        "values": dict(step.values),
-                    }
+                    dataclasses.asdict(step)
+                    | {"accelerator": step.accelerator or None}
                     for step in steps
                 ],
             }
@@ -303,18 +302,11 @@ def _profiles(found: Trials) -> Iterator[dict[str, object]]:
                 tables.setdefault(name, {})[shape] = dict(members)
     for name, rate in rates.items():
         profile = accelerators.load_profile(name)
-        yield {
-            "name": name,
-            "description": profile.description,
+        changed: dict[str, object] = {
             "peak_bytes_per_s": rate,
-            "return_ratio": profile.return_ratio,
-            "stateless": profile.stateless,
-            "shapes": list(profile.shapes),
-            "params_schema": profile.params_schema,
-            "core": profile.core,
-            "chunk_multiple_bytes": profile.chunk_multiple_bytes,
             "platforms": tables[name],
         }
+        yield dataclasses.asdict(profile) | changed
 
 
 def _write(path: pathlib.Path, contents: Mapping[str, object]) -> None:

@@ -22,7 +22,6 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
@@ -510,7 +509,3 @@ def _run(core: base.Core, piece: bytes, count: int) -> tuple[bytes, float]:
     output += end[: core.finish(end)]
     counted_s = times_s[1:] or times_s
     return bytes(output), len(piece) * len(counted_s) / sum(counted_s)
-
-
-def failed(found: Sequence[Step]) -> bool:
-    return any(step.outcome == FAILED for step in found)
