@@ -46,8 +46,6 @@ _START_ERRORS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal.
 
-    :param argv: the command line without the program; None means the
-        process's own.
     :returns: 0 after a signal, 1 after an error, 2 if the command line or
         the configuration is invalid.
     """

@@ -69,11 +69,7 @@ _AUDIT_S = 20.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    :param argv: the command line without the program; None means the
-        process's own.
-    """
+    """Run a command."""
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     register_commands(conf)

@@ -327,8 +327,6 @@ class _Interruptible:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    :param argv: arguments without the program's name; None for those of the
-        process.
     :returns: exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
     words = sys.argv[1:] if argv is None else argv

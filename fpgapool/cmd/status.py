@@ -52,11 +52,7 @@ def main(
     *,
     wait_s: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Run a command.
-
-    :param argv: the command line without the program; None means the
-        process's own.
-    """
+    """Run a command."""
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     checks = register_commands(conf, wait_s)

@@ -35,8 +35,6 @@ Hosts: typing.TypeAlias = list[dict[str, typing.Any]]
 def main(argv: collections.abc.Sequence[str] | None = None) -> int:
     """Run until a signal.
 
-    :param argv: the command line without the program; None means the
-        process's own.
     :returns: 0 after SIGTERM, 130 after SIGINT, 1 if the pool cannot be found.
     """
     given = parser().parse_args(argv)
