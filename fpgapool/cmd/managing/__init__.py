@@ -3,6 +3,7 @@
 """The larger commands of ``fpgapool-manage``; :mod:`fpgapool.cmd.manage` calls
 them.
 
+* ``commands``: how commands are declared.
 * ``auditing``: compares conductor, agents, database and store, and repairs.
 * ``building``: compiles an OpenCL kernel and registers the package.
 * ``devices``: checks and measures the boards of a host, with ``trials``, a

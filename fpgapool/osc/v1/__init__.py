@@ -2,6 +2,7 @@
 
 """Commands for version 1 of the REST API.
 
-A module for each kind of resource. ``base`` has their base classes and how
-arguments are declared, ``names`` and ``projects`` find resources by name.
+A module for each kind of resource. ``base`` has their base classes,
+:mod:`fpgapool.common.arguments` declares their arguments, ``names`` and
+``projects`` find resources by name.
 """
