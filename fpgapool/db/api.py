@@ -6,6 +6,7 @@ One call is one transaction. Every method blocks and may raise
 DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
 """
 
+import collections
 import dataclasses
 import datetime
 import functools
@@ -49,7 +50,6 @@ from fpgapool.db.records import GroupRecord as GroupRecord
 from fpgapool.db.records import HostRecord as HostRecord
 from fpgapool.db.records import InstanceRecord as InstanceRecord
 from fpgapool.db.records import Lease as Lease
-from fpgapool.db.records import MaxIds as MaxIds
 from fpgapool.db.records import QuotaRecord as QuotaRecord
 from fpgapool.db.records import Record as Record
 from fpgapool.db.records import ReservationRecord as ReservationRecord
@@ -577,10 +577,12 @@ def _write(
     wanted = changes.without_sessions(left_out)
     columns = models.assignments.c
     gone = sorted(left_out)
-    rows.delete(connection, columns.slot_id, wanted.released_slots)
-    rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
-    rows.delete(connection, models.sessions.c.id, gone)
-    kinds = [kind for kind in rows.TABLES if kind in wanted.kinds]
+    if released := wanted.released_slots:
+        rows.delete(connection, columns.slot_id, released)
+    if gone:
+        rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
+        rows.delete(connection, models.sessions.c.id, gone)
+    kinds = sorted(wanted.kinds, key=list(rows.TABLES).index)
     for kind in kinds:
         if deleted := wanted.deleted(kind):
             ids = [record.id for record in deleted]
@@ -596,19 +598,11 @@ def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
     )
 
 
-def _max_ids(connection: sa.Connection) -> MaxIds:
-    tables = (
-        models.hosts,
-        models.devices,
-        models.slots,
-        models.sessions,
-        models.usage,
-        models.quotas,
-        models.bitstreams,
-        models.instances,
-        models.groups,
-        models.group_clients,
-        models.group_desks,
+def _max_ids(connection: sa.Connection) -> collections.Counter[type]:
+    return collections.Counter(
+        {
+            kind: connection.scalar(sa.select(sa.func.max(table.c.id))) or 0
+            for kind, table in rows.TABLES.items()
+            if "id" in table.c
+        }
     )
-    queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
-    return MaxIds(*(connection.scalar(query) or 0 for query in queries))

@@ -2,6 +2,7 @@
 
 """Rows as plain values; a member is named like its column."""
 
+import collections
 import dataclasses
 import datetime
 import enum
@@ -11,7 +12,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Annotated
 from typing import Any
-from typing import NamedTuple
 from typing import Self
 from typing import TypeVar
 
@@ -324,6 +324,13 @@ Record = (
 
 _R = TypeVar("_R", bound=Record)
 
+#: The primary keys of tables, where they are not ``id``.
+KEYS: Mapping[type, str] = {
+    AcceleratorRecord: "name",
+    AssignmentRecord: "slot_id",
+    ReservationRecord: "device_id",
+}
+
 #: The members that say, by these values, that a row is to be deleted.
 _DELETED_BY: Mapping[type, tuple[str, frozenset[str]]] = {
     BitstreamRecord: ("state", frozenset({DELETED})),
@@ -386,8 +393,9 @@ class Changes:
             self._rows.get(AssignmentRecord, {}).pop(slot_id, None)
             self._released[slot_id] = None
         for record in records:
-            key = record_key(record)
-            self._rows.setdefault(type(record), {})[key] = record
+            kind = type(record)
+            key = getattr(record, KEYS.get(kind, "id"))
+            self._rows.setdefault(kind, {})[key] = record
 
     def without_sessions(self, ids: Collection[int]) -> Self:
         """Return the same changes without these sessions' rows.
@@ -446,17 +454,6 @@ def _belongs_to(record: Record, ids: Collection[int]) -> bool:
     return isinstance(record, SessionRecord) and record.id in ids
 
 
-def record_key(record: Record) -> int | str:
-    """Return the primary key of a record's row."""
-    if isinstance(record, AcceleratorRecord):
-        return record.name
-    if isinstance(record, AssignmentRecord):
-        return record.slot_id
-    if isinstance(record, ReservationRecord):
-        return record.device_id
-    return record.id
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The leader's lease.
@@ -477,26 +474,11 @@ class Lease:
     pool_time_s: float | None = None
 
 
-class MaxIds(NamedTuple):
-    """The highest ids in use, 0 where there are none."""
-
-    host: int
-    device: int
-    slot: int
-    session: int
-    usage: int = 0
-    quota: int = 0
-    bitstream: int = 0
-    instance: int = 0
-    group: int = 0
-    group_client: int = 0
-    group_desk: int = 0
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The state that a conductor needs to take over. Rows are ordered by id.
 
+    :param max_ids: the highest ids in use, by kind of record.
     :param ending_sessions: ended sessions that may still have a slot.
     :param lost_sessions: sessions that ended a short time ago because they
         lost their slots, and that may go on in others.
@@ -506,13 +488,21 @@ class Snapshot:
     :param instances: those that are not deleted.
     """
 
-    hosts: list[HostRecord]
-    devices: list[DeviceRecord]
-    slots: list[SlotRecord]
-    accelerators: list[AcceleratorRecord]
-    live_sessions: list[SessionRecord]
-    assignments: list[AssignmentRecord]
-    max_ids: MaxIds
+    max_ids: collections.Counter[type] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    hosts: list[HostRecord] = dataclasses.field(default_factory=list)
+    devices: list[DeviceRecord] = dataclasses.field(default_factory=list)
+    slots: list[SlotRecord] = dataclasses.field(default_factory=list)
+    accelerators: list[AcceleratorRecord] = dataclasses.field(
+        default_factory=list
+    )
+    live_sessions: list[SessionRecord] = dataclasses.field(
+        default_factory=list
+    )
+    assignments: list[AssignmentRecord] = dataclasses.field(
+        default_factory=list
+    )
     ending_sessions: list[SessionRecord] = dataclasses.field(
         default_factory=list
     )

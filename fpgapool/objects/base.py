@@ -6,6 +6,7 @@ import collections.abc
 import dataclasses
 import functools
 import math
+import operator
 import re
 import types
 import typing
@@ -45,10 +46,11 @@ class Payload:
         """Return the form that :meth:`from_primitive` understands."""
         cls = type(self)
         data = dict(vars(self))
-        for name in _nested(cls):
-            data[name] = _to_primitive(data[name])
+        for name, write in _writers(cls):
+            if data[name] is not None:
+                data[name] = write(data[name])
         return {
-            NAME_KEY: type(self).__name__,
+            NAME_KEY: cls.__name__,
             VERSION_KEY: self.VERSION,
             DATA_KEY: data,
         }
@@ -64,7 +66,9 @@ class Payload:
         values: dict[str, Any] = {}
         for name, plain, read in _readers(cls):
             value = data.get(name, _MISSING)
-            if type(value) not in plain:
+            if type(value) not in plain or (
+                type(value) is float and not math.isfinite(value)
+            ):
                 if value is _MISSING:
                     if minor < _added_members(cls).get(name, 0):
                         values[name] = getattr(cls, name)
@@ -225,22 +229,40 @@ def _envelope_data(
     return data, int(minor) if minor.isdecimal() else math.inf
 
 
-def _to_primitive(value: Any) -> Any:
-    if isinstance(value, Payload):
-        return value.to_primitive()
-    if isinstance(value, tuple):
-        return [_to_primitive(item) for item in value]
-    return value
+_to_primitive = operator.methodcaller("to_primitive")
+
+
+def _to_primitives(payloads: tuple[Payload, ...]) -> list[dict[str, Any]]:
+    return [payload.to_primitive() for payload in payloads]
 
 
 @functools.cache
-def _nested(cls: type[Payload]) -> tuple[str, ...]:
-    """Return the members that may hold payloads."""
-    return tuple(
-        name
-        for name, type_ in members(cls).items()
-        if not all(map(_is_plain, typing.get_args(type_) or (type_,)))
-    )
+def _writers(
+    cls: type[Payload],
+) -> tuple[tuple[str, collections.abc.Callable[[Any], Any]], ...]:
+    """Return the members that need conversion, and what converts them."""
+    found: list[tuple[str, collections.abc.Callable[[Any], Any]]] = []
+    for name, type_ in members(cls).items():
+        kind = _without_none(type_)
+        if typing.get_origin(kind) is tuple:
+            item = typing.get_args(kind)[0]
+            found.append((name, _to_primitives if _is_payload(item) else list))
+        elif _is_payload(kind):
+            found.append((name, _to_primitive))
+    return tuple(found)
+
+
+def _is_payload(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, Payload)
+
+
+def _without_none(type_: Any) -> Any:
+    """Return the type of a member that is not None."""
+    if typing.get_origin(type_) in (types.UnionType, typing.Union):
+        (type_,) = (
+            one for one in typing.get_args(type_) if one is not types.NoneType
+        )
+    return type_
 
 
 @functools.cache
@@ -264,18 +286,15 @@ def _readers(
     )
 
 
-def _is_plain(type_: Any) -> bool:
-    return type_ in (str, int, bool, float, types.NoneType)
-
-
 def _plain(type_: Any) -> frozenset[type]:
-    """Return the types whose values need no reader."""
-    if typing.get_origin(type_) in (types.UnionType, typing.Union):
-        return frozenset[type]().union(*map(_plain, typing.get_args(type_)))
-    # Not all floats are valid.
-    if type_ is not float and _is_plain(type_):
-        return frozenset({type_})
-    return frozenset()
+    """Return the types whose values need no reader; NaN and infinity do."""
+    is_union = typing.get_origin(type_) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(type_) if is_union else (type_,)
+    return frozenset(
+        kind
+        for kind in kinds
+        if kind in (str, int, bool, float, types.NoneType)
+    )
 
 
 def _reader(type_: Any) -> _Reader:
@@ -283,10 +302,8 @@ def _reader(type_: Any) -> _Reader:
 
     Its errors name the place and the problem.
     """
+    type_ = _without_none(type_)
     origin = typing.get_origin(type_)
-    if origin in (types.UnionType, typing.Union):
-        (inner,) = (t for t in typing.get_args(type_) if t is not type(None))
-        return functools.partial(_optional, _reader(inner))
     if origin is tuple:
         return functools.partial(_tuple, _reader(typing.get_args(type_)[0]))
     if origin is dict:
@@ -306,10 +323,6 @@ def _payload(type_: type[Payload], value: Any) -> Payload:
         return type_.from_primitive(value)
     except ValueError as error:
         raise ValueError(f": {error}") from error
-
-
-def _optional(read: _Reader, value: Any) -> Any:
-    return None if value is None else read(value)
 
 
 def _tuple(read: _Reader, value: Any) -> tuple[Any, ...]:

@@ -63,7 +63,7 @@ def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
     :raises MessageRefused: if it does not.
     """
     if not is_of_sender(ctxt, host_uuid, method):
-        raise exception.MessageRefused(reason="it concerns another host")
+        raise exception.MessageRefused(reason="it is about another host")
 
 
 def requests(
@@ -78,12 +78,8 @@ def requests(
         checked(objects.OpenRequest.from_primitive, one)
         for one in limits.argument(_REQUESTS, requests, "requests")
     ]
-    host = rpc.host_of(ctxt)
-    for request in parsed if host else ():
-        if instance.is_user(request.user_id):
-            why = "it acts for an instance"
-            rpc.tell_refused(host, method, why)
-            raise exception.MessageRefused(reason=why)
+    for request in parsed if rpc.host_of(ctxt) else ():
+        _refuse_for_instance(ctxt, request.user_id, method)
         require_own(ctxt, request.host_uuid or "", method)
     return parsed
 
@@ -95,12 +91,16 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
     :raises MessageRefused: if a host attaches it on behalf of an instance.
     """
     parsed = checked(objects.AttachClient.from_primitive, client)
-    host = rpc.host_of(ctxt)
-    if host and instance.is_user(parsed.user_id):
-        why = "it acts for an instance"
-        rpc.tell_refused(host, "attach_client", why)
-        raise exception.MessageRefused(reason=why)
+    _refuse_for_instance(ctxt, parsed.user_id, "attach_client")
     return parsed
+
+
+def _refuse_for_instance(ctxt: Any, user_id: str, method: str) -> None:
+    host = rpc.host_of(ctxt)
+    if host and instance.is_user(user_id):
+        why = "it acts for an instance"
+        rpc.tell_refused(host, method, why)
+        raise exception.MessageRefused(reason=why)
 
 
 def report(form: Any, reports: Reports) -> objects.AgentReport | None:
@@ -142,21 +142,6 @@ def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
         lines = [line if now == then else now for now, then, line in slots]
         devices.append({**new, "data": {**new["data"], "slots": lines}})
     return {**form, "data": {**data, "devices": devices}}
-
-
-def are_arguments(
-    shape: shapes.Shape[Any], message: str, **values: Any
-) -> bool:
-    """Whether the arguments of a cast have their shapes; log it if not.
-
-    :param message: what the cast is, for the log.
-    """
-    try:
-        shape(values, "")
-    except shapes.Invalid as error:
-        LOG.warning("Malformed %s dropped: %s", message, error)
-        return False
-    return True
 
 
 @contextlib.contextmanager

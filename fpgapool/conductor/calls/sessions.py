@@ -38,7 +38,12 @@ _CANCELLATION = shapes.Members(
 _PROGRESS = {"project_id": _TEXT, "session_id": _TEXT, "input_bytes": _COUNT}
 _CLIENT_PROGRESS = shapes.Members(_PROGRESS)
 _CLOSE = shapes.Members(
-    {**_PROGRESS, "generation": _COUNT, "output_bytes": _COUNT}
+    {
+        **_PROGRESS,
+        "generation": _COUNT,
+        "output_bytes": _COUNT,
+        "confirmed": shapes.flag,
+    }
 )
 _REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
 
@@ -80,26 +85,15 @@ class SessionCalls(base.Calls):
         reason: Any = "",
     ) -> None:
         """Cancel a session, whether it waits or has a slot."""
-        # A slot is only revoked with a reason.
-        reason = reason or codes.CANCELLED_BY_CLIENT
-        if not checks.are_arguments(
+        self._pass_on(
+            inputs.Cancel,
             _CANCELLATION,
-            "cancellation",
+            ctxt,
             project_id=project_id,
             session_id=session_id,
             request_id=request_id,
-            reason=reason,
-        ):
-            return
-        self._pump.offer(
-            inputs.Cancel(
-                project_id,
-                session_id,
-                request_id,
-                reason,
-                rpc.host_of(ctxt),
-            ),
-            project_id,
+            # A slot is only revoked with a reason.
+            reason=reason or codes.CANCELLED_BY_CLIENT,
         )
 
     def close_session(
@@ -112,48 +106,47 @@ class SessionCalls(base.Calls):
         output_bytes: Any,
         confirmed: Any,
     ) -> None:
-        """Let a session end as served, if its worker cannot say so."""
-        if not checks.are_arguments(
+        """End a session as served if its worker cannot report that."""
+        self._pass_on(
+            inputs.Close,
             _CLOSE,
-            "close",
+            ctxt,
             project_id=project_id,
             session_id=session_id,
             generation=generation,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-        ):
-            return
-        self._pump.offer(
-            inputs.Close(
-                project_id,
-                session_id,
-                generation,
-                input_bytes,
-                output_bytes,
-                confirmed is True,
-                rpc.host_of(ctxt),
-            ),
-            project_id,
+            confirmed=confirmed is True,
         )
 
     def report_progress(
         self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
     ) -> None:
-        """Take how much a waiting session's client has computed itself."""
-        if not checks.are_arguments(
+        """Record how much a waiting session's client has computed itself."""
+        self._pass_on(
+            inputs.ClientProgress,
             _CLIENT_PROGRESS,
-            "progress",
+            ctxt,
             project_id=project_id,
             session_id=session_id,
             input_bytes=input_bytes,
-        ):
-            return
-        self._pump.offer(
-            inputs.ClientProgress(
-                project_id, session_id, input_bytes, rpc.host_of(ctxt)
-            ),
-            project_id,
         )
+
+    def _pass_on(
+        self,
+        kind: Callable[..., inputs.Input],
+        shape: shapes.Shape[Any],
+        ctxt: Any,
+        **values: Any,
+    ) -> None:
+        """Queue a client's message, or drop it if it is malformed."""
+        try:
+            shape(values, "")
+        except shapes.Invalid as error:
+            LOG.warning("Malformed %s dropped: %s", kind.__name__, error)
+            return
+        item = kind(**values, sender=rpc.host_of(ctxt))
+        self._pump.offer(item, values["project_id"])
 
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
         """Request a new secret for a READY session."""

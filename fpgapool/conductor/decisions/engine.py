@@ -186,15 +186,13 @@ class Engine:
             pool.outbox.send(self._answer(query))
         return pool.take_effects()
 
-    def _answer(
-        self, query: inputs.Query
-    ) -> effects.Reply | effects.EarlyReply:
+    def _answer(self, query: inputs.Query) -> effects.Reply:
         """Answer a query; a failing query must not end the leader."""
         kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))
         except Exception as error:
-            LOG.exception("A question to the engine has failed")
+            LOG.exception("A query to the engine failed")
             return kind(query.future, error, failed=True)
 
     def tick(self, now: float) -> effects.Effects:

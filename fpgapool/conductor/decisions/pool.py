@@ -67,28 +67,30 @@ class Pool:
         self.quotas = quotas.QuotaBook(
             settings.default_quota,
             snapshot.quotas,
-            last_ids.quota,
+            last_ids[db_api.QuotaRecord],
             own_quotas,
         )
-        self.ledger = usage.Ledger(snapshot.usage, last_ids.usage)
+        self.ledger = usage.Ledger(
+            snapshot.usage, last_ids[db_api.UsageRecord]
+        )
         self.registry = registry.Registry()
         self.catalogue = bitstreams.Catalogue(
-            (), snapshot.bitstreams, last_ids.bitstream
+            (), snapshot.bitstreams, last_ids[db_api.BitstreamRecord]
         )
         self.instances = instances.Directory(
-            snapshot.instances, last_ids.instance
+            snapshot.instances, last_ids[db_api.InstanceRecord]
         )
         self.sessions = sessions.SessionBook(
-            thresholds_bytes, last_ids.session
+            thresholds_bytes, last_ids[db_api.SessionRecord]
         )
         self.groups = group_book.GroupBook(
             snapshot.groups,
             snapshot.group_clients,
-            last_ids.group,
-            last_ids.group_client,
+            last_ids[db_api.GroupRecord],
+            last_ids[db_api.GroupClientRecord],
         )
         self.desk_accounts = desk_accounts.DeskAccounts(
-            snapshot.group_desks, last_ids.group_desk
+            snapshot.group_desks, last_ids[db_api.GroupDeskRecord]
         )
         self.holds = holds.Holds(core, self.outbox)
         self.pace = expected_waits.Pace()

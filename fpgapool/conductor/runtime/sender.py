@@ -77,8 +77,7 @@ class Sender:
             self._counts.dropped[self._name] += 1
             if self._dropped % 1000 == 1:
                 LOG.warning(
-                    "%d messages to agents dropped: the broker does not keep"
-                    " up",
+                    "%d messages to agents dropped: the broker is too slow",
                     self._dropped,
                 )
 
@@ -133,9 +132,7 @@ class Sender:
 def _is_answered(message: effects.Message) -> bool:
     """Resolve an answer; return whether nothing has to be sent."""
     match message:
-        case effects.Reply(future, value, failed) | effects.EarlyReply(
-            future, value, failed
-        ):
+        case effects.Reply(future, value, failed):
             _answer(future, value, failed=failed)
             return True
         case effects.PublishSession(host_uuid, view, waiting):

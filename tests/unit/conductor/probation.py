@@ -75,8 +75,7 @@ def ask(
     (answer,) = [
         one
         for one in pool.wire
-        if isinstance(one, effects.Reply | effects.EarlyReply)
-        and one.future is future
+        if isinstance(one, effects.Reply) and one.future is future
     ]
     assert not answer.failed, answer.value
     pool.wire.remove(answer)

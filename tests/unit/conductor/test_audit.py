@@ -158,9 +158,7 @@ def test_a_session_can_be_asked_for_as_soon_as_it_is_adopted(pool):
         ),
     )
     answers = {
-        one.future: one
-        for one in pool.wire
-        if isinstance(one, effects.Reply | effects.EarlyReply)
+        one.future: one for one in pool.wire if isinstance(one, effects.Reply)
     }
     assert not answers[adopted].failed
     assert not answers[asked].failed

@@ -297,8 +297,7 @@ def change(pool, wanted) -> object:
     (answer,) = [
         message
         for message in pool.wire
-        if isinstance(message, effects.Reply | effects.EarlyReply)
-        and message.future is future
+        if isinstance(message, effects.Reply) and message.future is future
     ]
     pool.wire.remove(answer)
     return answer.value

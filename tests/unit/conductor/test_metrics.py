@@ -159,8 +159,7 @@ def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:
         wanted = pool.engine.process((query,), pool.now)
         for name in ("at_once", "after_commit"):
             if any(
-                isinstance(one, effects.Reply | effects.EarlyReply)
-                for one in getattr(wanted, name)
+                isinstance(one, effects.Reply) for one in getattr(wanted, name)
             ):
                 found[durable] = name
     assert found == {True: "after_commit", False: "at_once"}

@@ -311,7 +311,7 @@ class FakeCommitter:
 
     def put(self, wanted: effects.Effects) -> None:
         for message in wanted.after_commit:
-            if isinstance(message, effects.Reply | effects.EarlyReply):
+            if isinstance(message, effects.Reply):
                 sender._is_answered(message)
         self.batches(wanted)
 

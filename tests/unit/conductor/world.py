@@ -32,6 +32,7 @@ from fpgapool.core.sizing import groups
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.db import records
+from fpgapool.db import rows
 from fpgapool.strategies import base
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
@@ -456,7 +457,9 @@ class Conductor:
         snapshot = self._snapshot().moved(jump_s)
         for name in ("assignments", "hosts", "devices", "faults"):
             for row in getattr(snapshot, name):
-                self.rows[name][records.record_key(row)] = row
+                self.rows[name][
+                    getattr(row, records.KEYS.get(type(row), "id"))
+                ] = row
         self.unrecorded.clear()
         self.database_away = False
         self._never_recorded.clear()
@@ -575,18 +578,12 @@ class Conductor:
             ],
             unknown_sessions=[s for s in opened if s.state not in states.ALL],
             instances=[i for i in instances if i.deleted_at is None],
-            max_ids=db_api.MaxIds(
-                0,
-                0,
-                0,
-                max(self.rows["sessions"], default=0),
-                max(self.rows["usage"], default=0),
-                max(self.rows["quotas"], default=0),
-                bitstream=max(self.rows["bitstreams"], default=0),
-                instance=max(self.rows["instances"], default=0),
-                group=max(self.rows["groups"], default=0),
-                group_client=max(self.rows["group_clients"], default=0),
-                group_desk=max(self.rows["group_desks"], default=0),
+            max_ids=collections.Counter(
+                {
+                    kind: max(self.rows[table.name], default=0)
+                    for kind, table in rows.TABLES.items()
+                    if table.name in self.rows
+                }
             ),
         )
 
@@ -610,7 +607,7 @@ class Conductor:
         )
         for name, table in self.rows.items():
             for row in changes.rows(_RECORDS[name]):
-                table[records.record_key(row)] = row
+                table[getattr(row, records.KEYS.get(type(row), "id"))] = row
         for name, table in self.rows.items():
             for row in changes.deleted(_RECORDS[name]):
                 table.pop(row.id, None)

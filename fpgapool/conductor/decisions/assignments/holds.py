@@ -52,6 +52,8 @@ class Hold(abc.ABC):
     It exists until the agent shows that the assignment is over.
 
     :ivar core: the assignment; only the core changes it.
+    :ivar holder: its kind, and the id of its row.
+    :ivar accelerator: its key in the library.
     :ivar ordered_at: when the agent was last ordered to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be under way.
@@ -65,6 +67,8 @@ class Hold(abc.ABC):
     slot: registry.SlotEntry
     core: slots.Hold
     assigned_at: float
+    holder: model.Holder
+    accelerator: str
     ordered_at: float = 0.0
     prepared: bool = False
     offer: objects.Offer | None = None
@@ -76,18 +80,8 @@ class Hold(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def holder(self) -> model.Holder:
-        """The kind of the holder, and the id of its row."""
-
-    @property
-    @abc.abstractmethod
     def public_id(self) -> str:
         """The holder's id in messages."""
-
-    @property
-    @abc.abstractmethod
-    def accelerator(self) -> str:
-        """The key of its accelerator in the library."""
 
     @property
     def wanted(self) -> bool:
@@ -178,18 +172,9 @@ class Member(Hold):
     charged_at: float
 
     @property
-    def holder(self) -> model.Holder:
-        return model.Holder(model.HolderKind.GROUP, self.group.id)
-
-    @property
     def public_id(self) -> str:
         """The group's id."""
         return self.group.group_id
-
-    @property
-    def accelerator(self) -> str:
-        """The group's accelerator."""
-        return self.group.accelerator
 
     @property
     def serves(self) -> bool:

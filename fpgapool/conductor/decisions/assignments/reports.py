@@ -153,7 +153,8 @@ class Reports(parts.Room):
         line: objects.SlotReport,
         report: objects.AgentReport,
     ) -> None:
-        self._end_unrecorded(slot, line)
+        if line.previous_result is not None:
+            self._end_unrecorded(slot, line.previous_result)
         hold = self._holds.get(slot.id)
         if hold is None or not hold.outdates(report):
             finding = reconcile.compare(hold, line)
@@ -166,7 +167,8 @@ class Reports(parts.Room):
             if hold is not None:
                 hold.note_energy(report.agent_boot_id, line)
                 self._handle_finding(hold, finding, line)
-        self._end_late(slot.host, line.last_result)
+        if line.last_result is not None:
+            self._end_late(slot.host, line.last_result)
 
     def _check_missing(
         self, slot: registry.SlotEntry, report: objects.AgentReport
@@ -180,17 +182,16 @@ class Reports(parts.Room):
     # -- ends that were missed ---------------------------------------------
 
     def _end_unrecorded(
-        self, slot: registry.SlotEntry, line: objects.SlotReport
+        self, slot: registry.SlotEntry, result: objects.SessionResult
     ) -> None:
         """End an assignment that the agent reports as its previous one.
 
         A former leader reassigned the slot, but died before recording it. So
         the new holder is unknown, and the former one has a result.
         """
-        hold, result = self._holds.get(slot.id), line.previous_result
+        hold = self._holds.get(slot.id)
         if (
             hold is not None
-            and result is not None
             and result.generation == hold.generation
             and not reconcile.is_not_prepared(hold, result)
         ):
@@ -198,14 +199,14 @@ class Reports(parts.Room):
             self._finished(hold, result)
 
     def _end_late(
-        self, host: registry.HostEntry, result: objects.SessionResult | None
+        self, host: registry.HostEntry, result: objects.SessionResult
     ) -> None:
         """End a session whose client used and closed its former slot.
 
         The slot's host was silent, so the session was queued again. It may
         have another slot that it no longer needs, or may have ended otherwise.
         """
-        if result is None or result.state != states.CLOSED:
+        if result.state != states.CLOSED:
             return
         session = self._sessions.by_id.get(result.session_id)
         if session is None or session.state in _NOT_CLOSED_LATE:

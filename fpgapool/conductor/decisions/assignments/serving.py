@@ -122,6 +122,8 @@ class Serving(parts.Room):
         """Give a session the slot that the core has assigned to it."""
         hold = sessions.SessionHold(
             session=session,
+            holder=model.Holder(model.HolderKind.SESSION, session.row_id),
+            accelerator=session.accelerator,
             slot=self._registry.slots[slot_id],
             core=self._holds.assigned(slot_id),
             assigned_at=assigned_at,
@@ -143,6 +145,8 @@ class Serving(parts.Room):
         """Give a group the slot that the core has assigned to it."""
         hold = self._holds[slot_id] = holds.Member(
             group=group,
+            holder=model.Holder(model.HolderKind.GROUP, group.id),
+            accelerator=group.accelerator,
             slot=self._registry.slots[slot_id],
             core=self._holds.assigned(slot_id),
             assigned_at=assigned_at,

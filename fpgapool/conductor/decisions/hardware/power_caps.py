@@ -28,8 +28,9 @@ def caps(
         ignored: a project could otherwise raise the power of all slots.
     """
     by_host_w = dict(settings.host_power_caps_w)
-    for host_uuid, cap_w in pool.power_caps_w.items():
-        by_host_w[host_uuid] = min(cap_w, by_host_w.get(host_uuid, cap_w))
+    for uuid, host in pool.hosts.items():
+        if (cap_w := host.power_cap_w) is not None:
+            by_host_w[uuid] = min(cap_w, by_host_w.get(uuid, cap_w))
     if settings.power_cap_w is None and not by_host_w:
         return model.PowerCaps()
     own = [profile for profile in profiles if not profile.projects]

@@ -75,7 +75,9 @@ class Probation(parts.Room):
                 if row.active and (unit := _unit(row)) is not None
             ],
         )
-        self._tests: dict[int, self_tests.SelfTest] = {}
+        self.faults = self._health.faults
+        # The tests under way, by slot.
+        self.tests: dict[int, self_tests.SelfTest] = {}
         self._bench = self_tests.Bench(
             self._settings,
             self._registry,
@@ -90,15 +92,6 @@ class Probation(parts.Room):
         self._deaths: dict[int, float] = {}
         # By unit: the number of started tests.
         self._turns: dict[health.Unit, int] = {}
-
-    @property
-    def faults(self) -> Mapping[health.Unit, health.Fault]:
-        return self._health.faults
-
-    @property
-    def tests(self) -> Mapping[int, self_tests.SelfTest]:
-        """The tests that are under way, by slot."""
-        return self._tests
 
     def start(self) -> None:
         """Apply the faults in the database, after the hosts are restored."""
@@ -214,7 +207,7 @@ class Probation(parts.Room):
             # A slot that is new, or back, may belong to a device that is out
             # of use.
             self._refresh(slot)
-        test = self._tests.get(slot.id)
+        test = self.tests.get(slot.id)
         if test is None:
             self._follow_agent(slot, report)
             return False
@@ -330,13 +323,13 @@ class Probation(parts.Room):
 
     def _drop_test(self, unit: health.Unit) -> None:
         """Cancel the tests of a unit."""
-        for test in list(self._tests.values()):
+        for test in list(self.tests.values()):
             if test.unit == unit:
                 self._outbox.send(test.call_off())
                 self._release(test)
 
     def _release(self, test: self_tests.SelfTest) -> None:
-        del self._tests[test.slot.id]
+        del self.tests[test.slot.id]
         self._link.tell(events.SlotReleased(test.slot.id, test.generation))
 
     # -- time --------------------------------------------------------------
@@ -344,7 +337,7 @@ class Probation(parts.Room):
     def end_overdue(self) -> None:
         """End overdue tests, and forget deleted accelerators."""
         limit_s = self._settings.prepare_timeout_s
-        for test in list(self._tests.values()):
+        for test in list(self.tests.values()):
             host = test.slot.host
             if not host.up:
                 self._end(test, None)
@@ -427,7 +420,7 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         name: str,
     ) -> None:
-        self._tests[slot.id] = self_tests.SelfTest(
+        self.tests[slot.id] = self_tests.SelfTest(
             unit=unit,
             slot=slot,
             accelerator=name,
@@ -441,7 +434,7 @@ class Probation(parts.Room):
     @parts.handles(instructions.Test)
     def carry_out(self, order: instructions.Test) -> None:
         """Order an agent to test a slot that the core has given to a test."""
-        test = self._tests[order.slot_id]
+        test = self.tests[order.slot_id]
         test.generation = order.generation
         LOG.info("Slot %s is tested with %s", test.slot, test.accelerator)
         self._outbox.send(test.order())

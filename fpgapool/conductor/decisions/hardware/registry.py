@@ -131,10 +131,10 @@ class SlotEntry:
     )
     #: When its agent was last ordered to release an unknown holder.
     stray_ordered_at: float = -math.inf
+    host: HostEntry = dataclasses.field(init=False, repr=False)
 
-    @property
-    def host(self) -> HostEntry:
-        return self.device.host
+    def __post_init__(self) -> None:
+        self.host = self.device.host
 
     @property
     def programmed_now(self) -> str | None:
@@ -204,6 +204,10 @@ class HostEntry:
     clock_turned_at: float = -math.inf
     #: Why its network card is not capped as configured; None: no error.
     link_message: str | None = None
+    #: Its cap on power, and the longest piece that its workers accept; None:
+    #: not reported. Not in the database, because each report contains them.
+    power_cap_w: float | None = None
+    chunk_bytes: int | None = None
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
@@ -334,8 +338,8 @@ def _device_spec(
 class Registry:
     """All known hosts, devices and slots, by name and id.
 
-    :ivar power_caps_w: caps reported by hosts, by UUID. Not in the database,
-        because each report contains them.
+    :ivar chunk_bytes: the longest piece that all workers accept; None:
+        unknown.
     """
 
     def __init__(self) -> None:
@@ -344,12 +348,9 @@ class Registry:
         self.devices: dict[int, DeviceEntry] = {}
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
-        self.power_caps_w: dict[str, float] = {}
+        self.chunk_bytes: int | None = None
         # By shape; shapes of removed hosts are kept.
         self._builtins: set[tuple[str, str]] = set()
-        self._chunks_bytes: dict[str, int] = {}
-        # Number of hosts, by the longest piece that their workers accept.
-        self._hosts_by_chunk_bytes = collections.Counter[int]()
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
     def restore(
@@ -431,39 +432,20 @@ class Registry:
         for device_report in report.devices:
             rows.extend(self._update_device(host, device_report))
         rows.extend(_missing_devices(host, report))
-        self._note_chunk_bytes(host.uuid, report.chunk_bytes)
-        capped = self._note_power_cap(host.uuid, report.power_cap_w)
+        if _assign(host, chunk_bytes=report.chunk_bytes):
+            self._update_chunk_bytes()
+        cap_w = report.power_cap_w
+        # A driver may return anything.
+        cap_w = None if cap_w is None else max(cap_w, 0.0)
+        capped = _assign(host, power_cap_w=cap_w)
         offered = self._note_builtins(report)
         return host, bool(rows) or capped or offered, rows
 
-    @property
-    def chunk_bytes(self) -> int | None:
-        """The longest piece that all workers accept; None: unknown."""
-        return min(self._hosts_by_chunk_bytes, default=None)
-
-    def _note_chunk_bytes(
-        self, host_uuid: str, chunk_bytes: int | None
-    ) -> None:
-        before_bytes = self._chunks_bytes.pop(host_uuid, None)
-        if chunk_bytes is not None:
-            self._chunks_bytes[host_uuid] = chunk_bytes
-        if chunk_bytes == before_bytes:
-            return
-        counts = self._hosts_by_chunk_bytes
-        if chunk_bytes is not None:
-            counts[chunk_bytes] += 1
-        if before_bytes is not None:
-            counts[before_bytes] -= 1
-            if not counts[before_bytes]:
-                del counts[before_bytes]
-
-    def _note_power_cap(self, host_uuid: str, cap_w: float | None) -> bool:
-        """Take over a host's cap; return whether it has changed."""
-        before_w = self.power_caps_w.pop(host_uuid, None)
-        if cap_w is not None:
-            # A driver may return anything.
-            cap_w = self.power_caps_w[host_uuid] = max(cap_w, 0.0)
-        return cap_w != before_w
+    def _update_chunk_bytes(self) -> None:
+        known = (host.chunk_bytes for host in self.hosts.values())
+        self.chunk_bytes = min(
+            (one for one in known if one is not None), default=None
+        )
 
     def _update_device(
         self, host: HostEntry, report: objects.DeviceReport
@@ -559,9 +541,10 @@ class Registry:
             device.builtins = text
         hosts = self.hosts.values() if replaced else [host]
         found = {
-            (slot.shape, slot.device.builtins)
+            (slot.shape, device.builtins)
             for host in hosts
-            for slot in host.slots()
+            for device in host.devices.values()
+            for slot in device.slots.values()
             if not slot.missing
         }
         if not replaced:
@@ -602,8 +585,7 @@ class Registry:
             raise ValueError(f"host {host.name} has devices")
         del self.hosts[host.uuid]
         del self.hosts_by_id[host.id]
-        self._note_power_cap(host.uuid, None)
-        self._note_chunk_bytes(host.uuid, None)
+        self._update_chunk_bytes()
         return dataclasses.replace(host_row(host), admin_state=db_api.DELETED)
 
     def _add_device(self, device: DeviceEntry) -> DeviceEntry:

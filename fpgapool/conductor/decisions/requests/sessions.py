@@ -92,19 +92,9 @@ class SessionHold(holds.Hold):
     booked_bytes: tuple[int, int] = (0, 0)
 
     @property
-    def holder(self) -> model.Holder:
-        """The session."""
-        return model.Holder(model.HolderKind.SESSION, self.session.row_id)
-
-    @property
     def public_id(self) -> str:
         """The session's id."""
         return self.session.session_id
-
-    @property
-    def accelerator(self) -> str:
-        """The session's accelerator."""
-        return self.session.accelerator
 
     @property
     def abandoned(self) -> bool:
