@@ -13,7 +13,6 @@ from oslo_config import cfg
 
 from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
-from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.decisions.views import summary
 
 # Prometheus's own timeout is 10 s.
@@ -219,12 +218,10 @@ def fill(
     if term is None:
         return
     page.fill(_TERM, term)
-
-    def question(asked: questions.Questions) -> summary.Figures:
-        return asked.figures(max_projects, max_groups)
-
     try:
-        figures: summary.Figures = term.look(question, _PATIENCE_S)
+        figures = term.look(
+            lambda asked: asked.figures(max_projects, max_groups), _PATIENCE_S
+        )
     except TimeoutError:
         page.fill(_KNOWN, None, known=False)
         return

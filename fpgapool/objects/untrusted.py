@@ -77,7 +77,7 @@ class _Reader:
 
 
 def check_values(value: object, what: str, max_depth: int) -> None:
-    """Check the depth of decoded JSON, and all its strings.
+    """Check the depth of decoded JSON, its strings and its numbers.
 
     :param what: the kind of the document, for messages.
     :param max_depth: its largest number of levels.
@@ -92,11 +92,13 @@ def check_values(value: object, what: str, max_depth: int) -> None:
                 for name, item in value.items():
                     _check_string(name, what)
                     check(item, depth - 1)
-            case list():
+            case list() | tuple():
                 for item in value:
                     check(item, depth - 1)
             case str():
                 _check_string(value, what)
+            case float() if not math.isfinite(value):
+                raise ValueError(f"{what}: number out of range")
 
     check(value, max_depth)
 

@@ -21,6 +21,7 @@ from fpgapool.common.messaging import rpc
 from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.runtime import dry_runs
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
@@ -43,6 +44,7 @@ _SHAPES: dict[Any, shapes.Shape[Any]] = {
 }
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Answer = TypeVar("_Answer")
 
 
 def places(threads: int) -> int:
@@ -138,8 +140,11 @@ class Calls(rpc.Endpoint):
             raise exception.Overloaded(reason="too many requests are waiting")
 
     def _ask(
-        self, question: Callable[[Any], Any], *, durable: bool = True
-    ) -> Any:
+        self,
+        question: Callable[[questions.Questions], _Answer],
+        *,
+        durable: bool = True,
+    ) -> _Answer:
         # A query that needs no database is answered at once.
         place = self._places.take() if durable else contextlib.nullcontext()
         with place:

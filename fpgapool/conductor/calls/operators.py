@@ -12,6 +12,7 @@ from fpgapool.common import exception
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import reservations
 from fpgapool.conductor.decisions.requests import admission
@@ -29,8 +30,7 @@ class OperatorCalls(base.Calls):
     ) -> dict[str, Any]:
         """Admit an instance, and return its resulting entry."""
         parsed = checks.checked(objects.InstanceEntry.from_primitive, entry)
-        with checks.invalid():
-            instances.check_entry(parsed)
+        limits.argument(instances.ENTRY, vars(parsed), "entry")
         known = self._database.get_instance(parsed.instance_id)
         if known is not None and known.deleted_at is not None:
             # A duplicate name would block all later rows.
@@ -113,7 +113,11 @@ class OperatorCalls(base.Calls):
         """Enable, drain or disable; answers when that is durable."""
         self._change(
             administration.checked(
-                host_uuid, device, state, reason, drain_within_s
+                host_uuid=host_uuid,
+                device=device,
+                state=state,
+                reason=reason,
+                drain_within_s=drain_within_s,
             )
         )
 
@@ -122,7 +126,11 @@ class OperatorCalls(base.Calls):
         self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
     ) -> None:
         """Let instances reserve slots; answers when that is durable."""
-        self._change(reservations.checked(host_uuid, device, slots))
+        wanted = {"host_uuid": host_uuid, "device": device, "slots": slots}
+        shape = reservations.REQUEST
+        self._change(
+            inputs.SetReservable(**limits.argument(shape, wanted, ""))
+        )
 
     @base.call
     def test_slot(

@@ -10,10 +10,12 @@ out instructions of the core, are marked with :func:`handles`.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import ClassVar
@@ -21,6 +23,7 @@ from typing import TypeVar
 
 from oslo_log import log as logging
 
+from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions.requests import admission
@@ -239,10 +242,18 @@ class Room:
             refused = admission.not_recordable()
             self._outbox.send(effects.EarlyReply(future, refused))
             return
+        with self._answering(future):
+            apply()
+
+    @contextlib.contextmanager
+    def _answering(
+        self, future: concurrent.futures.Future[Any]
+    ) -> Iterator[None]:
+        """Answer a request with None, or with the block's refusal."""
         answer = None
         try:
-            apply()
-        except admission.Rejected as error:
+            yield
+        except (admission.Rejected, exception.FpgapoolException) as error:
             LOG.info("A request for a change is refused: %s", error.code)
             answer = error
         # A refusal also waits for the commit: the row that caused it may not

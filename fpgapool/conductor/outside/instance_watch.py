@@ -59,7 +59,8 @@ class InstanceWatch(threads.Background):
         self._interval_s = poll_interval_s
         self._compute_interval_s = compute_interval_s
         self._clock = clock
-        self._cursor = instances.Cursor()
+        # Wall clock of the last successful query of instances.
+        self._polled_at: float | None = None
         self._computes: nova.Computes | None = None
         # No query has succeeded yet.
         self._computes_at = -math.inf
@@ -77,7 +78,7 @@ class InstanceWatch(threads.Background):
             self._poll()
         except exception.NovaUnavailable as error:
             if not self._failing:
-                LOG.warning("Changes of instances are not known: %s", error)
+                LOG.warning("Cannot get instances from Nova: %s", error)
             self._failing = True
         except TimeoutError:
             LOG.info("Instances are checked later: the conductor is busy")
@@ -93,7 +94,7 @@ class InstanceWatch(threads.Background):
         if known:
             self._query_instances(known, computes, now)
         # Without known instances no change can be missed.
-        self._cursor = instances.Cursor(now)
+        self._polled_at = now
 
     def _current_computes(self, now: float) -> nova.Computes:
         """Return the compute nodes, or the previous ones if the query fails.
@@ -107,11 +108,11 @@ class InstanceWatch(threads.Background):
             if self._computes is None:
                 raise
             if not self._computes_failing:
-                LOG.warning("Changes of hosts are not known: %s", error)
+                LOG.warning("Cannot get compute nodes from Nova: %s", error)
             self._computes_failing = True
             return self._computes
         if self._computes_failing:
-            LOG.info("Changes of hosts are known again")
+            LOG.info("Nova lists compute nodes again")
         self._computes_failing = False
         return computes
 
@@ -140,7 +141,7 @@ class InstanceWatch(threads.Background):
     def _query_instances(
         self, known: Known, computes: nova.Computes, now: float
     ) -> None:
-        since = self._cursor.start(now)
+        since = instances.query_start(self._polled_at, now)
         servers = list(self._nova.servers(since))
         if since is None:
             missing = instances.suspects(known, servers, now)

@@ -10,8 +10,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 from typing import NamedTuple
+from typing import TypeVar
 
 from oslo_log import log as logging
 
@@ -26,6 +26,8 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 _TICK_S = 0.5
 
@@ -151,7 +153,7 @@ class Pump:
             refused = self._counts.inputs_dropped
             if refused % 1000 == 1:
                 LOG.warning(
-                    "%d inputs dropped: decisions do not keep up", refused
+                    "%d inputs dropped: the engine is too slow", refused
                 )
             return False
         self._queue.put(_Offered(item, project_id))
@@ -169,18 +171,18 @@ class Pump:
 
     def ask(
         self,
-        question: Callable[[questions.Questions], Any],
+        question: Callable[[questions.Questions], _Answer],
         timeout_s: float,
         *,
         durable: bool = True,
-    ) -> Any:
+    ) -> _Answer:
         """Query the engine and wait for the answer.
 
         :param durable: whether the answer waits until its data is durable.
         :raises TimeoutError: if the answer is late; a durable one is while the
             database is unavailable.
         """
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future = concurrent.futures.Future[_Answer]()
         self.put(inputs.Query(question, durable, future=future))
         try:
             return future.result(timeout_s)

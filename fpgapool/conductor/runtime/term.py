@@ -8,7 +8,7 @@ import functools
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -52,8 +52,10 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-_WATCH_PATIENCE_S = 10.0
-_PLACING_PATIENCE_S = 10.0
+_Answer = TypeVar("_Answer")
+
+# How long other services' threads wait for the engine.
+_PATIENCE_S = 10.0
 
 
 class Term:
@@ -256,8 +258,10 @@ class Term:
         return self._committer.failing
 
     def look(
-        self, question: Callable[[questions.Questions], Any], timeout_s: float
-    ) -> Any:
+        self,
+        question: Callable[[questions.Questions], _Answer],
+        timeout_s: float,
+    ) -> _Answer:
         """Query the engine, without waiting for durability.
 
         :raises TimeoutError: if the answer does not come in time.
@@ -300,20 +304,18 @@ def _watch(
         return None
 
     def known() -> instance_watch.Known:
-        found: instance_watch.Known = pumping.ask(
+        return pumping.ask(
             lambda asked: dict(asked.pool.instances.live),
-            _WATCH_PATIENCE_S,
+            _PATIENCE_S,
             durable=False,
         )
-        return found
 
     def hosts() -> instance_watch.Hosts:
-        found: instance_watch.Hosts = pumping.ask(
+        return pumping.ask(
             lambda asked: asked.pool.registry.computes,
-            _WATCH_PATIENCE_S,
+            _PATIENCE_S,
             durable=False,
         )
-        return found
 
     return instance_watch.InstanceWatch(
         client,
@@ -338,7 +340,7 @@ def _placing(
         return None
 
     def wanted(is_early: bool) -> placement_plan.Wanted:
-        found: placement_plan.Wanted = pumping.ask(
+        return pumping.ask(
             lambda asked: placement_plan.wanted(
                 asked.pool.registry,
                 asked.pool.catalogue.profiles,
@@ -346,10 +348,9 @@ def _placing(
                 is_early=is_early,
                 faulty_accelerators=asked.pool.probation.faulty_accelerators,
             ),
-            _PLACING_PATIENCE_S,
+            _PATIENCE_S,
             durable=False,
         )
-        return found
 
     return placement_sync.Placing(
         client,
@@ -384,7 +385,9 @@ def _groups(
         made = strategy_loading.load_groups(conf, programming_time_s)
     except exception.ConfigurationError as error:
         # A new board must not interrupt the service of all others.
-        LOG.error("Elastic groups may do little but change slots: %s", error)
+        LOG.error(
+            "Elastic groups may spend most time changing slots: %s", error
+        )
         return strategy_loading.load_groups(conf)
     if made.warning is not None:
         LOG.warning("[scheduler] elasticity: %s", made.warning)

@@ -372,7 +372,16 @@ def test_figures_of_devices_and_slots(pool) -> None:
 )
 def test_what_makes_no_sense_is_refused(wish) -> None:
     with pytest.raises(exception.InvalidRequest):
-        administration.checked(*wish)
+        administration.checked(
+            **dict(
+                zip(
+                    ("host_uuid", "device", "state", "reason"),
+                    wish,
+                    strict=False,
+                )
+            ),
+            drain_within_s=wish[-1],
+        )
 
 
 # -- what Nova is told -------------------------------------------------

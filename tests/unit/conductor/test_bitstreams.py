@@ -161,9 +161,7 @@ def test_a_second_file_is_refused(catalogue):
 
 
 def test_quotas(catalogue):
-    around = dataclasses.replace(
-        AROUND, limits=bitstreams.BitstreamLimits(count=2, total_bytes=15)
-    )
+    around = dataclasses.replace(AROUND, max_count=2, max_bytes=15)
     for number in (1, 2):
         catalogue.apply(create(number), around)
     assert refusal(catalogue, create(3), around) == codes.QUOTA_EXCEEDED
@@ -265,7 +263,8 @@ def test_any_sequence_leaves_a_library_that_can_be_built():
         around = dataclasses.replace(
             AROUND,
             running={samples.record(5).bitstream_id},
-            limits=bitstreams.BitstreamLimits(count=4, total_bytes=25),
+            max_count=4,
+            max_bytes=25,
         )
         try:
             row = catalogue.apply(change, around)

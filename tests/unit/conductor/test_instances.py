@@ -380,8 +380,8 @@ def test_a_compute_node_that_came_back_is_not_forgotten():
 def test_what_no_row_can_hold_is_refused(members):
     values = dataclasses.asdict(entry()) | members
     with pytest.raises(ValueError, match=next(iter(members))):
-        instances.check_entry(objects.InstanceEntry(**values))
-    instances.check_entry(entry())
+        instances.ENTRY(values, "")
+    instances.ENTRY(vars(entry()), "")
 
 
 # -- what Nova's news mean ---------------------------------------------------
@@ -449,13 +449,12 @@ def test_a_flavor_that_says_nothing_leaves_the_limit(specs, limit):
 
 
 def test_where_to_go_on_asking():
-    cursor = instances.Cursor()
-    assert cursor.start(5.0) is None
-    cursor = instances.Cursor(1000.0)
-    assert cursor.start(1010.0) == 1000.0 - cursor.OVERLAP_S
+    start = instances.query_start
+    assert start(None, 5.0) is None
+    assert start(1000.0, 1010.0) == 880.0
     # After a long while, and after a clock was set back, all is looked at.
-    assert cursor.start(1000.0 + cursor.MAX_GAP_S) is None
-    assert cursor.start(999.0) is None
+    assert start(1000.0, 4600.0) is None
+    assert start(1000.0, 999.0) is None
 
 
 class FakeNova:
@@ -674,7 +673,7 @@ def test_instances_end_while_a_compute_node_cannot_be_asked_for(caplog):
     assert watching.look() == [inputs.InstanceDeleted(VM)]
     for _ in range(3):
         assert watching.look(60.0) == []
-    assert caplog.text.count("Changes of hosts are not known") == 1
+    assert caplog.text.count("Cannot get compute nodes from Nova") == 1
 
 
 @pytest.mark.parametrize("asks", ["computes", "has_compute"])

@@ -10,6 +10,7 @@ from fpgapool import objects
 from fpgapool.api.backends import inventory
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import reservations
 from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
@@ -240,7 +241,13 @@ def test_nonsense_is_left_out(pool: world.Conductor) -> None:
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple) -> None:
     with pytest.raises(exception.InvalidRequest):
-        reservations.checked(*arguments)
+        limits.argument(
+            reservations.REQUEST,
+            dict(
+                zip(("host_uuid", "device", "slots"), arguments, strict=True)
+            ),
+            "",
+        )
 
 
 def test_the_end_of_an_instance_leaves_its_slot_to_all(

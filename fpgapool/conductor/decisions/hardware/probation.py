@@ -232,7 +232,7 @@ class Probation(parts.Room):
     def check_missing(self, slot: registry.SlotEntry) -> None:
         """Take a slot out of use that its agent no longer reports."""
         if slot.fault_reason != registry.NOT_REPORTED:
-            LOG.warning("Slot %s is out of use: not reported", slot)
+            LOG.warning("Slot %s is out of service: not reported", slot)
             self._refresh(slot)
 
     def _follow_agent(
@@ -441,9 +441,7 @@ class Probation(parts.Room):
 
     # -- orders of operators -----------------------------------------------
 
-    def test(
-        self, slot: registry.SlotEntry, accelerator: str
-    ) -> exception.FpgapoolException | None:
+    def test(self, slot: registry.SlotEntry, accelerator: str) -> None:
         """Begin a test now, if the slot is free.
 
         The tested unit is the slot's device if it is out of use, else the
@@ -451,20 +449,20 @@ class Probation(parts.Room):
         If none of them is out, a failed test takes the slot out.
 
         :param accelerator: the accelerator to test with; empty: any.
-        :returns: why no test was started; None if one was.
+        :raises SlotNotTested: if no test was started.
         """
         profile = self._catalogue.profiles.get(accelerator)
         if accelerator and (profile is None or profile.projects):
-            return exception.SlotNotTested(
+            raise exception.SlotNotTested(
                 code=codes.UNKNOWN_ACCELERATOR,
                 reason=f"no public accelerator is named {accelerator!r:.80}",
             )
         unit = self._bench.unit_of_test(slot, accelerator)
         names = self._bench.names_for(slot, unit, accelerator)
         for code, reason in self._bench.obstacles(slot, unit, self._clock.now):
-            return exception.SlotNotTested(code=code, reason=reason)
+            raise exception.SlotNotTested(code=code, reason=reason)
         if not names:
-            return exception.SlotNotTested(
+            raise exception.SlotNotTested(
                 code=codes.NO_COMPATIBLE_SLOT,
                 reason=f"{accelerator} does not fit the slot"
                 if accelerator
@@ -475,7 +473,6 @@ class Probation(parts.Room):
         self._turns[unit] = turn + 1
         self._health.begin(unit)
         self._order(unit, slot, names[turn % len(names)])
-        return None
 
     # -- effects -----------------------------------------------------------
 
@@ -484,7 +481,7 @@ class Probation(parts.Room):
             match one:
                 case health.TakeOut(fault):
                     LOG.error(
-                        "%s is out of use: %s, %d failures in a row",
+                        "%s is out of service: %s, %d consecutive failures",
                         _name(fault.unit, self._registry),
                         fault.reason,
                         fault.failures,
@@ -492,7 +489,9 @@ class Probation(parts.Room):
                     self._save(fault)
                     self._refresh_all(fault.unit)
                 case health.BringBack(unit):
-                    LOG.info("%s is in use again", _name(unit, self._registry))
+                    LOG.info(
+                        "%s is in service again", _name(unit, self._registry)
+                    )
                     self._turns.pop(unit, None)
                     self._outbox.write(
                         self._rows.of_end(unit, self._clock.now)

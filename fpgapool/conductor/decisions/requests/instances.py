@@ -9,8 +9,6 @@ Pure: :mod:`fpgapool.conductor.outside.instance_watch` polls Nova with
 from __future__ import annotations
 
 import dataclasses
-import re
-import uuid
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -26,14 +24,33 @@ from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import shapes
 
 # Number of deleted instances to remember: a late request must not revive one.
 # The database knows the older ones.
 _REMEMBERED = 100_000
 
-_HASH = re.compile(r"[0-9a-f]{64}")
 _entry = fields.copier(base.members(objects.InstanceEntry))
-_NONCE = re.compile(r"[0-9a-f]{32,64}")
+#: What the members of an entry must be, so that its row can be written.
+ENTRY = shapes.Members(
+    {
+        "instance_id": shapes.matching(
+            r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID"
+        ),
+        "project_id": shapes.text(least=1),
+        "token_nonce": shapes.matching(
+            r"[0-9a-f]{32,64}", "32 to 64 hexadecimal digits"
+        ),
+        "token_hash": shapes.matching(r"[0-9a-f]{64}", "a SHA-256"),
+        "max_sessions": shapes.nullable(shapes.integer(0, 2**31 - 1)),
+    },
+    others=True,
+)
+
+# Nova's transactions take time, and its clock may be behind: queries overlap.
+_OVERLAP_S = 120.0
+# After this time, Nova may have archived deleted servers.
+_MAX_GAP_S = 3600.0
 
 
 class Directory:
@@ -256,53 +273,15 @@ def newcomers(
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Cursor:
-    """The time of the last successful query of changes in Nova.
+def query_start(since: float | None, now: float) -> float | None:
+    """Return from when to ask Nova for changes; None: ask for all servers.
 
-    Nova selects changes by its own clock, which may be behind, and its
-    transactions take time. So queries overlap.
-
-    :ivar since: wall clock of the last successful query; None: there was none,
-        and the next one asks for all servers.
+    :param since: wall clock of the last successful query; None: there was
+        none.
     """
-
-    since: float | None = None
-
-    #: The overlap of queries.
-    OVERLAP_S = 120.0
-    #: After this time, Nova may have archived deleted servers.
-    MAX_GAP_S = 3600.0
-
-    def start(self, now: float) -> float | None:
-        """Return the start of the next query; None: ask for all servers.
-
-        :param now: wall clock.
-        """
-        if self.since is None or not 0 <= now - self.since < self.MAX_GAP_S:
-            return None
-        return self.since - self.OVERLAP_S
-
-
-def check_entry(entry: objects.InstanceEntry) -> None:
-    """Check that an instance's row can be written.
-
-    :raises ValueError: with the reason.
-    """
-    try:
-        if str(uuid.UUID(entry.instance_id)) != entry.instance_id:
-            raise ValueError
-    except ValueError:
-        raise ValueError("InstanceEntry.instance_id is not a UUID") from None
-    if not entry.project_id:
-        raise ValueError("InstanceEntry.project_id is empty")
-    if not _NONCE.fullmatch(entry.token_nonce):
-        raise ValueError("InstanceEntry.token_nonce is malformed")
-    if not _HASH.fullmatch(entry.token_hash):
-        raise ValueError("InstanceEntry.token_hash is malformed")
-    limit = entry.max_sessions
-    if limit is not None and not 0 <= limit < 2**31:
-        raise ValueError("InstanceEntry.max_sessions is out of range")
+    if since is None or not 0 <= now - since < _MAX_GAP_S:
+        return None
+    return since - _OVERLAP_S
 
 
 def entry_of(record: db_api.InstanceRecord) -> objects.InstanceEntry:
