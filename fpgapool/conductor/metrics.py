@@ -198,11 +198,7 @@ def fill(
     max_groups: int,
     page: metrics.Page,
 ) -> None:
-    """Add a conductor's metrics to a page.
-
-    :param max_projects: the most projects to list by name.
-    :param max_groups: the most groups to list.
-    """
+    """Add a conductor's metrics to a page."""
     counts = conductor.counts
     page.fill(
         _COUNTS,

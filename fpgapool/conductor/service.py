@@ -37,7 +37,6 @@ class Conductor:
     """The service of a conductor.
 
     :param conf: the global configuration; RPC must have been set up.
-    :param on_failure: called with a reason if it cannot continue.
     :param keys: of the pool, to check signatures; None: signatures are not
         checked.
     :raises ConfigurationError: if options of the strategy or of the
@@ -158,7 +157,6 @@ class Conductor:
         return term
 
     def _fail(self, thread_name: str) -> None:
-        """End this conductor after a failure of one of its threads."""
         self._stopping.set()
         self._deposed.set()
         self._on_failure(f"the thread {thread_name} has failed")

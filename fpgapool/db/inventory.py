@@ -20,10 +20,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device with its host.
-
-    :ivar fault: why the conductor has declared it faulty, if it has.
-    """
+    """A device with its host."""
 
     id: str
     record: db_api.DeviceRecord

@@ -44,10 +44,7 @@ def _query() -> sa.Select[Any]:
 
 
 def insert(connection: sa.Connection, lease: records.Lease) -> None:
-    """Write the first lease.
-
-    :raises: NotLeader if there is a lease.
-    """
+    """Write the first lease."""
     values = {"id": _ID, **dataclasses.asdict(lease)}
     try:
         connection.execute(sa.insert(_LEASE).values(values))
@@ -67,7 +64,6 @@ def update(
 
     :param values: of columns; of ``renewals``, also :data:`ONE_MORE`.
     :param pool_time_s: the pool time now; None: do not change it.
-    :param expected: the values that its columns must have.
     :raises: NotLeader if they have others.
     """
     if pool_time_s is not None:
@@ -108,8 +104,6 @@ def lock_epoch(connection: sa.Connection, epoch: int) -> None:
 
     An update without a change locks the row on every server. With SQLite it
     takes the write lock, which must happen before the first read.
-
-    :raises: NotLeader if there is a later epoch.
     """
     result = connection.execute(_epoch_statement(), {"current": epoch})
     if result.rowcount != 1:
@@ -129,11 +123,7 @@ def _epoch_statement() -> sa.Executable:
 def begin_term(
     connection: sa.Connection, pool_time_s: float, ahead_s: float
 ) -> float:
-    """Store the pool time, and move stored times to a new leader's clock.
-
-    :param ahead_s: how far that clock is ahead of the pool time.
-    :returns: by how many seconds the stored times moved.
-    """
+    """Store the pool time, and move stored times to a new leader's clock."""
     before_s = connection.scalar(
         sa.select(_LEASE.c.ahead_s).where(_IS_THE_ROW)
     )

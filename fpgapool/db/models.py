@@ -46,7 +46,6 @@ metadata = sa.MetaData()
 
 
 def _column(field: Any) -> sa.Column[Any]:
-    """Return the column of a record's member, by its type."""
     hint, length = field.type, 0
     nullable = typing.get_origin(hint) in (types.UnionType, typing.Union)
     if nullable:

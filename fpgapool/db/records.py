@@ -47,7 +47,6 @@ class ComputeState(enum.StrEnum):
 class HostRecord:
     """A compute node. Times are wall clock.
 
-    :param drain_deadline_at: when the pool revokes the slots still in use.
     :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
     """
@@ -78,10 +77,7 @@ class SlotRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRecord:
-    """The reserved slots of a device.
-
-    :param instances: the number of reserved slots of each instance.
-    """
+    """The reserved slots of a device."""
 
     device_id: int
     instances: Mapping[str, int]
@@ -99,7 +95,6 @@ class FaultRecord:
     :param shape: of the accelerator's slots; empty: any, and for devices and
         slots.
     :param active: False: it is back in use.
-    :param failures: consecutive failures that took it out of use.
     :param tests: self-tests that it has not passed.
     :param tries: likewise, including those before it was last in use.
     :param next_test_at: in the past while a test runs.
@@ -141,10 +136,6 @@ DELETED = "deleted"
 class BitstreamRecord:
     """A file of the library. Times are wall clock.
 
-    :param project_id: of the owner.
-    :param public: all projects may use it.
-    :param profile: the members of the accelerator's profile that it defines.
-    :param properties: further properties that its owner has set.
     :param checksum_sha256: hexadecimal; empty if not set yet.
     :param signature: of the checksum, base64; empty if unsigned.
     :param signed_by: name of the key that the signature was verified with.
@@ -214,7 +205,6 @@ class AssignmentRecord:
     """The assignment of a slot.
 
     :param holder_kind: the value of a :class:`fpgapool.core.model.HolderKind`.
-    :param holder_id: the ``id`` of the holder's record.
     :param phase: the value of a :class:`fpgapool.core.model.Phase`.
     :param bitstream_id: of the bitstream in the slot; None for an
         implementation of the driver's own.
@@ -288,7 +278,6 @@ class InstanceRecord:
     """An instance that has, or had, its own token.
 
     :param token_nonce: the token is derived from it and a secret.
-    :param token_hash: SHA-256 of its token, hexadecimal.
     :param deleted_at: when Nova reported its deletion; wall clock.
     """
 
@@ -482,7 +471,6 @@ class Snapshot:
     :param ending_sessions: ended sessions that may still have a slot.
     :param lost_sessions: sessions that ended a short time ago because they
         lost their slots, and that may go on in others.
-    :param unknown_sessions: sessions that are neither live nor ended.
     :param usage: of the newest day only.
     :param faults: including past ones.
     :param instances: those that are not deleted.

@@ -108,18 +108,13 @@ def _class_members(cls: type[Payload]) -> dict[str, Any]:
 def added(minor: int, default: Any) -> Any:
     """Declare a member that was added after the first version.
 
-    :param minor: minor version that it came with.
     :param default: its value in a payload of an older one.
-    :returns: the dataclass field.
     """
     return dataclasses.field(default=default, metadata={_SINCE_KEY: minor})
 
 
 def matching(pattern: re.Pattern[str]) -> Any:
-    """Declare a text that must match a pattern as a whole.
-
-    :returns: the dataclass field.
-    """
+    """Declare a text that must match a pattern as a whole."""
     return dataclasses.field(metadata={_PATTERN_KEY: pattern})
 
 
@@ -149,8 +144,6 @@ def reader_of(
     """Return a function that builds any of several payloads from its form.
 
     It raises ValueError if the form is of none of them, or has a wrong member.
-
-    :param what: their common meaning, for the error.
     """
     kinds = {kind.__name__: kind for kind in typing.get_args(union)}
 

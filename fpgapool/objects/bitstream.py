@@ -32,7 +32,6 @@ class CreateBitstream(base.Payload):
     """Create a bitstream; its file is uploaded later.
 
     :param accelerator: plain name of the accelerator that it implements.
-    :param profile: members of an :class:`AcceleratorProfile`.
     :param checksum_sha256: expected checksum; empty if not set.
     """
 
@@ -60,7 +59,6 @@ class UploadBitstream(base.Payload):
     :param signed_by: name of the key that it was verified with.
     :param shapes: of the slots that it fits; empty means those that have the
         resources.
-    :param resources: resources of a slot that it declares to use.
     """
 
     bitstream_id: str
@@ -88,7 +86,6 @@ class DecideBitstream(base.Payload):
     """Approve or reject a bitstream.
 
     :param force: also approve a bitstream that fits no slot of the pool.
-    :param signed_by: name of the key that the signature was verified with.
     """
 
     bitstream_id: str

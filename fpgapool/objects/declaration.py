@@ -87,11 +87,8 @@ class Declaration:
     """A checked document.
 
     :ivar name: of the accelerator that it implements, without a project.
-    :ivar core: registered name of the software core.
-    :ivar params: parameters that every session of it has.
     :ivar params_schema: JSON schema of the parameters that are left to a
         session.
-    :ivar peak_bytes_per_s: the highest input rate of one slot.
     :ivar return_ratio: output bytes per input byte, about.
     :ivar stateless: whether a session can continue in another slot.
     :ivar chunk_multiple_bytes: every chunk but the last is a multiple of it.
@@ -143,10 +140,7 @@ class Declaration:
         )
 
     def shapes(self, capacities: Capacities) -> tuple[str, ...]:
-        """Return the shapes that it fits, smallest first.
-
-        :param capacities: of the slots of each shape.
-        """
+        """Return the shapes that it fits, smallest first."""
 
         def size(shape: str) -> tuple[list[int], str]:
             capacity = capacities[shape]
@@ -183,12 +177,7 @@ def fitting(
     resources: collections.abc.Mapping[str, typing.Any],
     capacities: Capacities,
 ) -> tuple[str, ...]:
-    """Return the shapes that have certain resources, smallest first.
-
-    :param resources: as a declaration has them.
-    :param capacities: of the slots of each shape.
-    :raises ValueError: if the resources are invalid.
-    """
+    """Return the shapes that have certain resources, smallest first."""
     needed = _RESOURCES(resources, "resources")
     bare = Declaration(
         name="", core="", peak_bytes_per_s=1.0, resources=needed

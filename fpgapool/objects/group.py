@@ -88,10 +88,7 @@ class AttachClient(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RevokeClient(base.Payload):
-    """Revoke a client of a group.
-
-    :param ended: whether its own program ended it.
-    """
+    """Revoke a client of a group."""
 
     group_id: str
     client_id: str
@@ -115,10 +112,7 @@ change_from_primitive: Callable[[object], GroupChange] = base.reader_of(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupMember(base.Payload):
-    """A slot that a group has.
-
-    :param phase: of its assignment.
-    """
+    """A slot that a group has."""
 
     host_uuid: str
     host_name: str
@@ -189,7 +183,6 @@ class GroupOrder(base.Payload):
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
     :param max_task_bytes: longest input, and longest output, of a task.
     :param clients: all clients that may use it; others are revoked.
-    :param deleted: whether the desk has to end.
     """
 
     group_id: str
@@ -210,10 +203,8 @@ class ClientCounts(base.Payload):
 
     :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
         never decreases.
-    :param waiting: those that wait in its queues now.
     :param running: those that run now, and its locks without one.
     :param busy_s: slot-seconds of its tasks and locks.
-    :param connected: whether its program is connected now.
     """
 
     client_id: str

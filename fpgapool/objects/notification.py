@@ -111,10 +111,7 @@ PAYLOADS = (
 
 
 def to_notification(payload: base.Payload) -> dict[str, Any]:
-    """Return a payload in the form of notifications.
-
-    :param payload: its members are plain values or payloads.
-    """
+    """Return a payload in the form of notifications."""
     return {
         f"{_PREFIX}name": type(payload).__name__,
         f"{_PREFIX}namespace": NAMESPACE,

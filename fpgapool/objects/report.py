@@ -85,7 +85,6 @@ class AgentReport(base.Payload):
 
     :param agent_boot_id: ``"<time_ns>-<pid>"`` of the agent process.
     :param sequence: incremented with every report of an agent process.
-    :param leader_epoch: the highest epoch seen.
     :param link_message: why the data plane's share of the network card is
         not capped as configured; None if it is, or needs no cap.
     :param sent_at: host's wall-clock time, which its front door also uses for

@@ -17,13 +17,7 @@ _MAX_INTEGER = 2**63 - 1
 
 
 def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
-    """Decode a document.
-
-    :param what: the kind of the document, for messages.
-    :param max_bytes: its largest size.
-    :param max_depth: its largest number of levels.
-    :raises ValueError: with the fault.
-    """
+    """Decode a document."""
     if len(data) > max_bytes:
         raise ValueError(f"{what}: larger than the limit of {max_bytes} bytes")
     reader = _Reader(what)
@@ -79,8 +73,6 @@ class _Reader:
 def check_values(value: object, what: str, max_depth: int) -> None:
     """Check the depth of decoded JSON, its strings and its numbers.
 
-    :param what: the kind of the document, for messages.
-    :param max_depth: its largest number of levels.
     :raises ValueError: with the fault.
     """
 

@@ -37,10 +37,7 @@ class Permissions:
 
 
 def of_host(host_uuid: str) -> Permissions:
-    """Return the permissions of a host's agent.
-
-    :param host_uuid: as in the host's configuration.
-    """
+    """Return the permissions of a host's agent."""
     own = rf"{agent.TOPIC}(\.{host_uuid})?"
     queues = rf"{own}|{agent.TOPIC}_fanout_[0-9a-f]+|reply_[0-9a-f]+"
     exchanges = rf"{rpc.EXCHANGE}|{agent.TOPIC}_fanout"

@@ -50,7 +50,6 @@ _Answer = TypeVar("_Answer")
 def places(threads: int) -> int:
     """Return how many calls may wait for an answer at the same time.
 
-    :param threads: how many messages are handled at the same time.
     :raises ConfigurationError: if none would be left for casts.
     """
     if threads < _MIN_THREADS:
@@ -94,7 +93,6 @@ class Calls(rpc.Endpoint):
     cast it is logged and dropped.
 
     :param database: for rows that the engine no longer keeps in memory.
-    :param max_asking: how many calls may wait for an answer at the same time.
     :param signer: returns the name of the key that signed a bitstream, given
         its signature and SHA-256; None: callers have verified it.
     """
@@ -118,10 +116,7 @@ class Calls(rpc.Endpoint):
         self._reported = threading.Condition()
 
     def _change(self, wanted: inputs.Change) -> Any:
-        """Carry out a request, and return its answer once that is durable.
-
-        :raises: the reason of a refusal.
-        """
+        """Carry out a request, and return its answer once that is durable."""
         with self._places.take():
             self._offer(wanted)
             answer = waiting.durable(wanted.future, CHANGE_S)
@@ -132,10 +127,7 @@ class Calls(rpc.Endpoint):
     def _offer(
         self, item: inputs.Input, project_id: str | None = None
     ) -> None:
-        """Queue an input that a caller waits for.
-
-        :raises Overloaded: if there is no room.
-        """
+        """Queue an input that a caller waits for."""
         if not self._pump.offer(item, project_id):
             raise exception.Overloaded(reason="too many requests are waiting")
 

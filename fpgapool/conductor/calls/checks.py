@@ -38,10 +38,7 @@ _T = TypeVar("_T", bound=base.Payload)
 
 
 def check_project(project_id: Any) -> None:
-    """Check the id of a project.
-
-    :raises InvalidRequest: if it cannot be one.
-    """
+    """Check the id of a project."""
     limits.argument(_PROJECT_ID, project_id, "project_id")
 
 
@@ -58,10 +55,7 @@ def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
 
 
 def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
-    """Check that a front door sends messages about its own host only.
-
-    :raises MessageRefused: if it does not.
-    """
+    """Check that a front door sends messages about its own host only."""
     if not is_of_sender(ctxt, host_uuid, method):
         raise exception.MessageRefused(reason="it is about another host")
 
@@ -108,8 +102,6 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
 
     A report covers all slots of its host, but few have changed since the last
     one. Only these are parsed and checked.
-
-    :param reports: the last ones, by host.
     """
     known: set[int] = set()
     # This is the first report, has other slots, or is malformed.
@@ -123,8 +115,6 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
 def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
     """Return a report's form, reusing the lines that equal those of the last
     one.
-
-    :raises: KeyError, TypeError or ValueError if the slots are not the same.
     """
     data, devices = form["data"], []
     for new, old, device in zip(
@@ -159,7 +149,6 @@ def checked(
     """Return the payload of a call.
 
     :param known: ids of payloads in it that have been checked.
-    :raises InvalidRequest: if it is malformed.
     """
     with invalid():
         payload = parse(primitive)
@@ -170,10 +159,7 @@ def checked(
 def parsed(
     parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
 ) -> _T | None:
-    """Return the payload of a cast; None if it is malformed.
-
-    :param known: as in :func:`checked`.
-    """
+    """Return the payload of a cast; None if it is malformed."""
     try:
         return checked(parse, primitive, known)
     except exception.InvalidRequest as error:

@@ -56,7 +56,6 @@ class OperatorCalls(base.Calls):
             self._instance(instance_id)
 
     def _instance(self, instance_id: str) -> objects.InstanceEntry:
-        """Return an instance's entry when it is durable."""
         found = self._ask(
             lambda asked: asked.pool.instances.live.get(instance_id)
         )
@@ -78,10 +77,7 @@ class OperatorCalls(base.Calls):
     def _signed(
         self, change: bitstream.BitstreamChange
     ) -> bitstream.BitstreamChange:
-        """Return a change with the name of the key that we have verified.
-
-        :raises BitstreamRefused: if the bitstream is not signed as required.
-        """
+        """Return a change with the name of the key that we have verified."""
         if self._signer is None or not isinstance(
             change, objects.UploadBitstream | objects.DecideBitstream
         ):

@@ -203,10 +203,7 @@ class SessionCalls(base.Calls):
     def _answers(
         self, wanted: Sequence[inputs.Open | inputs.Reopen]
     ) -> list[objects.SessionView | None]:
-        """Return the results of requests from clients of projects.
-
-        :raises DatabaseUnavailable: if not all are recorded in time.
-        """
+        """Return the results of requests from clients of projects."""
         until_s = time.monotonic() + base.ANSWER_S
         with self._places.take():
             try:

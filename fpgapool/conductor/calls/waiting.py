@@ -18,10 +18,7 @@ _PLACE_S = 0.05
 
 
 class Places:
-    """Limits the threads that wait.
-
-    :param most: how many may wait at the same time.
-    """
+    """Limits the threads that wait."""
 
     def __init__(self, pumping: pump.Pump, most: int) -> None:
         self._pump = pumping
@@ -60,10 +57,7 @@ class _Taken(threading.local):
 def durable(
     future: concurrent.futures.Future[_Answer], limit_s: float
 ) -> _Answer:
-    """Return an answer once it is durable in the database.
-
-    :raises DatabaseUnavailable: if there is none in time.
-    """
+    """Return an answer once it is durable in the database."""
     try:
         return future.result(limit_s)
     except TimeoutError:

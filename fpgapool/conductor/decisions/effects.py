@@ -25,11 +25,7 @@ ViewFuture = concurrent.futures.Future[objects.SessionView | None]
 
 
 class Message:
-    """A message to an agent, a front door or a waiting caller.
-
-    :cvar after_commit: whether it waits until the rows of its batch are
-        durable.
-    """
+    """A message to an agent, a front door or a waiting caller."""
 
     __slots__ = ()
 
@@ -150,8 +146,6 @@ _STEPS = frozenset(
 class Effects:
     """The outcome of one batch of inputs.
 
-    :ivar at_once: messages that do not wait for the commit.
-    :ivar after_commit: messages that leave when ``changes`` is durable.
     :ivar admissions: sessions whose rows are written for the first time.
     :ivar withdrawn: row ids of sessions that were not recorded; no further
         messages about them are sent.

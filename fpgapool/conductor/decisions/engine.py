@@ -44,7 +44,6 @@ class Engine:
 
     :param quotas: projects' limits until Keystone's are read; None: the
         database has them, and the settings have defaults.
-    :param ahead_s: by how much the engine's clock is ahead of pool time.
     """
 
     def __init__(
@@ -124,7 +123,6 @@ class Engine:
         """Set the state of the database, before the next batch.
 
         :param recorded_id: the row id of the last new session in the database.
-        :param failing: whether the database is away or does not answer.
         """
         self._opening.recorded_id = recorded_id
         self.pool.outages.database_failing = failing

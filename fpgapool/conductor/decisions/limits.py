@@ -47,10 +47,7 @@ _MAX_FLOAT = 1e18
 
 
 def argument(shape: shapes.Shape[_T], value: Any, name: str) -> _T:
-    """Check an argument of a call.
-
-    :raises InvalidRequest: if it does not have the shape.
-    """
+    """Check an argument of a call."""
     try:
         return shape(value, name)
     except shapes.Invalid as error:
@@ -72,7 +69,6 @@ def writable(text: str) -> str:
 def check(payload: base.Payload, known: Container[int] = ()) -> None:
     """Check that every member of a payload fits its column.
 
-    :param known: ids of payloads in it that are already checked.
     :raises ValueError: otherwise; names the payload and the member.
     """
     values = vars(payload)
@@ -101,7 +97,6 @@ def check(payload: base.Payload, known: Container[int] = ()) -> None:
 def _limits(
     cls: type[base.Payload],
 ) -> tuple[tuple[str, int, int], ...]:
-    """:returns: members, each with the limits of a text and of an integer."""
     return tuple(
         (
             name,

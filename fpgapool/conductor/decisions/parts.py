@@ -57,7 +57,6 @@ class WrongMove(Exception):
 class Clock:
     """The time of the batch.
 
-    :ivar now: wall clock in seconds; never less than before.
     :ivar ahead_s: by how much ``now`` is ahead of pool time.
     """
 
@@ -74,7 +73,6 @@ class Clock:
 class Outages:
     """Periods in which messages or rows could not be delivered.
 
-    :ivar database_failing: whether the database is away or does not answer.
     :ivar failing_at: when it last was, so that messages waited.
     :ivar unreachable_until: until then the conductor could not receive
         reports, so that a host's silence proves nothing.
@@ -142,7 +140,6 @@ class Outbox:
 class Link:
     """The way to the scheduling core, and back.
 
-    :ivar handlers: of inputs and of the core's instructions.
     :ivar wake_at: when the core has to be called at the latest.
     """
 
@@ -198,10 +195,7 @@ class Link:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Room:
-    """The base of all rooms, with the parts that each of them has.
-
-    :cvar handler_names: handler names, by class of input or instruction.
-    """
+    """The base of all rooms, with the parts that each of them has."""
 
     handler_names: ClassVar[Mapping[type, str]] = {}
 
@@ -233,11 +227,7 @@ class Room:
         future: concurrent.futures.Future[Any],
         apply: Callable[[], None],
     ) -> None:
-        """Carry out a request to change rows, and answer it.
-
-        :param future: gets None or the refusal.
-        :param apply: raises Rejected to refuse the request.
-        """
+        """Carry out a request to change rows, and answer it."""
         if self._outages.database_failing:
             refused = admission.not_recordable()
             self._outbox.send(effects.EarlyReply(future, refused))

@@ -38,11 +38,8 @@ class Pool:
     Queries may read all of it. A room gets those parts that its fields name,
     see :meth:`room`.
 
-    :ivar desk_accounts: charged counts of desks.
-    :ivar holds: the slots of sessions and groups, by id.
     :param own_quotas: projects' limits until Keystone's are read; None: the
         database has them, and the settings have defaults.
-    :param ahead_s: by how much the clock is ahead of pool time.
     """
 
     def __init__(
@@ -100,10 +97,7 @@ class Pool:
         self.probation.load(snapshot.faults)
 
     def room(self, kind: type[_Room], **others: Any) -> _Room:
-        """Make a room with the parts that its fields name.
-
-        :param others: the parts that are not of the pool, by field.
-        """
+        """Make a room with the parts that its fields name."""
         wanted = {
             field.name: getattr(self, field.name.removeprefix("_"))
             for field in dataclasses.fields(kind)  # type: ignore[arg-type]

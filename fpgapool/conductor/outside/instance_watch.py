@@ -34,9 +34,6 @@ class InstanceWatch(threads.Background):
     While Nova is unavailable, nothing changes; missed changes are found later.
 
     :param hosts: returns the known state of each host's compute node, by UUID.
-    :param on_failure: called if the thread ends by an error of its own.
-    :param poll_interval_s: between queries of instances.
-    :param compute_interval_s: between queries of compute nodes.
     :param clock: returns the wall clock's time.
     """
 

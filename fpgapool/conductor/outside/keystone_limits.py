@@ -26,8 +26,6 @@ class LimitsFollower(threads.Background):
 
     :param default: the configured limits, for resources without a registered
         limit.
-    :param on_change: called with the quotas whenever they change.
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(

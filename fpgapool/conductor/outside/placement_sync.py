@@ -42,10 +42,8 @@ class Placing(threads.Background):
 
     :param compute: of Nova, to map migrations to instances; None: all
         consumers are instances.
-    :param pool_name: marks the providers of this pool.
     :param wanted: returns the desired state; its argument is whether hosts
         without a report may still report.
-    :param on_failure: called if the thread ends by an error of its own.
     :param sync_interval_s: between comparisons, if the pool does not change.
     :param hearing_s: hosts without a report after this time count as lost.
     :param clock: returns monotonic time.
@@ -143,7 +141,6 @@ class Placing(threads.Background):
     def _carry_out(
         self, operations: Iterable[placement_plan.Operation]
     ) -> frozenset[str]:
-        """:returns: texts about refused operations, for the log."""
         refused: dict[str, str] = {}
         for operation in operations:
             # A former leader must not write.
@@ -189,7 +186,6 @@ class Placing(threads.Background):
         return True
 
     def _reserve(self, want: placement_plan.Wanted) -> None:
-        """Pass the reservations to the engine, if they have changed."""
         known = {device.id for device in want.devices()}
         allocations = {
             uuid: own
@@ -214,10 +210,7 @@ class Placing(threads.Background):
 def carry_out(
     client: placement_client.Placement, operation: placement_plan.Operation
 ) -> None:
-    """Carry out an operation of a plan.
-
-    :raises PlacementUnavailable: if that fails.
-    """
+    """Carry out an operation of a plan."""
     match operation:
         case placement_plan.Create(uuid, name, parent_uuid):
             client.create(uuid, name, parent_uuid)
@@ -236,7 +229,6 @@ def clean(
 
     :returns: the number of deleted providers, and of those kept because of
         allocations or a refusal by Placement.
-    :raises PlacementUnavailable: if that fails.
     """
     nothing = placement_plan.Wanted()
     present = Reader(client).read(nothing, pool_name)
@@ -293,11 +285,7 @@ class Reader:
     def read(
         self, want: placement_plan.Wanted, pool_name: str
     ) -> placement_plan.Present:
-        """Return the current state.
-
-        :param pool_name: read the inventories of this pool.
-        :raises PlacementUnavailable: if it cannot be read.
-        """
+        """Return the current state."""
         client = self._client
         providers = {}
         traits: dict[str, frozenset[str]] = {}
@@ -331,10 +319,7 @@ class Reader:
         )
 
     def read_allocations(self, pool_name: str) -> None:
-        """Read only the allocations.
-
-        :raises PlacementUnavailable: if they cannot be read.
-        """
+        """Read only the allocations."""
         trait = placement_plan.pool_trait(pool_name)
         found = self._client.providers(trait)
         self._read_allocations(
@@ -442,8 +427,6 @@ class Consumers:
     def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
         """Return the instance of each consumer; unknown consumers stand for
         themselves.
-
-        :raises NovaUnavailable: if a needed query to Nova fails.
         """
         self._instances = {
             consumer: instance

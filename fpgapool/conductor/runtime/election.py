@@ -105,7 +105,6 @@ class Election:
     def win(self, stopping: threading.Event) -> int | None:
         """Stand by until elected.
 
-        :param stopping: ends the wait.
         :returns: the epoch; None if ``stopping`` was set.
         """
         silence = _Silence()
@@ -169,10 +168,7 @@ class Election:
 
     @contextlib.contextmanager
     def kept(self, epoch: int, deposed: threading.Event) -> Iterator[None]:
-        """Renew the lease in another thread while a block runs.
-
-        :param deposed: set if another conductor has been elected.
-        """
+        """Renew the lease in another thread while a block runs."""
         done = threading.Event()
 
         def keep() -> None:
@@ -190,10 +186,7 @@ class Election:
             keeper.join()
 
     def resign(self, epoch: int, pool_time_s: float | None) -> None:
-        """Give the lease back, so that a stand-by need not wait for it.
-
-        :param pool_time_s: the pool time now; None: unknown.
-        """
+        """Give the lease back, so that a stand-by need not wait for it."""
         try:
             self._database.release_lease(self._name, epoch, pool_time_s)
         except exception.NotLeader:

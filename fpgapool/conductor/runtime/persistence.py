@@ -50,11 +50,9 @@ class GroupCommitter:
     request id is taken or the database is unavailable, the engine reverts its
     admission, and the thread neither writes nor announces it.
 
-    :param deliver: called with the messages whose rows are durable.
     :param on_unrecorded: called for each session that was not recorded because
         its request id is taken.
     :param on_deposed: called once if another conductor has taken the lease.
-    :param on_failure: called if the thread ends by an error of its own.
     :param notify: called with rows that are durable, and with the ids of
         sessions that were not recorded; None: no notifications.
     """
@@ -105,7 +103,6 @@ class GroupCommitter:
     def give_up(self, last_id: int) -> int:
         """Withdraw all new sessions that are not recorded yet.
 
-        :param last_id: the highest row id of a new session; ids are in order.
         :returns: the row id of the last recorded session.
         """
         with self._lock:
@@ -141,7 +138,6 @@ class GroupCommitter:
                 return
 
     def _write(self, batches: Sequence[effects.Effects]) -> bool:
-        """:returns: whether this conductor still leads."""
         delay_s = _RETRY_FIRST_S
         while not self._stopping.is_set():
             try:
@@ -173,7 +169,6 @@ class GroupCommitter:
     def _merged(
         self, batches: Sequence[effects.Effects]
     ) -> Sequence[effects.Effects]:
-        """Merge batches with queued ones, if there are very many."""
         if len(batches) + self._queue.qsize() <= MAX_WAITING_BATCHES:
             return batches
         waiting = list(batches)

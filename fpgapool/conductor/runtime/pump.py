@@ -97,8 +97,6 @@ class Pump:
     :param engine_: the engine; after the start only the pump's thread may use
         it.
     :param wall: a wall clock that never runs backwards.
-    :param committer: takes rows, and the messages that wait for them.
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(
@@ -178,7 +176,6 @@ class Pump:
     ) -> _Answer:
         """Query the engine and wait for the answer.
 
-        :param durable: whether the answer waits until its data is durable.
         :raises TimeoutError: if the answer is late; a durable one is while the
             database is unavailable.
         """
@@ -221,7 +218,6 @@ class Pump:
         )
 
     def _next_batch(self, until_s: float) -> tuple[list[inputs.Input], bool]:
-        """:returns: a batch, and whether it is the last one."""
         batch: list[inputs.Input] = []
         offered: collections.Counter[str | None] = collections.Counter()
         try:

@@ -34,9 +34,7 @@ _STOP_S = 5.0
 class Retention(threads.Background):
     """Deletes ended sessions and deleted instances, a few rows at a time.
 
-    :param days: how long ago they must have ended.
     :param now: returns the leader's wall clock, in seconds since the epoch.
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(
@@ -65,7 +63,6 @@ class Retention(threads.Background):
     def step(self) -> float:
         """Delete some rows.
 
-        :returns: seconds until the next step.
         :raises: NotLeader if there is a later leader.
         """
         started_s = time.monotonic()
@@ -84,7 +81,6 @@ class Retention(threads.Background):
         return _NOTHING_LEFT_S
 
     def _delete(self) -> bool:
-        """:returns: whether there may be more."""
         before = self._now() - self._days * _SECONDS_PER_DAY
         for table, purge in self._purges.items():
             deleted = purge(before, STEP_ROWS, self._epoch)

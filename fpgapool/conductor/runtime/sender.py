@@ -33,8 +33,6 @@ class Sender:
 
     A cast that cannot be delivered is logged and dropped: the agents' reports
     show the difference, and the order is sent again.
-
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(

@@ -183,7 +183,6 @@ class Term:
 
     @property
     def _reads_keystone(self) -> bool:
-        """Whether Keystone has the projects' limits."""
         return bool(self._conf.quota.driver == quota_conf.UNIFIED)
 
     def _new_limits(
@@ -262,17 +261,11 @@ class Term:
         question: Callable[[questions.Questions], _Answer],
         timeout_s: float,
     ) -> _Answer:
-        """Query the engine, without waiting for durability.
-
-        :raises TimeoutError: if the answer does not come in time.
-        """
+        """Query the engine, without waiting for durability."""
         return self._pump.ask(question, timeout_s, durable=False)
 
     def refresh_library(self) -> None:
-        """Load changed accelerators from the database.
-
-        :raises DatabaseError: if it cannot be read.
-        """
+        """Load changed accelerators from the database."""
         library = self._database.accelerators()
         if library != self._library:
             LOG.info("The library of accelerators has changed")
@@ -377,7 +370,6 @@ def _notify(
 def _groups(
     conf: cfg.ConfigOpts, slots: Sequence[db_api.SlotRecord]
 ) -> groups.Groups:
-    """Return the sizing of groups for a pool with these slots."""
     programming_time_s = max(
         (slot.programming_time_s for slot in slots), default=0.0
     )

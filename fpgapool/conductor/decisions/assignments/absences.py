@@ -16,7 +16,6 @@ from fpgapool.db import api as db_api
 class _Client:
     """What is known of a client.
 
-    :ivar was_connected: whether a desk has ever reported a connection of it.
     :ivar since: since when the reports of existing desks show no connection;
         None: they show one.
     """

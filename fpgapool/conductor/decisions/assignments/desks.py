@@ -34,8 +34,6 @@ from fpgapool.vocabulary import group as description
 class _Desk:
     """The desk of a group on a host.
 
-    :ivar report: the last one; None: there was none.
-    :ivar ordered_at: when its agent was last sent an order.
     :ivar is_silent: whether its waiting tasks are excluded from the core's
         counts.
     """
@@ -110,7 +108,6 @@ class Desks(parts.Room):
             self._desk_accounts.drop(group_id)
 
     def _forget_order(self, group_id: str) -> None:
-        """Forget the order for a deleted group without desks."""
         if group_id not in self._groups.groups and not any(
             group_id in desks for desks in self._desks.values()
         ):
@@ -413,7 +410,6 @@ class Desks(parts.Room):
 
 
 def _deleted(group_id: str) -> objects.GroupOrder:
-    """Return the order to end the desk of a group."""
     return objects.GroupOrder(
         group_id=group_id,
         revision=0,

@@ -53,7 +53,6 @@ class Hold(abc.ABC):
 
     :ivar core: the assignment; only the core changes it.
     :ivar holder: its kind, and the id of its row.
-    :ivar accelerator: its key in the library.
     :ivar ordered_at: when the agent was last ordered to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be under way.
@@ -208,10 +207,7 @@ class Holds(dict[int, Hold]):
         self.changed_groups: set[str] = set()
 
     def assigned(self, slot_id: int) -> slots.Hold:
-        """Return the assignment that the core has made.
-
-        :raises RuntimeError: if it has made none.
-        """
+        """Return the assignment that the core has made."""
         core = self._core.hold(slot_id)
         if core is None:
             raise RuntimeError(f"the core gives slot {slot_id} to no holder")

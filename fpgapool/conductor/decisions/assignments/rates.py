@@ -13,7 +13,6 @@ _LEAST_TIME_S = 1.0
 class Reading:
     """The last measurement of a slot's holder.
 
-    :param at: wall clock.
     :param input_bytes_per_s: since the previous reading; 0 for the first.
     """
 

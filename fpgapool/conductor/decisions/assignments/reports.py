@@ -173,7 +173,6 @@ class Reports(parts.Room):
     def _check_missing(
         self, slot: registry.SlotEntry, report: objects.AgentReport
     ) -> None:
-        """Take a slot out of use that a board no longer has."""
         self._probation.check_missing(slot)
         hold = self._holds.get(slot.id)
         if hold is not None and not hold.outdates(report):
@@ -332,7 +331,6 @@ class Reports(parts.Room):
         )
 
     def _vanished(self, hold: holds.Hold) -> None:
-        """End or requeue an assignment whose worker is gone."""
         self._counts.reconciled["vanished"] += 1
         if not isinstance(hold, sessions.SessionHold):
             self._serving.free(hold, self._clock.now)
@@ -412,7 +410,6 @@ class Reports(parts.Room):
     def _how_it_ended(
         self, session: sessions.Session, result: objects.SessionResult
     ) -> tuple[str, str, str]:
-        """:returns: state, code and message."""
         at = f"ended at input offset {result.input_bytes}"
         if result.code in codes.ROOM_IS_MADE:
             return (

@@ -228,7 +228,6 @@ class Serving(parts.Room):
     def _lose(
         self, hold: holds.Hold, reason: str, *, tells_agent: bool
     ) -> None:
-        """Forget an assignment that the core has ended."""
         LOG.info(
             "%s %s loses slot %s: %s",
             hold.holder.kind.value.capitalize(),
@@ -342,8 +341,6 @@ class Serving(parts.Room):
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
-        :param reason: code of the reason for losing its slot.
-        :param message: details that the code does not express.
         :param yields: whether the core serves the waiting sessions first.
         """
         LOG.info(

@@ -43,10 +43,7 @@ _REQUEST = shapes.Members(
 
 
 def checked(**wanted: Any) -> inputs.Administer:
-    """Check an operator's request, and return it as an input.
-
-    :raises InvalidRequest: if it is invalid.
-    """
+    """Check an operator's request, and return it as an input."""
     found = limits.argument(_REQUEST, wanted, "")
     found["state"] = model.AdminState(found["state"])
     if found["drain_within_s"] is not None and found["state"] is not _DRAINING:

@@ -51,7 +51,6 @@ class LibraryContext:
 
     :ivar max_count: of the project's bitstreams; None: no limit.
     :ivar max_bytes: likewise of their sizes together.
-    :ivar capacities: the resources of the pool's slots, by shape.
     """
 
     now: float
@@ -142,10 +141,7 @@ class Catalogue:
         return self.library.profiles, key
 
     def project_of(self, change: bitstream.BitstreamChange) -> str:
-        """Return the project that owns the bitstream of a change.
-
-        :raises Rejected: if there is no such bitstream.
-        """
+        """Return the project that owns the bitstream of a change."""
         if isinstance(change, objects.CreateBitstream):
             return change.project_id
         return self._find(change.bitstream_id).project_id

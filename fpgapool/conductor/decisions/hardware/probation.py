@@ -322,7 +322,6 @@ class Probation(parts.Room):
         self._refresh(test.slot)
 
     def _drop_test(self, unit: health.Unit) -> None:
-        """Cancel the tests of a unit."""
         for test in list(self.tests.values()):
             if test.unit == unit:
                 self._outbox.send(test.call_off())
@@ -362,7 +361,6 @@ class Probation(parts.Room):
             self._apply(found)
 
     def _forget_deleted(self) -> None:
-        """Forget faults of deleted accelerators, which cannot be tested."""
         profiles = self._catalogue.profiles
         for unit in list(self.faults):
             if unit.accelerator and unit.accelerator not in profiles:
@@ -448,7 +446,6 @@ class Probation(parts.Room):
         slot, else the accelerator on the host. A passed test brings it back.
         If none of them is out, a failed test takes the slot out.
 
-        :param accelerator: the accelerator to test with; empty: any.
         :raises SlotNotTested: if no test was started.
         """
         profile = self._catalogue.profiles.get(accelerator)
@@ -539,7 +536,6 @@ class _Rows:
         self._last_id = max((row.id for row in rows), default=0)
 
     def of_fault(self, fault: health.Fault) -> db_api.FaultRecord:
-        """Return the row of a unit that is out of use."""
         if fault.unit not in self._ids:
             self._last_id += 1
             self._ids[fault.unit] = self._last_id
@@ -547,7 +543,6 @@ class _Rows:
         return self._row(fault.unit, **values)
 
     def of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
-        """Return the row of a unit that is in use again."""
         return self._row(
             unit, active=False, reason="", since=now, next_test_at=now
         )

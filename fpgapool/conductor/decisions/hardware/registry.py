@@ -227,10 +227,7 @@ class HostEntry:
         return boot_id not in self.old_boots
 
     def is_double(self, boot_id: str, sent_at: float | None) -> bool:
-        """Whether a late report comes from a second agent that still runs.
-
-        :param sent_at: when it was sent, by the host's clock.
-        """
+        """Whether a late report comes from a second agent that still runs."""
         started_ns, _, _ = self.boot_id.partition("-")
         if (
             boot_id in self.old_boots
@@ -529,10 +526,7 @@ class Registry:
         return found
 
     def _note_builtins(self, report: objects.AgentReport) -> bool:
-        """Update which accelerators a host's slots run without a file.
-
-        :returns: whether that changed anything.
-        """
+        """Update which accelerators a host's slots run without a file."""
         host, replaced = self.hosts[report.host_uuid], False
         for device_report in report.devices:
             device = host.devices[device_report.name]
@@ -577,10 +571,7 @@ class Registry:
         return [host_row(host)]
 
     def forget(self, host: HostEntry) -> db_api.HostRecord:
-        """Remove a host that has no devices.
-
-        :returns: the row that deletes it.
-        """
+        """Remove a host that has no devices."""
         if host.devices:
             raise ValueError(f"host {host.name} has devices")
         del self.hosts[host.uuid]

@@ -66,10 +66,7 @@ def restore(
 def replace(
     pool: registry.Registry, by_device: Mapping[str, Mapping[str, int]]
 ) -> list[db_api.Record]:
-    """Replace all reservations.
-
-    :returns: the rows to write.
-    """
+    """Replace all reservations."""
     wanted = {}
     for device_uuid, counts in by_device.items():
         device = pool.find_device(device_uuid)

@@ -31,9 +31,7 @@ class SelfTest:
 
     :ivar is_check: whether the unit is in use and an operator requested the
         test.
-    :ivar ordered_at: when the agent was last ordered to test.
     :ivar generation: of the assignment; 0 until the core has made it.
-    :ivar seen: whether the agent has reported it as running.
     """
 
     unit: health.Unit
@@ -167,7 +165,6 @@ class Bench:
     def _accelerators(
         self, slot: registry.SlotEntry, unit: health.Unit
     ) -> list[str]:
-        """Return the accelerators with which a slot can be tested."""
         profiles = self._catalogue.library.profiles
         if unit.accelerator:
             names = [unit.accelerator] if unit.accelerator in profiles else []

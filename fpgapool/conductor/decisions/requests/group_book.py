@@ -31,10 +31,8 @@ _REMEMBERED = 10_000
 class GroupContext:
     """The state of the pool on which a change may depend.
 
-    :ivar now: wall clock.
     :ivar find_accelerator: returns the key of the accelerator that a project
         names; raises Rejected if the project may not use it.
-    :ivar is_stateless: whether the accelerator with this key keeps no state.
     """
 
     now: float
@@ -309,19 +307,12 @@ def charge_of(group: db_api.GroupRecord) -> int:
 def _given(
     change: objects.CreateGroup | objects.UpdateGroup,
 ) -> Mapping[str, Any]:
-    """Return the options that a change contains.
-
-    :raises RequestError: if one is wrong.
-    """
     given = {k: v for k, v in vars(change).items() if v is not None}
     return description.GROUP.checked(given)
 
 
 def _goal(goal: objects.Goal | None, now: float) -> Mapping[str, Any]:
-    """Return the columns of a goal without any completed tasks.
-
-    :raises RequestError: if it is wrong.
-    """
+    """Return the columns of a goal without any completed tasks."""
     if goal is None:
         wanted, kind = objects.Goal(), ""
     else:

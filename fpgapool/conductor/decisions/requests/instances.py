@@ -78,9 +78,6 @@ class Directory:
 
         A known instance keeps its token: of two concurrent requests the first
         one wins.
-
-        :param entry: the instance, and its token if it is new.
-        :param now: wall-clock time.
         """
         known = self._live.get(entry.instance_id)
         if known is not None:
@@ -117,10 +114,7 @@ class Directory:
             self._put(dataclasses.replace(known, token_revoked=True))
 
     def delete(self, instance_id: str, now: float) -> bool:
-        """Record that an instance was deleted.
-
-        :returns: whether it was known.
-        """
+        """Record that an instance was deleted."""
         known = self._live.pop(instance_id, None)
         if known is None:
             return False
@@ -146,7 +140,6 @@ class Directory:
         """Check that an instance may have one more session.
 
         :param used: the number of sessions of the same user.
-        :raises Rejected: if it may not.
         """
         instance_id = instance.id_of(request.user_id)
         if instance_id is None:

@@ -60,10 +60,7 @@ class Lives(parts.Room):
         host_uuid: str | None,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a call with a session's view after this batch.
-
-        :param host_uuid: of the calling front door, if there is one.
-        """
+        """Answer a call with a session's view after this batch."""
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
 
@@ -93,10 +90,7 @@ class Lives(parts.Room):
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
     ) -> None:
-        """End a session, before its slot is released.
-
-        :raises WrongMove: if its state does not allow this end.
-        """
+        """End a session, before its slot is released."""
         now = self._clock.now
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, now, self._clock.pool_time)

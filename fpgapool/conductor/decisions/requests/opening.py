@@ -48,10 +48,7 @@ _WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Opening(parts.Room):
-    """Admits requests, and drops sessions that are no longer needed.
-
-    :ivar recorded_id: the last new session that the database holds.
-    """
+    """Admits requests, and drops sessions that are no longer needed."""
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
@@ -141,10 +138,7 @@ class Opening(parts.Room):
         self._unrecorded.append(new)
 
     def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
-        """Return a request with the key of its accelerator.
-
-        :raises admission.Rejected: if it cannot become a session.
-        """
+        """Return a request with the key of its accelerator."""
         limits = self._settings
         known, accelerator = self._catalogue.resolve(
             request.accelerator, request.project_id
@@ -247,7 +241,6 @@ class Opening(parts.Room):
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        """Refuse a request; nothing is recorded."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
@@ -303,7 +296,6 @@ class Opening(parts.Room):
             self._refuse(new.request, new.future, error)
 
     def _drop(self, session: sessions.Session) -> None:
-        """Forget a session, and revoke its slot."""
         if session.live:
             if session.hold is None:
                 self._sessions.uncount_queued(session)
@@ -484,10 +476,6 @@ def _raise_unsupported(reason: str) -> NoReturn:
 def _dry_run_of(
     found: what_if.Prediction, interval_s: float | None
 ) -> objects.DryRun:
-    """Return the core's answer for the client.
-
-    :param interval_s: between two sessions that get slots, if known.
-    """
     match found.status.verdict:
         case model.Verdict.OK:
             return objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)

@@ -77,10 +77,8 @@ class SessionHold(holds.Hold):
     :ivar announced_at: when this leader first announced the slot as ready.
     :ivar quantum_bytes: the input between two borders at which the session may
         have to leave the slot; 0: it never has to.
-    :ivar quanta: the borders that it has reached.
     :ivar is_left: whether its client already waits for another slot.
     :ivar failure: why it could not be prepared, for the session's owner.
-    :ivar booked_bytes: input and output that are already charged.
     """
 
     session: Session
@@ -179,8 +177,6 @@ class Session:
 
     :ivar hold: its slot; None while it waits, and after the slot is released.
     :ivar end: its terminal state; empty while it lives.
-    :ivar arrival_s: when it was queued, in pool time: the start of its waiting
-        time.
     :ivar job_id: its id in the core; a new one when it moves while its
         former slot is still being revoked.
     :ivar secret_sha256: hash of the secret that its first slot accepts, and
@@ -472,7 +468,6 @@ def requested(
 
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
-    """Return the possible keys of a request's accelerator in the library."""
     own = names.key_of(request.accelerator, request.project_id)
     return request.accelerator, own
 
@@ -483,12 +478,10 @@ class SessionBook:
     It holds live and recently ended sessions: a client that missed the last
     message asks again within seconds.
 
-    :ivar queued: number of waiting sessions by project.
     :ivar queued_by_size: waiting sessions by claim, between neighbouring
         thresholds, the smallest first.
     :ivar queued_by_host: number of waiting sessions by the id of the host
         that they come from; None: from outside of the pool.
-    :ivar queued_by_accelerator: number of waiting sessions by accelerator.
     :ivar last_row_id: the highest id used by a job or a row.
     """
 

@@ -92,7 +92,6 @@ _ILL_ENDS = frozenset({states.FAILED, states.LOST})
 
 
 def _published(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
-    """Return a function that returns what notifications show of a row."""
     noted = [one for one in described.in_notification if one.in_record]
     copy = fields.copier(one.name for one in noted)
     times = [one.name for one in noted if one.kind is fields.TIME]
@@ -278,7 +277,6 @@ class Journal:
         )
 
     def _place(self, slot: db_api.SlotRecord) -> dict[str, Any]:
-        """Return the members of a :class:`.notification.PlacePayload`."""
         device = self._devices[slot.device_id]
         board = _board(device, self._hosts[device.host_id])
         slot_id = _named(board["device_id"], str(slot.number))
@@ -363,7 +361,6 @@ def _device(
 def _board(
     device: db_api.DeviceRecord, host: db_api.HostRecord
 ) -> dict[str, Any]:
-    """Return the members that identify a device."""
     return {
         "device_id": _named(host.uuid, device.name),
         "device": device.name,

@@ -155,7 +155,6 @@ class Questions:
     def reservable_slots(self, device_id: str) -> int:
         """Return the number of slots of a device that instances can reserve.
 
-        :param device_id: its UUID in the API and in Placement.
         :returns: 0 also for an unknown device.
         """
         device = self.pool.registry.find_device(device_id)
@@ -204,8 +203,6 @@ class Questions:
 
         It does not iterate over waiting sessions, because there may be very
         many.
-
-        :param max_projects: the most projects to list by name.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
@@ -260,7 +257,6 @@ class Questions:
     ) -> None:
         """Write the rows of a session and a slot again.
 
-        :param session_id: None: no session.
         :param slot_id: row id; None: the session's slot, if it has one.
         """
         pool = self.pool

@@ -46,8 +46,6 @@ class GroupFigures:
     """Numbers of one group, or of several.
 
     :ivar wanted: the slots that it should have.
-    :ivar programming: the slots being prepared for it.
-    :ivar waiting: tasks in the queues of its desks.
     """
 
     wanted: int = 0
@@ -61,11 +59,8 @@ class Figures:
     """Numbers for metrics.
 
     :ivar queued_by_size: waiting sessions, by priority queue.
-    :ivar queued_bytes: the bytes that waiting sessions claim.
     :ivar slots: by state; ``host_down`` if the host is silent.
-    :ivar hosts: whether each is up, by name.
     :ivar clocks_behind_s: how far each wall clock is behind ours.
-    :ivar devices: by administrative state.
     :ivar reservations: of slots, ``ready`` and ``pending``.
     """
 
@@ -161,10 +156,7 @@ def groups(
     waiting: Mapping[str, int],
     most: int,
 ) -> dict[str, GroupFigures]:
-    """Return the numbers of the groups with the most slots, and of the rest.
-
-    :param waiting: the tasks that wait, by group.
-    """
+    """Return the numbers of the groups with most slots, and of the rest."""
     programming = collections.Counter[str]()
     serving = collections.Counter[str]()
     for one in members:
