@@ -68,29 +68,12 @@ def update(
     """
     if pool_time_s is not None:
         values = {**values, "pool_time_s": pool_time_s}
-    renews = values.get("renewals") is ONE_MORE
-    changed = tuple(n for n in values if n != "renewals" or not renews)
+    same = (_LEASE.c[name] == value for name, value in expected.items())
     result = connection.execute(
-        _update_statement(changed, tuple(expected), renews),
-        {f"new_{name}": values[name] for name in changed}
-        | {f"old_{name}": value for name, value in expected.items()},
+        sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
     )
     if result.rowcount != 1:
         raise exception.NotLeader(reason="the lease was changed meanwhile")
-
-
-@functools.cache
-def _update_statement(
-    changed: tuple[str, ...], expected: tuple[str, ...], renews: bool
-) -> sa.Executable:
-    values: dict[str, Any] = {
-        name: sa.bindparam(f"new_{name}", type_=_LEASE.c[name].type)
-        for name in changed
-    }
-    if renews:
-        values["renewals"] = ONE_MORE
-    same = (_LEASE.c[name] == sa.bindparam(f"old_{name}") for name in expected)
-    return sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
 
 
 def pass_epochs(connection: sa.Connection, count: int) -> None:

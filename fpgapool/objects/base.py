@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import math
 import operator
-import re
 import types
 import typing
 from typing import Any
@@ -19,7 +18,6 @@ NAME_KEY = "fpgapool_object"
 VERSION_KEY = "version"
 DATA_KEY = "data"
 _SINCE_KEY = "fpgapool_since_minor"
-_PATTERN_KEY = "fpgapool_pattern"
 
 _MISSING = object()
 
@@ -111,21 +109,6 @@ def added(minor: int, default: Any) -> Any:
     :param default: its value in a payload of an older one.
     """
     return dataclasses.field(default=default, metadata={_SINCE_KEY: minor})
-
-
-def matching(pattern: re.Pattern[str]) -> Any:
-    """Declare a text that must match a pattern as a whole."""
-    return dataclasses.field(metadata={_PATTERN_KEY: pattern})
-
-
-def patterns(cls: type[Payload]) -> dict[str, re.Pattern[str]]:
-    """Return what members of a payload must match, by their names."""
-    fields: tuple[Any, ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
-    return {
-        field.name: field.metadata[_PATTERN_KEY]
-        for field in fields
-        if _PATTERN_KEY in field.metadata
-    }
 
 
 @functools.cache
@@ -267,14 +250,8 @@ def _readers(
     :returns: names, types whose values need no conversion, and readers of
         all others.
     """
-    matching = {
-        name: functools.partial(_matched, pattern)
-        for name, pattern in patterns(cls).items()
-    }
     return tuple(
-        (name, frozenset(), matching[name])
-        if name in matching
-        else (name, _plain(type_), _reader(type_))
+        (name, _plain(type_), _reader(type_))
         for name, type_ in members(cls).items()
     )
 
@@ -349,13 +326,6 @@ def _checked(type_: type, value: Any) -> Any:
     if type(value) is not type_:
         raise ValueError(f": expected {type_.__name__}, got {_kind(value)}")
     return value
-
-
-def _matched(pattern: re.Pattern[str], value: Any) -> str:
-    text: str = _checked(str, value)
-    if not pattern.fullmatch(text):
-        raise ValueError(f": {text!r:.100} does not match {pattern.pattern}")
-    return text
 
 
 def _kind(value: Any) -> str:

@@ -18,6 +18,7 @@ import typing
 from fpgapool.objects import accelerator
 from fpgapool.objects import untrusted
 from fpgapool.vocabulary import arrays
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import shapes
 
 FORMAT_VERSION = 1
@@ -116,16 +117,7 @@ class Declaration:
         :param shapes: the slots that it fits; none means any.
         """
         return accelerator.AcceleratorProfile(
-            name=self.name,
-            description=self.description,
-            peak_bytes_per_s=self.peak_bytes_per_s,
-            return_ratio=self.return_ratio,
-            stateless=self.stateless,
-            shapes=tuple(shapes),
-            params_schema=self.params_schema,
-            core=self.core,
-            chunk_multiple_bytes=self.chunk_multiple_bytes,
-            platforms={},
+            **_profile(self), shapes=tuple(shapes), platforms={}
         )
 
     def fits(self, capacity: collections.abc.Mapping[str, int]) -> bool:
@@ -171,6 +163,13 @@ class Declaration:
             if name in self.params:
                 raise ValueError(f"{name!r:.80} is fixed by the bitstream")
         return {**params, **self.params}
+
+
+_profile = fields.copier(
+    one.name
+    for one in dataclasses.fields(Declaration)
+    if one.name not in ("params", "resources")
+)
 
 
 def fitting(

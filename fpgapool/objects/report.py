@@ -9,7 +9,6 @@ import typing
 from fpgapool.objects import base
 from fpgapool.objects import group
 from fpgapool.objects import session
-from fpgapool.vocabulary import rules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,8 +94,8 @@ class AgentReport(base.Payload):
         older agent does not report it.
     """
 
-    host_uuid: str = base.matching(rules.HOST_UUID)
-    host_name: str = base.matching(rules.HOST_NAME)
+    host_uuid: str
+    host_name: str
     agent_boot_id: str
     sequence: int
     leader_epoch: int = 0

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import fractions
 import functools
 import inspect
 import threading
 from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 from typing import TypeVar
 
@@ -18,7 +20,6 @@ import oslo_messaging as messaging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common.messaging import rpc
-from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.views import questions
@@ -37,6 +38,9 @@ CHANGE_S = 5.0
 _ASKING_SHARE = fractions.Fraction(3, 4)
 # Questions and the agents' messages do not wait for each other.
 _MIN_THREADS = 4
+
+# A place is free soon, or the conductor is overloaded.
+_PLACE_S = 0.05
 
 _SHAPES: dict[Any, shapes.Shape[Any]] = {
     "str": shapes.text(),
@@ -109,7 +113,7 @@ class Calls(rpc.Endpoint):
         self._database = database
         self._epoch = epoch
         self._signer = signer
-        self._places = waiting.Places(pumping, max_asking)
+        self._places = Places(pumping, max_asking)
         self._dry_runs = dry_runs.DryRuns()
         # The form and value of each host's last report.
         self._reports: dict[str, tuple[Any, objects.AgentReport]] = {}
@@ -119,7 +123,7 @@ class Calls(rpc.Endpoint):
         """Carry out a request, and return its answer once that is durable."""
         with self._places.take():
             self._offer(wanted)
-            answer = waiting.durable(wanted.future, CHANGE_S)
+            answer = durable(wanted.future, CHANGE_S)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -143,4 +147,58 @@ class Calls(rpc.Endpoint):
             try:
                 return self._pump.ask(question, ANSWER_S, durable=durable)
             except TimeoutError:
-                raise waiting.not_durable() from None
+                raise not_durable() from None
+
+
+class Places:
+    """Limits the threads that wait."""
+
+    def __init__(self, pumping: pump.Pump, most: int) -> None:
+        self._pump = pumping
+        self._free = threading.BoundedSemaphore(most)
+        self._taken = _Taken()
+
+    @contextlib.contextmanager
+    def take(self) -> Iterator[None]:
+        """Count the current thread as waiting; nested use counts once.
+
+        :raises DatabaseUnavailable: if all of them wait for the database.
+        :raises Overloaded: if all of them wait for something else.
+        """
+        if self._taken.here:
+            yield
+            return
+        failing = self._pump.database_failing
+        if not self._free.acquire(timeout=0 if failing else _PLACE_S):
+            if failing:
+                raise not_durable()
+            raise exception.Overloaded(reason="too many queries are waiting")
+        self._taken.here = True
+        try:
+            yield
+        finally:
+            self._taken.here = False
+            self._free.release()
+
+
+class _Taken(threading.local):
+    """Whether this thread already counts as waiting."""
+
+    here = False
+
+
+def durable(
+    future: concurrent.futures.Future[_Answer], limit_s: float
+) -> _Answer:
+    """Return an answer once it is durable in the database."""
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        raise not_durable() from None
+
+
+def not_durable() -> exception.DatabaseUnavailable:
+    """Return the error for an answer that is not durable in time."""
+    return exception.DatabaseUnavailable(
+        reason="the database did not answer in time"
+    )

@@ -32,6 +32,20 @@ MAX_IDS = 1000
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
+# The name and the UUID become parts of commands, paths and names of queues.
+_HOST = shapes.Members(
+    {
+        "host_uuid": shapes.matching(
+            rules.HOST_UUID, "1 to 36 letters, digits, _ and -"
+        ),
+        "host_name": shapes.matching(
+            rules.HOST_NAME,
+            "1 to 255 letters, digits, _ . and -, the first one a letter or a"
+            " digit",
+        ),
+    },
+    others=True,
+)
 _REQUESTS = shapes.list_of(shapes.anything, most=MAX_IDS)
 
 _T = TypeVar("_T", bound=base.Payload)
@@ -109,7 +123,13 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
         last_form, last = reports[form["data"]["host_uuid"]]
         form = _with_lines(form, last_form, last)
         known = {id(line) for one in last.devices for line in one.slots}
-    return parsed(objects.AgentReport.from_primitive, form, known)
+    return parsed(_report, form, known)
+
+
+def _report(form: Any) -> objects.AgentReport:
+    found = objects.AgentReport.from_primitive(form)
+    _HOST(vars(found), "")
+    return found
 
 
 def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:

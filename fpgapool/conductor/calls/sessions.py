@@ -14,7 +14,6 @@ from fpgapool.common.messaging import rpc
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
-from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -178,7 +177,7 @@ class SessionCalls(base.Calls):
 
             def prepared(asked: Any) -> Callable[[], objects.DryRun]:
                 with count():
-                    return asked.dry_run(parsed)
+                    return asked.opening.dry_run(parsed)
 
             found = self._ask(prepared, durable=False)
             with count():
@@ -210,7 +209,7 @@ class SessionCalls(base.Calls):
                 for one in wanted:
                     self._offer(one, one.project_id)
                 return [
-                    waiting.durable(one.future, until_s - time.monotonic())
+                    base.durable(one.future, until_s - time.monotonic())
                     for one in wanted
                 ]
             finally:

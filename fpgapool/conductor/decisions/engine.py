@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from oslo_log import log as logging
 
+from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
@@ -189,6 +190,8 @@ class Engine:
         kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))
+        except exception.FpgapoolException as error:
+            return kind(query.future, error, failed=True)
         except Exception as error:
             LOG.exception("A query to the engine failed")
             return kind(query.future, error, failed=True)

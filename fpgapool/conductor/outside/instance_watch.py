@@ -140,10 +140,8 @@ class InstanceWatch(threads.Background):
     ) -> None:
         since = instances.query_start(self._polled_at, now)
         servers = list(self._nova.servers(since))
-        if since is None:
-            missing = instances.suspects(known, servers, now)
-        else:
-            missing = instances.newcomers(known, servers, since)
+        missing = instances.missing(known, servers, since, now)
+        if since is not None:
             missing = missing[:_MAX_NEWCOMERS]
         for instance_id in missing:
             server = self._nova.server(instance_id)

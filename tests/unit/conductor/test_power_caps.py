@@ -43,7 +43,7 @@ def test_the_pool_has_a_cap(make):
     assert waits.pending_reasons == (codes.POWER_CAP,)
     for name in names[:3]:
         assert pool.view(name).state == states.PREPARING
-    found = pool.ask.dry_run(world.request(request_id="dry"))()
+    found = pool.ask.opening.dry_run(world.request(request_id="dry"))()
     assert found.reasons == (codes.POWER_CAP,)
     pool.cancel(names[0])
     pool.settle()

@@ -561,6 +561,31 @@ def test_a_malformed_report_after_a_good_one_is_dropped(endpoint, spoil):
     assert taken[1].devices[0].slots[1].seen_generation == 9
 
 
+@pytest.mark.parametrize(
+    ("member", "wrong"),
+    [
+        ("host_name", "evil node-of-another=acc-stolen,x"),
+        ("host_name", "-directlyAccessNodeLabelStore"),
+        ("host_name", "host\n"),
+        ("host_name", ""),
+        ("host_name", "x" * 256),
+        ("host_name", "h\u00f6st"),
+        ("host_uuid", "../../allocations"),
+        ("host_uuid", "a b"),
+    ],
+)
+def test_what_a_host_says_of_itself_cannot_be_read_as_more(
+    endpoint, member, wrong
+):
+    made, taken, _ = endpoint
+    form = _form()
+    form["data"][member] = wrong
+    made.report(None, form)
+    assert taken == []
+    made.report(None, _form())
+    assert len(taken) == 1
+
+
 def test_a_report_of_other_slots_is_read_as_a_whole(endpoint):
     made, taken, _ = endpoint
     made.report(None, _form())

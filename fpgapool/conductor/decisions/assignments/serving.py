@@ -85,7 +85,7 @@ class Serving(parts.Room):
         self, session: sessions.Session, slot_id: int
     ) -> sessions.SessionHold:
         session.check_move("assign")
-        self._sessions.uncount_queued(session)
+        self._sessions.count_queued(session, -1)
         waited_s = self._clock.pool_time - session.arrival_s
         self._pace.note(waited_s, self._clock.now)
         if not session.generation:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -38,31 +39,6 @@ _DOUBLES = 3
 # Readings kept of a host's clock. After that many reports, a clock that was
 # set back is measured correctly again.
 _CLOCK_READINGS = 4
-# Members common to entries and rows.
-_host_columns = fields.copier(("id", "uuid", "name", "nic_bytes_per_s"))
-_device_columns = fields.copier(
-    (
-        "id",
-        "name",
-        "model",
-        "dma_bytes_per_s",
-        "healthy",
-        "fault_reason",
-        "reservable_slots",
-    )
-)
-_slot_columns = fields.copier(
-    (
-        "id",
-        "number",
-        "shape",
-        "programmed",
-        "programming_time_s",
-        "faulty",
-        "fault_reason",
-        "reserved_for",
-    )
-)
 # By then the conductor has read the reports that arrived while it was
 # suspended.
 _CLOCK_SETTLES_S = 10.0
@@ -368,7 +344,7 @@ class Registry:
         for host in sorted(hosts, key=lambda row: row.id):
             self._add_host(
                 HostEntry(
-                    **_host_columns(host),
+                    **_host_columns(host) | {"up": False},
                     heard_at=now,
                     admin=Administration.of_row(host),
                     compute=stored_enums.read(
@@ -631,11 +607,25 @@ def _assign(
     return changed
 
 
+def _common(
+    entry: type[Any], record: type[Any]
+) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that returns the members of both, by name."""
+    names = {one.name for one in dataclasses.fields(record)}
+    return fields.copier(
+        one.name for one in dataclasses.fields(entry) if one.name in names
+    )
+
+
+_host_columns = _common(HostEntry, db_api.HostRecord)
+_device_columns = _common(DeviceEntry, db_api.DeviceRecord)
+_slot_columns = _common(SlotEntry, db_api.SlotRecord)
+
+
 def host_row(host: HostEntry) -> db_api.HostRecord:
     return db_api.HostRecord(
         **_host_columns(host),
         **host.admin.columns(),
-        up=host.up,
         last_report_at=host.heard_at or None,
         compute_state=host.compute.value,
     )

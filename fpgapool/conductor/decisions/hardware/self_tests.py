@@ -75,27 +75,19 @@ class SelfTest:
         )
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Bench:
     """Selects the slots in which a unit can be tested.
 
-    :param used: the slots that sessions have, or may still have.
+    :ivar _used: the slots that sessions have, or may still have.
     """
 
-    def __init__(
-        self,
-        settings: admission.PoolLimits,
-        pool: registry.Registry,
-        catalogue: bitstreams.Catalogue,
-        core: core_state.PoolState,
-        used: Container[int],
-        faults: Mapping[health.Unit, health.Fault],
-    ) -> None:
-        self._settings = settings
-        self._pool = pool
-        self._catalogue = catalogue
-        self._core = core
-        self._used = used
-        self._faults = faults
+    _settings: admission.PoolLimits
+    _pool: registry.Registry
+    _catalogue: bitstreams.Catalogue
+    _core: core_state.PoolState
+    _used: Container[int]
+    _faults: Mapping[health.Unit, health.Fault]
 
     def candidates(
         self, unit: health.Unit, now: float

@@ -162,15 +162,6 @@ class Quotas:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Queue:
-    """The length of the queue."""
-
-    total: int = 0
-    of_project: int = 0
-    bytes_of_project: int = 0
-
-
 class Rejected(exceptions.PicklableError):
     """A request cannot become a session.
 
@@ -187,10 +178,8 @@ def check(
     limits: PoolLimits,
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
-    quota: ProjectQuota,
-    queue: Queue,
 ) -> None:
-    """Check a request."""
+    """Check a request, whatever else its project has."""
     try:
         rules.check_request_id(request.request_id)
         description.FIELDS.checked(vars(request))
@@ -200,7 +189,6 @@ def check(
         raise Rejected(codes.UNKNOWN_HOST, f"unknown host {request.host_uuid}")
     check_accelerator(request.accelerator, pool, profiles)
     _check_size(request, limits)
-    _check_room(request, limits, quota, queue)
 
 
 def _unless_negative(limit: int) -> int | None:
@@ -296,23 +284,6 @@ def check_deadline(
             f" {request.claimed_bytes} bytes; the deadline is"
             f" {deadline_s:g} s",
         )
-
-
-def _check_room(
-    request: objects.OpenRequest,
-    limits: PoolLimits,
-    quota: ProjectQuota,
-    queue: Queue,
-) -> None:
-    if queue.total >= limits.max_queued_sessions:
-        raise Rejected(codes.QUEUE_FULL, "the queue is full; try again later")
-    check_quota("queued requests", quota.queued, queue.of_project, 1)
-    check_quota(
-        "queued bytes",
-        quota.queued_bytes,
-        queue.bytes_of_project,
-        request.claimed_bytes,
-    )
 
 
 def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:

@@ -138,7 +138,9 @@ class GroupBook:
                 return self._attach(old, change, context)
             case objects.RevokeClient():
                 client = self._client(old, change.client_id)
-                return [ended(client) if change.ended else revoked(client)]
+                if change.ended:
+                    return [revoked(client, states.CLIENT_ENDED)]
+                return [revoked(client)]
             case objects.SetGoal(goal=goal):
                 new = dataclasses.replace(old, **_goal(goal, context.now))
             case objects.UpdateGroup():
@@ -330,16 +332,14 @@ def _check_goal_of(group: db_api.GroupRecord) -> None:
         )
 
 
-def revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row of a client that loses access to a group."""
-    return dataclasses.replace(client, state=states.CLIENT_REVOKED)
+def revoked(
+    client: db_api.GroupClientRecord, state: str = states.CLIENT_REVOKED
+) -> db_api.GroupClientRecord:
+    """Return the row of a client that may not use its group any more.
 
-
-def ended(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row of a client that its program has ended, or whose program
-    is gone.
+    :param state: CLIENT_ENDED if its program has ended it, or is gone.
     """
-    return dataclasses.replace(client, state=states.CLIENT_ENDED)
+    return dataclasses.replace(client, state=state)
 
 
 def _not_found(group_id: str) -> admission.Rejected:

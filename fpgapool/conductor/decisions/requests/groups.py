@@ -187,7 +187,7 @@ class Groups(parts.Room):
                 client.client_id,
                 client.group_id,
             )
-            self._keep([group_book.ended(client)])
+            self._keep([group_book.revoked(client, states.CLIENT_ENDED)])
 
     def record_progress(self) -> None:
         """Record the tasks that have ended for goals, after reports."""

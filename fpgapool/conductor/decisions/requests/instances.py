@@ -136,16 +136,16 @@ class Directory:
                 )
             )
 
-    def check(self, request: objects.OpenRequest, used: int) -> None:
+    def check(self, user_id: str, project_id: str, used: int) -> None:
         """Check that an instance may have one more session.
 
         :param used: the number of sessions of the same user.
         """
-        instance_id = instance.id_of(request.user_id)
+        instance_id = instance.id_of(user_id)
         if instance_id is None:
             return
         known = self._live.get(instance_id)
-        if known is None or known.project_id != request.project_id:
+        if known is None or known.project_id != project_id:
             raise admission.Rejected(
                 codes.INSTANCE_DELETED,
                 f"instance {instance_id} no longer exists",
@@ -229,40 +229,31 @@ def changed_computes(
     )
 
 
-def suspects(
+def missing(
     known: Mapping[str, db_api.InstanceRecord],
     servers: Iterable[nova.Server],
-    before: float,
+    since: float | None,
+    now: float,
 ) -> list[str]:
-    """Return the instances that a full list of Nova's servers lacks.
+    """Return the instances to ask Nova for one by one.
 
-    :param before: wall-clock time of the query to Nova; younger instances are
-        skipped.
+    A list of all servers lacks those that are deleted, and a list of changes
+    those that were running long before they got tokens.
+
+    :param since: wall clock: from when ``servers`` has changes; None: it has
+        all servers.
+    :param now: when they were listed.
     """
     listed_ids = {server.id for server in servers}
     return [
         record.instance_id
         for record in known.values()
-        if record.instance_id not in listed_ids and record.created_at < before
-    ]
-
-
-def newcomers(
-    known: Mapping[str, db_api.InstanceRecord],
-    servers: Iterable[nova.Server],
-    since: float,
-) -> list[str]:
-    """Return the instances with new tokens that a list of changes lacks.
-
-    They may have been running long before they got tokens.
-
-    :param since: wall clock; instances with older tokens are left out.
-    """
-    listed_ids = {server.id for server in servers}
-    return [
-        record.instance_id
-        for record in known.values()
-        if record.instance_id not in listed_ids and record.created_at >= since
+        if record.instance_id not in listed_ids
+        and (
+            record.created_at < now
+            if since is None
+            else record.created_at >= since
+        )
     ]
 
 

@@ -95,7 +95,7 @@ class Lives(parts.Room):
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, now, self._clock.pool_time)
         if was_queued:
-            self._sessions.uncount_queued(session)
+            self._sessions.count_queued(session, -1)
         self._counts.ended[state, tallies.known(code)] += 1
         met = None if session.judged else session.deadline_met
         session.judged = session.judged or met is not None

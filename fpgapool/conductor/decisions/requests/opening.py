@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import uuid
 from collections.abc import Callable
-from typing import NoReturn
 
 from oslo_log import log as logging
 
@@ -139,25 +137,13 @@ class Opening(parts.Room):
 
     def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
         """Return a request with the key of its accelerator."""
-        limits = self._settings
         known, accelerator = self._catalogue.resolve(
             request.accelerator, request.project_id
         )
         if accelerator != request.accelerator:
             request = dataclasses.replace(request, accelerator=accelerator)
-        project_id = request.project_id
-        admission.check(
-            request,
-            limits,
-            self._registry,
-            known,
-            self._quotas.of(project_id),
-            admission.Queue(
-                total=self._sessions.queued.total(),
-                of_project=self._sessions.queued[project_id],
-                bytes_of_project=self._sessions.queued_bytes[project_id],
-            ),
-        )
+        admission.check(request, self._settings, self._registry, known)
+        self._check_room(request)
         admission.check_in_use(
             accelerator, self._registry, known, self._probation.faults
         )
@@ -168,10 +154,25 @@ class Opening(parts.Room):
                 request.deadline_s,
                 view.best_peak_bytes_per_s(view.accelerators[accelerator]),
             )
-        self._instances.check(
-            request, self._sessions.count_of_instance(request.user_id)
-        )
+        self._check_instance(request)
         return request
+
+    def _check_room(self, request: objects.OpenRequest) -> None:
+        project_id, book = request.project_id, self._sessions
+        if book.queued.total() >= self._settings.max_queued_sessions:
+            raise admission.Rejected(
+                codes.QUEUE_FULL, "the queue is full; try again later"
+            )
+        quota = self._quotas.of(project_id)
+        admission.check_quota(
+            "queued requests", quota.queued, book.queued[project_id], 1
+        )
+        admission.check_quota(
+            "queued bytes",
+            quota.queued_bytes,
+            book.queued_bytes[project_id],
+            request.claimed_bytes,
+        )
 
     def _session(
         self, request: objects.OpenRequest, job_id: int, session_id: str
@@ -199,8 +200,8 @@ class Opening(parts.Room):
     ) -> Callable[[], objects.DryRun]:
         """Prepare a dry run of a request, without changing anything.
 
-        :returns: a function that computes the answer in any thread; it raises
-            DryRunUnsupported if the core's state cannot be copied.
+        :returns: a function that computes the answer in any thread.
+        :raises DryRunUnsupported: if the core's state cannot be copied.
         """
         try:
             if self._outages.database_failing:
@@ -221,7 +222,7 @@ class Opening(parts.Room):
         try:
             snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
-            return functools.partial(_raise_unsupported, str(error))
+            raise exception.DryRunUnsupported(reason=str(error)) from error
         return lambda: _dry_run_of(snapshot.ask(job), interval_s)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
@@ -298,7 +299,7 @@ class Opening(parts.Room):
     def _drop(self, session: sessions.Session) -> None:
         if session.live:
             if session.hold is None:
-                self._sessions.uncount_queued(session)
+                self._sessions.count_queued(session, -1)
             self._link.tell(
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
@@ -449,14 +450,17 @@ class Opening(parts.Room):
         """Whether the session's instance, if any, may have one more
         session.
         """
-        instance_id = instance_objects.id_of(session.user_id)
-        if instance_id is None:
-            return True
-        known = self._instances.live.get(instance_id)
-        if known is None:
+        try:
+            self._check_instance(session)
+        except admission.Rejected:
             return False
-        used = self._sessions.count_of_instance(session.user_id)
-        return known.max_sessions is None or used < known.max_sessions
+        return True
+
+    def _check_instance(
+        self, one: objects.OpenRequest | sessions.Session
+    ) -> None:
+        used = self._sessions.count_of_instance(one.user_id)
+        self._instances.check(one.user_id, one.project_id, used)
 
     @parts.handles(inputs.RenewSecret)
     def _renew_secret(self, item: inputs.RenewSecret) -> None:
@@ -467,10 +471,6 @@ class Opening(parts.Room):
             and session.state == states.READY
         ):
             self._serving.ask_secret(session.hold)
-
-
-def _raise_unsupported(reason: str) -> NoReturn:
-    raise exception.DryRunUnsupported(reason=reason)
 
 
 def _dry_run_of(

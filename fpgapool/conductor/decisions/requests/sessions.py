@@ -536,26 +536,15 @@ class SessionBook:
             if not own:
                 del self._of_instance[session.user_id]
 
-    def count_queued(self, session: Session) -> None:
-        """Count a session that begins to wait."""
-        self._count(session, 1)
-
-    def uncount_queued(self, session: Session) -> None:
-        """Count a session that has stopped waiting."""
-        self._count(session, -1)
-
-    def _count(self, session: Session, change: int) -> None:
+    def count_queued(self, session: Session, change: int = 1) -> None:
+        """Count a session that begins to wait, or with -1 stops waiting."""
         project_id, size_bytes = session.project_id, session.claimed_bytes
+        queue = bisect.bisect_left(self._thresholds_bytes, size_bytes)
         self.queued[project_id] += change
         self.queued_bytes[project_id] += change * size_bytes
-        self.queued_by_size[self._size_class(session)] += change
+        self.queued_by_size[queue] += change
         self.queued_by_host[session.host_id] += change
         self.queued_by_accelerator[session.accelerator] += change
-
-    def _size_class(self, session: Session) -> int:
-        return bisect.bisect_left(
-            self._thresholds_bytes, session.claimed_bytes
-        )
 
     def rename_job(self, session: Session, job_id: int) -> None:
         """Give a session a new id in the core."""

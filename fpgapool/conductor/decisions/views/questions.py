@@ -7,7 +7,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -33,16 +32,11 @@ class Questions:
     """Answers queries, on the thread that owns the pool."""
 
     pool: pools.Pool
-    _opening: openings.Opening
+    opening: openings.Opening
     _serving: servings.Serving
     _restoring: restoring.Restoring
     _desks: desks.Desks
     _strategy_name: str
-
-    def dry_run(
-        self, request: objects.OpenRequest
-    ) -> Callable[[], objects.DryRun]:
-        return self._opening.dry_run(request)
 
     # -- sessions ----------------------------------------------------------
 
