@@ -36,16 +36,7 @@ class OperatorCalls(base.Calls):
             # A duplicate name would block all later rows.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
         with self._places.take():
-            self._offer(inputs.AdmitInstance(parsed))
-            if lost_hash:
-                self._offer(
-                    inputs.ReplaceToken(
-                        parsed.instance_id,
-                        str(lost_hash),
-                        parsed.token_nonce,
-                        parsed.token_hash,
-                    )
-                )
+            self._offer(inputs.AdmitInstance(parsed, str(lost_hash)))
             return self._instance(parsed.instance_id).to_primitive()
 
     @base.call

@@ -202,19 +202,14 @@ class SetQuota:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdmitInstance:
-    """An instance gets a token, or its flavor's limits have changed."""
+    """An instance gets a token, or its flavor's limits have changed.
+
+    :ivar lost_hash: of its token, if that is to be replaced because its secret
+        is lost.
+    """
 
     entry: objects.InstanceEntry
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReplaceToken:
-    """An instance gets a new token: the secret of the old one is lost."""
-
-    instance_id: str
-    lost_hash: str
-    nonce: str
-    hash_: str
+    lost_hash: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -297,7 +292,6 @@ Input = (
     | NewQuotas
     | SetQuota
     | AdmitInstance
-    | ReplaceToken
     | RevokeInstance
     | InstanceDeleted
     | InstanceChanged

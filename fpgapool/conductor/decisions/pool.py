@@ -15,7 +15,6 @@ from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -91,7 +90,7 @@ class Pool:
         )
         self.holds = holds.Holds(core, self.outbox)
         self.pace = expected_waits.Pace()
-        self.traffic = rates.Traffic()
+        self.traffic = holds.Traffic()
         self.lives = self.room(lives.Lives)
         self.probation = self.room(probation.Probation)
         self.probation.load(snapshot.faults)

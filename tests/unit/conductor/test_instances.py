@@ -114,7 +114,8 @@ def test_an_instance_gets_one_row_and_keeps_its_first_token():
 def test_a_token_is_replaced_only_if_it_is_the_one_that_was_lost():
     world = make_world()
     for lost, expected in (("ef" * 32, HASH), (HASH, "cd" * 32)):
-        world.feed(inputs.ReplaceToken(VM, lost, "1" * 32, "cd" * 32))
+        new = entry(token_nonce="1" * 32, token_hash="cd" * 32)
+        world.feed(inputs.AdmitInstance(new, lost))
         assert row(world).token_hash == expected
 
 

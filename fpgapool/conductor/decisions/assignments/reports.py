@@ -15,7 +15,6 @@ from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.hardware import accelerators
@@ -67,7 +66,7 @@ class Reports(parts.Room):
     _sessions: sessions.SessionBook
     _lives: lives.Lives
     _holds: holds.Holds
-    _traffic: rates.Traffic
+    _traffic: holds.Traffic
     _charging: charging.Charging
     _serving: servings.Serving
     _hosts: hosts.Hosts

@@ -14,7 +14,6 @@ from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import expected_waits
@@ -58,7 +57,7 @@ class Serving(parts.Room):
     _holds: holds.Holds
     _charging: charging.Charging
     _pace: expected_waits.Pace
-    _traffic: rates.Traffic
+    _traffic: holds.Traffic
 
     # -- instructions of the core ------------------------------------------
 
@@ -66,8 +65,12 @@ class Serving(parts.Room):
     def _program(self, order: instructions.Program) -> None:
         group_id = self._holds.assigned(order.slot_id).group_id
         if group_id:
-            hold: holds.Hold = self._begin_group(
-                self._groups.by_row[group_id], order.slot_id
+            group = self._groups.by_row[group_id]
+            hold: holds.Hold = self.hold_for_group(
+                group,
+                order.slot_id,
+                self._clock.now,
+                self._bitstream(group.accelerator, order.slot_id),
             )
         else:
             session = self._sessions.by_job[order.job_id]
@@ -99,12 +102,6 @@ class Serving(parts.Room):
         )
         hold.offer = _offer_for(hold)
         return hold
-
-    def _begin_group(
-        self, group: db_api.GroupRecord, slot_id: int
-    ) -> holds.Member:
-        bitstream = self._bitstream(group.accelerator, slot_id)
-        return self.hold_for_group(group, slot_id, self._clock.now, bitstream)
 
     def _bitstream(
         self, accelerator: str, slot_id: int

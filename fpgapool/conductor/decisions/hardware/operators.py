@@ -191,13 +191,7 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.AdmitInstance)
     def _admit_instance(self, item: inputs.AdmitInstance) -> None:
-        self._instances.admit(item.entry, self._clock.now)
-
-    @parts.handles(inputs.ReplaceToken)
-    def _replace_token(self, item: inputs.ReplaceToken) -> None:
-        self._instances.replace_token(
-            item.instance_id, item.lost_hash, item.nonce, item.hash_
-        )
+        self._instances.admit(item.entry, item.lost_hash, self._clock.now)
 
     @parts.handles(inputs.RevokeInstance)
     def _revoke_instance(self, item: inputs.RevokeInstance) -> None:

@@ -26,7 +26,6 @@ from fpgapool.bitstreams import library
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.hardware import bitstreams
@@ -592,7 +591,7 @@ def _name(unit: health.Unit, pool: registry.Registry) -> str:
 
 
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:
-    level = stored_enums.read(health.Level, row, "level")
+    level = limits.read_enum(health.Level, row, "level")
     return level and health.Unit(
         level, row.target_id, row.accelerator, row.shape
     )

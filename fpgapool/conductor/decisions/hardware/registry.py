@@ -18,7 +18,6 @@ from typing import Any
 from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.conductor.decisions import limits
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
@@ -64,7 +63,7 @@ class Administration:
         return cls(
             # Keep a row with an unknown state as disabled: its agent reports
             # the hardware anyway.
-            state=stored_enums.read(model.AdminState, row, "admin_state")
+            state=limits.read_enum(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
             reason=row.admin_reason,
             deadline_at=row.drain_deadline_at,
@@ -347,7 +346,7 @@ class Registry:
                     **_host_columns(host) | {"up": False},
                     heard_at=now,
                     admin=Administration.of_row(host),
-                    compute=stored_enums.read(
+                    compute=limits.read_enum(
                         db_api.ComputeState, host, "compute_state"
                     )
                     or db_api.ComputeState.NONE,

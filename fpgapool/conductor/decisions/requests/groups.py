@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.hardware import bitstreams
@@ -60,7 +60,7 @@ class Groups(parts.Room):
             if row.holder_kind != states.HELD_BY_GROUP:
                 continue
             if group is not None and row.slot_id not in self._holds:
-                phase = stored_enums.read(model.Phase, row, "phase")
+                phase = limits.read_enum(model.Phase, row, "phase")
                 self._serving.restore_group(
                     group, row, phase or model.Phase.ACTIVE
                 )

@@ -73,17 +73,30 @@ class Directory:
         rows, self._changed = list(self._changed.values()), {}
         return rows
 
-    def admit(self, entry: objects.InstanceEntry, now: float) -> None:
+    def admit(
+        self, entry: objects.InstanceEntry, lost_hash: str, now: float
+    ) -> None:
         """Add an instance with its token, or update a known one.
 
         A known instance keeps its token: of two concurrent requests the first
         one wins.
+
+        :param lost_hash: hash of the token to replace; any other token stays.
         """
         known = self._live.get(entry.instance_id)
         if known is not None:
+            token = {}
+            if known.token_hash == lost_hash:
+                token = {
+                    "token_nonce": entry.token_nonce,
+                    "token_hash": entry.token_hash,
+                }
             self._put(
                 dataclasses.replace(
-                    known, name=entry.name, max_sessions=entry.max_sessions
+                    known,
+                    name=entry.name,
+                    max_sessions=entry.max_sessions,
+                    **token,
                 )
             )
         elif entry.instance_id not in self._deleted:
@@ -92,19 +105,6 @@ class Directory:
                 db_api.InstanceRecord(
                     id=self._last_id, created_at=now, **vars(entry)
                 )
-            )
-
-    def replace_token(
-        self, instance_id: str, lost_hash: str, nonce: str, hash_: str
-    ) -> None:
-        """Give an instance another token.
-
-        :param lost_hash: hash of the token to replace; any other token stays.
-        """
-        known = self._live.get(instance_id)
-        if known is not None and known.token_hash == lost_hash:
-            self._put(
-                dataclasses.replace(known, token_nonce=nonce, token_hash=hash_)
             )
 
     def revoke(self, instance_id: str) -> None:

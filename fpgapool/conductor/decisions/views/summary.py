@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import sessions
@@ -116,7 +115,7 @@ def reservations_by_state(
 def nic_loads(
     pool: registry.Registry,
     held: Iterable[holds.Hold],
-    readings: rates.Traffic,
+    readings: holds.Traffic,
 ) -> dict[int, float]:
     """Return the used share of hosts' network cards, by the hosts' ids.
 
