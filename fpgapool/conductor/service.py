@@ -104,7 +104,7 @@ class Conductor:
             try:
                 self._lead(epoch)
             except exception.DatabaseError as error:
-                LOG.error("This conductor cannot begin to lead: %s", error)
+                LOG.error("This conductor cannot become the leader: %s", error)
                 self._stopping.wait(_RETRY_S)
             finally:
                 # A stand-by frees the memory of the queue.
@@ -128,7 +128,7 @@ class Conductor:
         self._term = None
         term.stop()
         self._election.resign(epoch, term.pool_time_s())
-        LOG.info("Epoch %d is over", epoch)
+        LOG.info("Epoch %d has ended", epoch)
 
     def _enter(self, epoch: int) -> terms.Term:
         """Begin a term, renewing the lease meanwhile because loading a long

@@ -52,7 +52,7 @@ def newest_version() -> str:
         _config()
     ).get_current_head()
     if head is None:
-        raise RuntimeError(f"there are no migrations in {_MIGRATIONS}")
+        raise RuntimeError(f"no migrations found in {_MIGRATIONS}")
     return head
 
 

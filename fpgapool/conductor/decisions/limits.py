@@ -136,7 +136,7 @@ def read_enum(meanings: type[_E], row: Any, column: str) -> _E | None:
 def log_unknown(row: Any, column: str) -> None:
     """Log a row that is ignored because of an unknown value."""
     LOG.error(
-        "A row is ignored, its %s %r is unknown: %s",
+        "Row ignored, its %s %r is unknown: %s",
         column,
         getattr(row, column),
         row,

@@ -189,7 +189,7 @@ class Link:
         try:
             self.handlers[type(item)](item)
         except WrongMove as error:
-            LOG.error("%s: %s is left out", error, type(item).__name__)
+            LOG.error("%s: %s is ignored", error, type(item).__name__)
             self._counts.reconciled["wrong_move"] += 1
 
 
@@ -244,7 +244,7 @@ class Room:
         try:
             yield
         except (admission.Rejected, exception.FpgapoolException) as error:
-            LOG.info("A request for a change is refused: %s", error.code)
+            LOG.info("A change is refused: %s", error.code)
             answer = error
         # A refusal also waits for the commit: the row that caused it may not
         # be recorded yet, and the client will look for it.

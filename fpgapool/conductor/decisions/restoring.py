@@ -84,7 +84,7 @@ class Restoring(parts.Room):
         if record.state != states.QUEUED:
             # The record of its slot is lost.
             LOG.error(
-                "Session %s is %s, but no slot is recorded for it",
+                "Session %s is %s, but has no recorded slot",
                 session.session_id,
                 record.state,
             )

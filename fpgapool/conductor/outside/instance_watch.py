@@ -81,7 +81,7 @@ class InstanceWatch(threads.Background):
             LOG.info("Instances are checked later: the conductor is busy")
         else:
             if self._failing:
-                LOG.info("Nova is back")
+                LOG.info("Nova is available again")
             self._failing = False
 
     def _poll(self) -> None:

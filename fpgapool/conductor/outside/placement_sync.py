@@ -99,7 +99,7 @@ class Placing(threads.Background):
             self._not_before = now + _RETRY_S
             self._counts.placement_failures += 1
             if not self._failing:
-                LOG.warning("Devices are not updated in Placement: %s", error)
+                LOG.warning("Cannot update devices in Placement: %s", error)
             self._failing = True
         except TimeoutError:
             LOG.info("Placement is updated later: the conductor is busy")
@@ -118,7 +118,7 @@ class Placing(threads.Background):
         else:
             return
         if self._failing:
-            LOG.info("Placement is back")
+            LOG.info("Placement is available again")
         self._failing = False
         interval_s = self._allocation_interval_s
         if not self._try_to_reserve(want):
@@ -159,7 +159,7 @@ class Placing(threads.Background):
                     # The provider belongs to a removed device, or to another
                     # pool with the same name.
                     LOG.warning(
-                        "Placement: provider %s is deleted, as it is no device"
+                        "Placement: deleted provider %s, which is not a device"
                         " of this pool",
                         operation.uuid,
                     )
@@ -177,11 +177,11 @@ class Placing(threads.Background):
         except exception.NovaUnavailable as error:
             self._counts.placement_failures += 1
             if not self._consumers_failing:
-                LOG.warning("Reservations of slots are not known: %s", error)
+                LOG.warning("Cannot get instances of reservations: %s", error)
             self._consumers_failing = True
             return False
         if self._consumers_failing:
-            LOG.info("Reservations of slots are known again")
+            LOG.info("Nova identifies reservations again")
         self._consumers_failing = False
         return True
 

@@ -126,7 +126,7 @@ class Election:
             except exception.DatabaseError as error:
                 silence = _Silence()
                 if not failing:
-                    LOG.error("No election is possible: %s", error)
+                    LOG.error("Cannot take part in the election: %s", error)
                 failing = True
             stopping.wait(interval_s)
         return None
@@ -163,7 +163,7 @@ class Election:
             except exception.NotLeader:
                 return False
             except exception.DatabaseError as error:
-                LOG.warning("The lease was not renewed: %s", error)
+                LOG.warning("Cannot renew the lease: %s", error)
         return True
 
     @contextlib.contextmanager
@@ -174,7 +174,7 @@ class Election:
         def keep() -> None:
             # The new leader stores the pool time after the takeover.
             if not self.hold(epoch, done, lambda: None, lambda: None):
-                LOG.warning("Another conductor was elected meanwhile")
+                LOG.warning("Another conductor has been elected meanwhile")
                 deposed.set()
 
         keeper = threading.Thread(target=keep, name="lease", daemon=True)
@@ -192,4 +192,4 @@ class Election:
         except exception.NotLeader:
             LOG.debug("The lease was not ours any more")
         except exception.DatabaseError as error:
-            LOG.warning("The lease was not given back: %s", error)
+            LOG.warning("Cannot release the lease: %s", error)

@@ -144,8 +144,8 @@ class GroupCommitter:
                 self._commit(batches)
             except exception.NotLeader:
                 LOG.error(
-                    "Another conductor leads: epoch %d is over, nothing"
-                    " more is written",
+                    "Another conductor leads: epoch %d has ended, nothing more"
+                    " is written",
                     self._epoch,
                 )
                 self._on_deposed()
@@ -153,14 +153,16 @@ class GroupCommitter:
             except exception.DatabaseUnavailable as error:
                 self._counts.commit_failures += 1
                 if not self._failing.is_set():
-                    LOG.error("The database is away, writes wait: %s", error)
+                    LOG.error(
+                        "The database is unavailable, writes wait: %s", error
+                    )
                 self._failing.set()
                 self._stopping.wait(delay_s)
                 batches = self._merged(batches)
                 delay_s = min(delay_s * 2, _RETRY_MAX_S)
             else:
                 if self._failing.is_set():
-                    LOG.info("The database is back")
+                    LOG.info("The database is available again")
                 self._failing.clear()
                 self._announce(batches)
                 return True

@@ -70,7 +70,7 @@ class Retention(threads.Background):
             more = self._delete()
         except exception.DatabaseError as error:
             if not self._failing:
-                LOG.warning("What ended long ago is not deleted: %s", error)
+                LOG.warning("Cannot purge old rows: %s", error)
             self._failing = True
             return _RETRY_S
         self._failing = False
@@ -93,7 +93,7 @@ class Retention(threads.Background):
     def _log(self) -> None:
         if any(self._deleted.values()):
             LOG.info(
-                "Deleted what ended more than %d days ago: %s",
+                "Purged rows that ended more than %d days ago: %s",
                 self._days,
                 ", ".join(f"{n} {what}" for what, n in self._deleted.items()),
             )

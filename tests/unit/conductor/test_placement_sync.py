@@ -291,7 +291,7 @@ def test_placement_may_be_away(world, caplog):
     world.adapter.away = False
     world.look(after_s=5)
     assert not world.adapter.providers[HOST].traits
-    assert "Placement is back" in caplog.text
+    assert "Placement is available again" in caplog.text
     assert world.put == before
 
 
@@ -314,7 +314,7 @@ def test_devices_are_kept_up_while_nova_is_away(world, caplog):
     world.allocate("vm")
     for _ in range(3):
         world.look(after_s=5)
-    told = "Reservations of slots are not known"
+    told = "Cannot get instances of reservations"
     assert caplog.text.count(told) == 1
     assert "not updated" not in caplog.text
     # Sooner than Nova is asked again.
@@ -323,7 +323,7 @@ def test_devices_are_kept_up_while_nova_is_away(world, caplog):
     assert not world.adapter.providers[HOST].traits
     world.nova.away = False
     world.look(after_s=5)
-    assert "Reservations of slots are known again" in caplog.text
+    assert "Nova identifies reservations again" in caplog.text
     world.nova.away = True
     world.allocate("another")
     world.look(after_s=5)

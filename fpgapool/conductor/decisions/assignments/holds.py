@@ -213,7 +213,7 @@ class Holds(dict[int, Hold]):
         """Return the assignment that the core has made."""
         core = self._core.hold(slot_id)
         if core is None:
-            raise RuntimeError(f"the core gives slot {slot_id} to no holder")
+            raise RuntimeError(f"the core has no holder for slot {slot_id}")
         return core
 
     def members(self) -> Iterator[Member]:

@@ -481,8 +481,8 @@ class Reports(parts.Room):
         slot.stray_ordered_at = self._clock.now
         self._counts.reconciled["stray"] += 1
         LOG.warning(
-            "Slot %s works for session %s, generation %s, which should not"
-            " have it: released",
+            "Slot %s serves session %s, generation %s, which does not hold"
+            " it; releasing it",
             slot,
             line.session_id,
             line.generation,

@@ -62,8 +62,8 @@ def doubts(caps: model.PowerCaps, pool: registry.Registry) -> Iterator[str]:
     for shape in sorted({shape for _, shape in kinds}):
         if not slots_w.get(shape):
             yield (
-                f"no accelerator of the pool says its active_w in slots of the"
-                f" shape {shape}: caps on power do not hold for them"
+                "no accelerator has an active_w for slots of the shape"
+                f" {shape}: caps on power do not apply to them"
             )
         elif caps.pool_w is not None and slots_w[shape] > caps.pool_w:
             yield (

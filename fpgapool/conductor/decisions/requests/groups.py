@@ -183,7 +183,7 @@ class Groups(parts.Room):
         """End clients whose programs are gone."""
         for client in clients:
             LOG.info(
-                "Client %s of group %s ends: it has no connection",
+                "Client %s of group %s ends: it is not connected",
                 client.client_id,
                 client.group_id,
             )

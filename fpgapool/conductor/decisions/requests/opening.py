@@ -71,7 +71,10 @@ class Opening(parts.Room):
     def _open(self, item: inputs.Open) -> None:
         request = item.request
         if self._clock.now > item.awaited_until:
-            LOG.info("Request %s came too late", request.request_id[:80])
+            LOG.info(
+                "Request %s arrived too late and is ignored",
+                request.request_id[:80],
+            )
             return
         known = self._sessions.by_request.get(
             (request.project_id, request.request_id)
@@ -398,7 +401,9 @@ class Opening(parts.Room):
             instance_objects.user_of(item.instance_id)
         )
         LOG.info(
-            "Instance %s is gone: %d sessions", item.instance_id, len(own)
+            "Instance %s was deleted: %d sessions end",
+            item.instance_id,
+            len(own),
         )
         for session in own:
             self._lives.cancel(
@@ -512,8 +517,8 @@ def _is_door(
     if host_uuid is None or host_uuid in session.front_doors:
         return True
     _OFTEN.warning(
-        "%s: %s of session %s by host %.80r is refused: it was not opened at"
-        " the front door there",
+        "%s: %s of session %s by host %.80r is refused: the session was not"
+        " opened at its front door",
         codes.MESSAGE_REFUSED,
         method,
         session.session_id,
