@@ -118,7 +118,7 @@ def test_the_next_leader_keeps_the_caps(make):
     [
         (20.0, {"power_cap_w": 19.0}, "more than [conductor] power_cap_w"),
         (20.0, {"host_power_caps_w": {"a": 19.0}}, "more than the cap on a"),
-        (None, {"power_cap_w": 19.0}, "says its active_w"),
+        (None, {"power_cap_w": 19.0}, "has an active_w"),
     ],
 )
 def test_caps_that_cannot_be_meant_are_logged(
