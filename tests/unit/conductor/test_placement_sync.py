@@ -453,7 +453,7 @@ def test_what_is_removed_is_told(world, caplog):
     world.want = placement_plan.Wanted(hosts={HOST: ()})
     for _ in range(3):
         world.look(after_s=60)
-    assert caplog.text.count("provider d1 is deleted") == 1
+    assert caplog.text.count("deleted provider d1") == 1
 
 
 def test_all_that_a_pool_has_can_be_removed(world):
