@@ -104,7 +104,7 @@ def test_quotas_and_a_full_queue_count(single):
         default_quota=admission.ProjectQuota(queued=1), max_queued_sessions=2
     )
     single.boot_conductor()
-    single.feed(single.agents["a"].report())
+    single.report("a")
     _, waits, _ = (single.open(project_id=one) for one in ("p", "p", "q"))
     assert ask(single, project_id="p").reasons == (codes.QUEUE_FULL,)
     single.cancel(waits)

@@ -63,7 +63,7 @@ def server(instance_id: str = VM, **members) -> nova.Server:
 
 def make_world(**settings) -> worlds.Conductor:
     world = worlds.Conductor(
-        [worlds.FakeAgent("a", slots=2), worlds.FakeAgent("b", slots=2)],
+        worlds.hosts(a=2, b=2),
         **settings,
     )
     world.feed(inputs.AdmitInstance(entry(max_sessions=2)))
@@ -266,7 +266,7 @@ def test_a_session_that_runs_keeps_its_slot_when_the_instance_moves():
     # Nobody waits at the front door of that host for its secret.
     assert not world.agents["a"].views
     world.boot_conductor()
-    world.feed(*(agent.report() for agent in world.agents.values()))
+    world.report()
     world.settle()
     assert not world.agents["a"].views
 
@@ -296,7 +296,7 @@ def test_a_host_without_a_compute_is_forgotten_if_it_has_nothing(up, board):
         if host.uuid == "b"
     ]
     assert (not deleted) == is_gone
-    world.feed(world.agents["b"].report())
+    world.report("b")
     assert world.memory.registry.hosts["b"].up
 
 
@@ -315,13 +315,7 @@ def make_silent(world: worlds.Conductor, host_uuid: str) -> None:
 
 
 def world_with_an_empty_host() -> worlds.Conductor:
-    world = worlds.Conductor(
-        [
-            worlds.FakeAgent("a", slots=1),
-            worlds.FakeAgent("b", slots=0),
-            worlds.FakeAgent("c", slots=1),
-        ]
-    )
+    world = worlds.Conductor(worlds.hosts(a=1, b=0, c=1))
     world.deliver_all()
     return world
 
@@ -351,7 +345,7 @@ def test_a_host_is_forgotten_when_its_agent_falls_silent_later(restarted):
     make_silent(world, "b")
     assert "b" not in world.memory.registry.hosts
     assert uuids_in_rows(world) == {"a", "c"}
-    world.feed(world.agents["b"].report())
+    world.report("b")
     assert world.memory.registry.computes["b"] is State.NONE
 
 
@@ -742,7 +736,7 @@ def test_a_former_leader_says_nothing():
     )
 )
 def test_an_instance_never_has_more_sessions_than_its_flavor_allows(steps):
-    world = worlds.Conductor([worlds.FakeAgent("a", slots=2)])
+    world = worlds.Conductor(worlds.hosts(a=2))
     names = [str(uuid.UUID(int=number)) for number in range(3)]
     opened_by: dict[str, list[str]] = {name: [] for name in names}
     for what, which, limit in steps:

@@ -29,7 +29,7 @@ def make(monkeypatch):
             world.PROFILE, platforms={shape: platform}
         )
         monkeypatch.setattr(world, "PROFILE", profile)
-        agents = [world.FakeAgent("a", 2), world.FakeAgent("b", 2)]
+        agents = world.hosts(a=2, b=2)
         return world.Conductor(agents, **settings)
 
     return made
@@ -81,7 +81,7 @@ def test_a_host_reports_a_cap_of_its_own(make):
 def test_the_lower_cap_holds(make, said_w, set_w, given):
     pool = make(host_power_caps_w={"a": set_w})
     pool.agents["a"].power_cap_w = said_w
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     for _ in range(4):
         pool.open()
     hosts = [hold.slot.host.uuid for hold in pool.memory.holds.values()]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slots that instances have reserved, from the input to the rows."""
 
-import concurrent.futures
 import uuid
 
 import pytest
@@ -59,15 +58,9 @@ def set_reservable(
     pool: world.Conductor, count: int, device: str = "board0"
 ) -> exception.FpgapoolException | None:
     """Say how many slots are reservable; return why that cannot be."""
-    future: concurrent.futures.Future[object] = concurrent.futures.Future()
-    pool.feed(
-        inputs.SetReservable(
-            host_uuid=HOST, device=device, slots=count, future=future
-        )
+    return pool.answer(
+        inputs.SetReservable(host_uuid=HOST, device=device, slots=count)
     )
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    return answer.value
 
 
 def open_by_vm(pool: world.Conductor) -> str:

@@ -379,7 +379,7 @@ class AuditedDatabase:
 
 
 def test_an_audit_and_its_repair():
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     pump = pumps.AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     pump.endpoint = made
@@ -403,7 +403,7 @@ def test_an_audit_and_its_repair():
     ],
 )
 def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     pump = pumps.AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     found = objects.Finding(

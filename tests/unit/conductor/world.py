@@ -390,6 +390,11 @@ class FakeAgent:
                 slot.session_id = slot.generation = slot.last_result = None
 
 
+def hosts(**slots: int) -> list[FakeAgent]:
+    """Return hosts by name, each with so many slots; 0: without a board."""
+    return [FakeAgent(name, count) for name, count in slots.items()]
+
+
 class Conductor:
     """An engine, its agents, its database and the messages under way."""
 
@@ -591,6 +596,26 @@ class Conductor:
         """Give the engine inputs of this instant."""
         self._take(self.engine.process(batch, self.now))
         self.check()
+
+    def answer(self, wanted: inputs.Change) -> Any:
+        """Give the engine a request; return what is answered."""
+        self.feed(wanted)
+        (found,) = [
+            one
+            for one in self.sent(effects.Reply)
+            if one.future is wanted.future
+        ]
+        assert not found.failed
+        self.wire.remove(found)
+        return found.value
+
+    def sent(self, kind: type) -> list[Any]:
+        """Return the messages of a kind that are under way."""
+        return [one for one in self.wire if isinstance(one, kind)]
+
+    def report(self, *names: str) -> None:
+        """Let agents report; no name: all of them."""
+        self.feed(*(self.agents[one].report() for one in names or self.agents))
 
     def tick(self, passed_s: float = 0.0) -> None:
         """Let time pass."""
