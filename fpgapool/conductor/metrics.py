@@ -123,11 +123,11 @@ _TERM = metrics.table(
     """
 gauge fpgapool_conductor_epoch = epoch
     Number of the leader's epoch; absent while it stands by.
-gauge fpgapool_conductor_inputs_backlog = inputs_backlog
+gauge fpgapool_conductor_inputs_backlog = pump.backlog
     Inputs that wait to be decided on.
-gauge fpgapool_conductor_commits_backlog = commits_backlog
+gauge fpgapool_conductor_commits_backlog = committer.backlog
     Batches of rows that wait to be written.
-gauge fpgapool_conductor_database_failing = database_failing
+gauge fpgapool_conductor_database_failing = committer.failing
     1 while the database is away or does not answer.
 """
 )
@@ -215,8 +215,10 @@ def fill(
         return
     page.fill(_TERM, term)
     try:
-        figures = term.look(
-            lambda asked: asked.figures(max_projects, max_groups), _PATIENCE_S
+        figures = term.pump.ask(
+            lambda asked: asked.figures(max_projects, max_groups),
+            _PATIENCE_S,
+            durable=False,
         )
     except TimeoutError:
         page.fill(_KNOWN, None, known=False)

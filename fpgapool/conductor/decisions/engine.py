@@ -112,11 +112,6 @@ class Engine:
             self.pool.link.handlers |= one.handlers
         self.pool.link.handlers[instructions.WakeAt] = self._wake_at
 
-    @property
-    def wake_at(self) -> float | None:
-        """When the pump has to call the engine at the latest."""
-        return self.pool.link.wake_at
-
     def _wake_at(self, order: instructions.WakeAt) -> None:
         self.pool.link.wake_at = order.time_s
 

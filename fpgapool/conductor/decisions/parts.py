@@ -88,6 +88,9 @@ class Outbox:
 
     A message's class says whether it waits for the rows, see
     :mod:`.effects`.
+
+    :ivar admissions: new sessions, recorded unless their request id is taken.
+    :ivar withdrawn: row ids of sessions that were not recorded.
     """
 
     def __init__(self) -> None:
@@ -97,8 +100,8 @@ class Outbox:
         self._rows: list[db_api.Record] = []
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._messages: list[effects.Message] = []
-        self._admissions: list[effects.NewSession] = []
-        self._withdrawn: list[int] = []
+        self.admissions: list[effects.NewSession] = []
+        self.withdrawn: list[int] = []
 
     def write(self, *rows: db_api.Record) -> None:
         """Add rows to write."""
@@ -114,14 +117,6 @@ class Outbox:
         """Add messages."""
         self._messages += messages
 
-    def admit(self, new: effects.NewSession) -> None:
-        """Add a new session, recorded unless its request id is taken."""
-        self._admissions.append(new)
-
-    def withdraw(self, row_id: int) -> None:
-        """Delete a session that was not recorded."""
-        self._withdrawn.append(row_id)
-
     def take(self) -> effects.Effects:
         """Return and clear the collected effects."""
         given = [row for row in self._assignments.values() if row is not None]
@@ -130,8 +125,8 @@ class Outbox:
             changes=db_api.Changes.of([*self._rows, *given], released),
             at_once=[m for m in self._messages if not m.after_commit],
             after_commit=[m for m in self._messages if m.after_commit],
-            admissions=self._admissions,
-            withdrawn=self._withdrawn,
+            admissions=self.admissions,
+            withdrawn=self.withdrawn,
         )
         self._clear()
         return taken

@@ -239,9 +239,9 @@ class Pump:
 
     def _patience_s(self, until_s: float) -> float:
         patience_s = until_s - time.monotonic()
-        if self._engine.wake_at is not None:
-            wake_in_s = self._engine.wake_at - self._clock.now()
-            patience_s = min(patience_s, wake_in_s)
+        wake_at = self._engine.pool.link.wake_at
+        if wake_at is not None:
+            patience_s = min(patience_s, wake_at - self._clock.now())
         return max(patience_s, 0.0)
 
     def _pass_on(self, wanted: effects.Effects) -> None:

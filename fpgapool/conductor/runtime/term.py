@@ -8,7 +8,6 @@ import functools
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -28,7 +27,6 @@ from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.views import journal
-from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.conductor.outside import notifications
@@ -51,8 +49,6 @@ from fpgapool.rpcapi import agent as agent_rpcapi
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
-
-_Answer = TypeVar("_Answer")
 
 # How long other services' threads wait for the engine.
 _PATIENCE_S = 10.0
@@ -98,27 +94,27 @@ class Term:
             )
             for name in ("orders", "news")
         )
-        self._committer = persistence.GroupCommitter(
+        self.committer = persistence.GroupCommitter(
             database,
             epoch,
             deliver=self._news.deliver,
-            on_unrecorded=lambda item: self._pump.put(item),
+            on_unrecorded=lambda item: self.pump.put(item),
             on_deposed=deposed.set,
             on_failure=on_failure,
             notify=_notify(publisher, snapshot),
             counts=counts,
         )
         limits = settings.limits(conf)
-        self._pump = pump.Pump(
+        self.pump = pump.Pump(
             self._engine(limits, snapshot),
             self._clock,
-            committer=self._committer,
+            committer=self.committer,
             outbox=self._orders,
             on_failure=on_failure,
             counts=counts,
             max_inputs=conf.conductor.max_waiting_inputs,
         )
-        self._placing = _placing(conf, self._pump, on_failure, counts)
+        self._placing = _placing(conf, self.pump, on_failure, counts)
         self._retention = self._new_retention()
         self._others = self._new_others(limits)
         self._server = rpc.get_server(
@@ -161,7 +157,7 @@ class Term:
         self, limits: admission.PoolLimits
     ) -> list[threads.Background]:
         others = (
-            _watch(self._conf, self._pump, self._on_failure),
+            _watch(self._conf, self.pump, self._on_failure),
             self._placing,
             self._new_limits(limits),
             self._retention,
@@ -172,7 +168,7 @@ class Term:
         options = self._conf.bitstreams
         trusted = signatures.TrustedKeys(options.trusted_keys_dir)
         return conductor_rpc.ConductorManager(
-            self._pump,
+            self.pump,
             self._database,
             self.epoch,
             base.places(rpc.handler_threads(self._conf)),
@@ -193,7 +189,7 @@ class Term:
         return keystone_limits.LimitsFollower(
             keystone.LimitsReader(),
             limits.default_quota,
-            lambda quotas: self._pump.put(inputs.NewQuotas(quotas)),
+            lambda quotas: self.pump.put(inputs.NewQuotas(quotas)),
             self._conf.quota.refresh_interval_s,
             self._on_failure,
         )
@@ -213,8 +209,8 @@ class Term:
 
     def start(self) -> None:
         """Start the threads, and listen."""
-        self._committer.start()
-        self._pump.start()
+        self.committer.start()
+        self.pump.start()
         # Before messages are sent: agents answer at once, and are asked only
         # once.
         self._server.start()
@@ -222,7 +218,7 @@ class Term:
         self._news.start()
         if self._placing is None:
             # Without Placement, delete the reservations in the database.
-            self._pump.put(inputs.Reservations({}))
+            self.pump.put(inputs.Reservations({}))
         for one in self._others:
             one.start()
 
@@ -232,8 +228,8 @@ class Term:
             one.stop()
         self._server.stop()
         self._server.wait()
-        self._pump.stop()
-        self._committer.stop()
+        self.pump.stop()
+        self.committer.stop()
         self._orders.stop()
         self._news.stop()
 
@@ -241,36 +237,13 @@ class Term:
         """Return the pool time, which the next leader continues."""
         return self._clock.now() - self._ahead_s
 
-    @property
-    def inputs_backlog(self) -> int:
-        """The number of waiting inputs."""
-        return self._pump.backlog
-
-    @property
-    def commits_backlog(self) -> int:
-        """The number of batches that wait for their commit."""
-        return self._committer.backlog
-
-    @property
-    def database_failing(self) -> bool:
-        """Whether the database is away or does not answer."""
-        return self._committer.failing
-
-    def look(
-        self,
-        question: Callable[[questions.Questions], _Answer],
-        timeout_s: float,
-    ) -> _Answer:
-        """Query the engine, without waiting for durability."""
-        return self._pump.ask(question, timeout_s, durable=False)
-
     def refresh_library(self) -> None:
         """Load changed accelerators from the database."""
         library = self._database.accelerators()
         if library != self._library:
             LOG.info("The library of accelerators has changed")
             self._library = library
-            self._pump.put(inputs.Library(tuple(library)))
+            self.pump.put(inputs.Library(tuple(library)))
 
 
 def _ahead_s(

@@ -216,13 +216,11 @@ def _told(conductor) -> str:
     return prometheus_client.generate_latest(collected).decode()
 
 
-def _term(look):
+def _term(ask):
     return types.SimpleNamespace(
         epoch=7,
-        inputs_backlog=4,
-        commits_backlog=0,
-        database_failing=True,
-        look=look,
+        pump=types.SimpleNamespace(backlog=4, ask=ask),
+        committer=types.SimpleNamespace(backlog=0, failing=True),
     )
 
 
@@ -234,7 +232,7 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
     pool.feed(agent.report())
     pool.counts.taken_back["p", codes.PREEMPTED] = 3
     pool.counts.taken_back["q", codes.DRAINED] = 2
-    term = _term(lambda question, _timeout_s: question(pool.ask))
+    term = _term(lambda question, *_, durable: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     taken = "fpgapool_conductor_slots_taken_back_total"
     for line in (
@@ -266,7 +264,7 @@ def test_a_leader_tells_of_groups(pool) -> None:
         "c", ended=5, arrived=7, busy_s=2.5, waiting=2, running=0
     )
     pool.report("a")
-    term = _term(lambda question, _timeout_s: question(pool.ask))
+    term = _term(lambda question, *_, durable: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     name = "fpgapool_conductor_group"
     for line in (
@@ -286,14 +284,14 @@ def test_a_leader_tells_of_groups(pool) -> None:
 
 
 def test_of_a_clock_that_nobody_tells_nothing_is_said(pool) -> None:
-    term = _term(lambda question, _timeout_s: question(pool.ask))
+    term = _term(lambda question, *_, durable: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     assert 'fpgapool_conductor_host_up{host="a"} 1.0' in text
     assert "\nfpgapool_conductor_host_clock_behind_seconds{" not in text
 
 
 def test_a_leader_that_does_not_answer_says_so(pool) -> None:
-    def look(question, timeout_s):
+    def look(question, timeout_s, *, durable):
         assert timeout_s < 10
         raise TimeoutError
 

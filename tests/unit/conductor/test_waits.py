@@ -16,7 +16,7 @@ def test_waiting_too_long_expires(single):
     single.now += 4.9
     single.feed()
     assert single.view(request_id).state == states.QUEUED
-    assert single.engine.wake_at <= single.now + 0.2
+    assert single.memory.link.wake_at <= single.now + 0.2
     single.now += 0.2
     single.feed()
     assert single.view(request_id).state == states.EXPIRED

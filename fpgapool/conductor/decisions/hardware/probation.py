@@ -42,17 +42,7 @@ LOG = logging.getLogger(__name__)
 
 _MAX_ERROR_LENGTH = 1000
 
-# The members common to rows and faults.
-_KEPT = (
-    "reason",
-    "failures",
-    "since",
-    "tests",
-    "tries",
-    "last_test",
-    "last_test_at",
-    "next_test_at",
-)
+_kept = registry.common(health.Fault, db_api.FaultRecord)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -538,8 +528,7 @@ class _Rows:
         if fault.unit not in self._ids:
             self._last_id += 1
             self._ids[fault.unit] = self._last_id
-        values = {name: getattr(fault, name) for name in _KEPT}
-        return self._row(fault.unit, **values)
+        return self._row(fault.unit, **_kept(fault))
 
     def of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
         return self._row(
@@ -598,6 +587,4 @@ def _unit(row: db_api.FaultRecord) -> health.Unit | None:
 
 
 def _fault(unit: health.Unit, row: db_api.FaultRecord) -> health.Fault:
-    return health.Fault(
-        unit=unit, **{name: getattr(row, name) for name in _KEPT}
-    )
+    return health.Fault(unit=unit, **_kept(row))

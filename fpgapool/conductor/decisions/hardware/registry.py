@@ -606,7 +606,7 @@ def _assign(
     return changed
 
 
-def _common(
+def common(
     entry: type[Any], record: type[Any]
 ) -> Callable[[Any], dict[str, Any]]:
     """Return a function that returns the members of both, by name."""
@@ -616,9 +616,9 @@ def _common(
     )
 
 
-_host_columns = _common(HostEntry, db_api.HostRecord)
-_device_columns = _common(DeviceEntry, db_api.DeviceRecord)
-_slot_columns = _common(SlotEntry, db_api.SlotRecord)
+_host_columns = common(HostEntry, db_api.HostRecord)
+_device_columns = common(DeviceEntry, db_api.DeviceRecord)
+_slot_columns = common(SlotEntry, db_api.SlotRecord)
 
 
 def host_row(host: HostEntry) -> db_api.HostRecord:

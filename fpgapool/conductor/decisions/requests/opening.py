@@ -135,7 +135,7 @@ class Opening(parts.Room):
         new = effects.NewSession(
             session.row_id, session.session_id, request, item.future
         )
-        self._outbox.admit(new)
+        self._outbox.admissions.append(new)
         self._unrecorded.append(new)
 
     def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
@@ -285,7 +285,7 @@ class Opening(parts.Room):
         :param record: the session that had the name before; None if the
             database is away.
         """
-        self._outbox.withdraw(new.row_id)
+        self._outbox.withdrawn.append(new.row_id)
         session = self._sessions.by_id.get(new.session_id)
         if session is None:
             return
