@@ -411,24 +411,17 @@ class Reports(parts.Room):
     ) -> tuple[str, str, str]:
         at = f"ended at input offset {result.input_bytes}"
         if result.code in codes.ROOM_IS_MADE:
-            return (
-                states.FAILED,
-                result.code,
-                f"the slot was taken back; {at}",
-            )
+            message = f"the slot was taken back; {at}"
+            return states.FAILED, result.code, message
         if result.code == codes.CLAIM_EXCEEDED:
-            return (
-                states.FAILED,
-                result.code,
-                "the session sent more than the"
-                f" {session.claimed_bytes} bytes it claimed; {at}",
+            message = (
+                f"the session sent more than the {session.claimed_bytes} bytes"
+                f" it claimed; {at}"
             )
+            return states.FAILED, result.code, message
         if result.code == codes.DEADLINE_PASSED:
-            return (
-                states.EXPIRED,
-                result.code,
-                f"the deadline passed; {at}",
-            )
+            message = f"the deadline passed; {at}"
+            return states.EXPIRED, result.code, message
         # An agent of another release may report other ends.
         known = result.state in states.RESULTS - {states.PREPARE_FAILED}
         state = result.state if known else states.FAILED
