@@ -493,10 +493,7 @@ class Database(connected.Connected):
         limit: int,
         ascending: bool = False,
     ) -> list[InstanceRecord]:
-        """Return instances that are not deleted, newest first, as a page.
-
-        :param marker: the ``instance_id`` of the last one of the former page.
-        """
+        """Return instances that are not deleted, newest first, as a page."""
         columns = models.instances.c
         conditions = [columns.deleted_at.is_(None)]
         if project_id is not None:

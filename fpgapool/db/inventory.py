@@ -46,7 +46,6 @@ class Slot:
     """A slot with its device and its session.
 
     :ivar project_id: of the instance that has reserved it, if known.
-    :ivar own_fault: why the conductor has declared it faulty, if it has.
     """
 
     id: str

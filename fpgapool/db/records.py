@@ -95,7 +95,6 @@ class FaultRecord:
     :param shape: of the accelerator's slots; empty: any, and for devices and
         slots.
     :param active: False: it is back in use.
-    :param tests: self-tests that it has not passed.
     :param tries: likewise, including those before it was last in use.
     :param next_test_at: in the past while a test runs.
     """
@@ -118,10 +117,7 @@ class FaultRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRecord:
-    """An accelerator of the library.
-
-    :param profile: the members of its profile, as JSON-compatible values.
-    """
+    """An accelerator of the library."""
 
     name: _Name
     profile: Mapping[str, Any]
@@ -136,9 +132,7 @@ DELETED = "deleted"
 class BitstreamRecord:
     """A file of the library. Times are wall clock.
 
-    :param checksum_sha256: hexadecimal; empty if not set yet.
     :param signature: of the checksum, base64; empty if unsigned.
-    :param signed_by: name of the key that the signature was verified with.
     :param location: of the file, as the store names it; empty without one.
     """
 

@@ -69,7 +69,6 @@ def read(
 ) -> list[_R]:
     """Return the rows that meet all conditions, sorted by their keys.
 
-    :param record_class: of :data:`TABLES`.
     :param equal: required values of columns; not None.
     """
     query = _query(TABLES[record_class], *equal)

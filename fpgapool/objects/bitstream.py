@@ -14,8 +14,6 @@ from fpgapool.vocabulary import formats
 class BitstreamRef(base.Payload):
     """The file to program a slot with.
 
-    :param checksum_sha256: of the whole file, hexadecimal.
-    :param format: one of :data:`formats.FORMATS`.
     :param signature: of the checksum, base64, for the agent to verify; empty
         without one.
     """

@@ -90,9 +90,6 @@ class Declaration:
     :ivar name: of the accelerator that it implements, without a project.
     :ivar params_schema: JSON schema of the parameters that are left to a
         session.
-    :ivar return_ratio: output bytes per input byte, about.
-    :ivar stateless: whether a session can continue in another slot.
-    :ivar chunk_multiple_bytes: every chunk but the last is a multiple of it.
     :ivar resources: how many of each of :data:`RESOURCES` it takes.
     """
 

@@ -20,7 +20,6 @@ _VERSION = base.version(one.in_request for one in _OPTIONS)
 class Goal(base.Payload):
     """The target of a group: either a deadline or a rate.
 
-    :param deadline_at: wall clock.
     :param actions: number of tasks; a deadline needs it.
     """
 
@@ -74,10 +73,7 @@ class DeleteGroup(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttachClient(base.Payload):
-    """Attach a client to a group.
-
-    :param secret_hash: SHA-256 of its secret, hexadecimal.
-    """
+    """Attach a client to a group."""
 
     client_id: str
     group_id: str
@@ -125,7 +121,6 @@ class GroupMember(base.Payload):
 class GroupHost(base.Payload):
     """The part of a group that is on one host.
 
-    :param members: the slots that serve the group there.
     :param endpoints: of its desk; empty until the desk has reported them.
     """
 
@@ -152,19 +147,13 @@ class GroupView(base.Payload):
 
     @classmethod
     def of(cls, record: Any, **others: Any) -> Self:
-        """Return the view of a group.
-
-        :param others: members that are not recorded.
-        """
+        """Return the view of a group."""
         return cls(**_recorded(record), **others)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupAccess(base.Payload):
-    """A client that a group's desks admit.
-
-    :param secret_sha256: of its secret, hexadecimal.
-    """
+    """A client that a group's desks admit."""
 
     client_id: str
     project_id: str
@@ -179,9 +168,7 @@ class GroupOrder(base.Payload):
     nothing. Orders of a group with higher revisions replace those with lower
     ones.
 
-    :param accelerator: its key in the library.
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
-    :param max_task_bytes: longest input, and longest output, of a task.
     :param clients: all clients that may use it; others are revoked.
     """
 

@@ -14,7 +14,6 @@ class InstanceEntry(base.Payload):
     """The pool's entry of an instance.
 
     :param token_nonce: the token is derived from it and a secret.
-    :param token_hash: SHA-256 of its token, hexadecimal.
     """
 
     instance_id: str

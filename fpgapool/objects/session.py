@@ -78,10 +78,7 @@ class SessionView(base.Payload):
 
     @classmethod
     def of(cls, one: Any, **others: Any) -> Self:
-        """Return the view of a session.
-
-        :param one: its record, or the conductor's object in its place.
-        """
+        """Return the view of a session."""
         return cls._made({**_UNRECORDED, **_recorded(one), **others})
 
     @classmethod

@@ -162,7 +162,6 @@ class ConductorAPI(_Leader):
 
     :param tries: how often a question is sent in that time: the conductor
         that received it may have died since.
-    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
     """
 
     @declared.sent_by("_cast")
@@ -227,7 +226,6 @@ class ConductorAPI(_Leader):
     ) -> None:
         """Say that a client has closed its session (cast).
 
-        :param generation: of the slot that served it last.
         :param input_bytes: that the session's slots have computed, as the
             client says; the output likewise.
         """
@@ -319,7 +317,6 @@ class ConductorAPI(_Leader):
 
         :param project_id: None: the limits of projects that have none of
             their own.
-        :returns: by resource, with ``limit`` and ``source``.
         """
 
     @declared.sent_by("_call")
@@ -418,10 +415,7 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_call")
     def repair(self, finding: findings.Finding) -> bool:
-        """Repair an inconsistency that an audit has found (call).
-
-        :returns: whether such a finding can be repaired.
-        """
+        """Repair an inconsistency that an audit has found (call)."""
 
     @declared.sent_by("_call")
     def administer(

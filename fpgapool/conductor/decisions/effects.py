@@ -146,7 +146,6 @@ _STEPS = frozenset(
 class Effects:
     """The outcome of one batch of inputs.
 
-    :ivar admissions: sessions whose rows are written for the first time.
     :ivar withdrawn: row ids of sessions that were not recorded; no further
         messages about them are sent.
     """

@@ -161,7 +161,6 @@ class Engine:
     ) -> effects.Effects:
         """Handle a batch of inputs.
 
-        :param batch: inputs in the order of their arrival; may be empty.
         :param now: wall clock in seconds, never less than before.
         """
         pool = self.pool

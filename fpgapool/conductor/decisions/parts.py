@@ -133,10 +133,7 @@ class Outbox:
 
 
 class Link:
-    """The way to the scheduling core, and back.
-
-    :ivar wake_at: when the core has to be called at the latest.
-    """
+    """The way to the scheduling core, and back."""
 
     def __init__(
         self,

@@ -32,9 +32,6 @@ class InstanceWatch(threads.Background):
     """Polls Nova, and passes changes to the engine.
 
     While Nova is unavailable, nothing changes; missed changes are found later.
-
-    :param hosts: returns the known state of each host's compute node, by UUID.
-    :param clock: returns the wall clock's time.
     """
 
     def __init__(

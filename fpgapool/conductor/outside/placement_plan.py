@@ -89,7 +89,6 @@ class Present:
     :ivar providers: by UUID: all providers created by pools, and their compute
         nodes, present and planned. A compute node without pools' traits may be
         missing if it has such children.
-    :ivar inventories: slot inventories of this pool's providers.
     """
 
     providers: Mapping[str, placement.Provider]

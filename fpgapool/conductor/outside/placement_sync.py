@@ -46,7 +46,6 @@ class Placing(threads.Background):
         without a report may still report.
     :param sync_interval_s: between comparisons, if the pool does not change.
     :param hearing_s: hosts without a report after this time count as lost.
-    :param clock: returns monotonic time.
     """
 
     def __init__(

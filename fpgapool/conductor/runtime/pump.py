@@ -96,7 +96,6 @@ class Pump:
 
     :param engine_: the engine; after the start only the pump's thread may use
         it.
-    :param wall: a wall clock that never runs backwards.
     """
 
     def __init__(

@@ -32,10 +32,7 @@ _STOP_S = 5.0
 
 
 class Retention(threads.Background):
-    """Deletes ended sessions and deleted instances, a few rows at a time.
-
-    :param now: returns the leader's wall clock, in seconds since the epoch.
-    """
+    """Deletes ended sessions and deleted instances, a few rows at a time."""
 
     def __init__(
         self,

@@ -56,7 +56,6 @@ class Hold(abc.ABC):
 
     :ivar core: the assignment; only the core changes it.
     :ivar holder: its kind, and the id of its row.
-    :ivar ordered_at: when the agent was last ordered to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be under way.
     :ivar offer: where the client may connect before that.
@@ -267,10 +266,9 @@ class Traffic:
         output_bytes: int,
         now: float,
     ) -> Reading | None:
-        """Record the byte counts of a report.
+        """Record the byte counts of a report; return a new reading, if any.
 
-        :returns: the new reading; None if it is the holder's first, or follows
-            too soon.
+        The first one of a holder, and one too soon, give none.
         """
         before = self._readings.get(slot_id)
         if before is None or before.generation != generation:

@@ -93,10 +93,7 @@ class Catalogue:
     def set_builtins(
         self, builtins: Mapping[str, library.Builtins | None]
     ) -> bool:
-        """Take over what slots run without a file, by shape.
-
-        :returns: whether that changes which slots fit an accelerator.
-        """
+        """Take over what slots run; return whether others fit then."""
         before = self.library
         if builtins != before.builtins:
             self.library = library.Library(

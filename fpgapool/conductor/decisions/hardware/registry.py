@@ -240,10 +240,7 @@ class HostEntry:
             self.clock_turned_at = now
 
     def turned_clock(self) -> bool:
-        """Whether to log that its clock has become wrong or right.
-
-        :returns: True once for each change that later reports have confirmed.
-        """
+        """Whether to log, once, that its clock has become wrong or right."""
         if (
             self.clock_is_wrong is self.clock_logged_wrong
             or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
@@ -536,10 +533,7 @@ class Registry:
     def set_compute(
         self, host_uuid: str, state: db_api.ComputeState
     ) -> list[db_api.Record]:
-        """Set the state of a host's compute node in Nova.
-
-        :returns: the row to write, if the state of a known host changed.
-        """
+        """Set the state of a compute node; return the rows to write."""
         host = self.hosts.get(host_uuid)
         if host is None or not _assign(host, compute=state):
             return []

@@ -163,10 +163,7 @@ class Quotas:
 
 
 class Rejected(exceptions.PicklableError):
-    """A request cannot become a session.
-
-    :ivar code: of :mod:`fpgapool.vocabulary.codes`.
-    """
+    """A request cannot become a session."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

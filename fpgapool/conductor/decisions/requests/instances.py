@@ -13,6 +13,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
 from fpgapool import objects
 from fpgapool.clients import nova
@@ -85,7 +86,7 @@ class Directory:
         """
         known = self._live.get(entry.instance_id)
         if known is not None:
-            token = {}
+            token: dict[str, Any] = {}
             if known.token_hash == lost_hash:
                 token = {
                     "token_nonce": entry.token_nonce,
@@ -158,10 +159,7 @@ class Directory:
             )
 
     def host_uuid(self, user_id: str) -> str | None:
-        """Return the host of an instance; None if it is unknown.
-
-        :param user_id: the user id of the instance; of other users it is None.
-        """
+        """Return the host of an instance; None if it is unknown."""
         known = self._live.get(instance.id_of(user_id) or "")
         return known.host_uuid if known else None
 
@@ -217,8 +215,6 @@ def changed_computes(
     Hosts that never had a compute node are ignored: agents also run without
     Nova.
 
-    :param hosts: the known state of each host's compute node, by UUID.
-    :param listed: UUIDs of the compute nodes that Nova lists.
     :returns: hosts whose compute node is new, and hosts whose compute node
         Nova no longer lists.
     """

@@ -67,11 +67,7 @@ class Lives(parts.Room):
     def view(
         self, session: sessions.Session, host_uuid: str | None = None
     ) -> objects.SessionView:
-        """Return a session's view.
-
-        :param host_uuid: of the receiving front door; it gets the secret of
-            sessions that were opened there.
-        """
+        """Return a session's view, with its secret for its front door."""
         if host_uuid and host_uuid in session.front_doors:
             return session.view(with_secret=True)
         chunk_bytes = self._registry.chunk_bytes

@@ -285,10 +285,7 @@ class Session:
     def same_request(
         self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
-        """Return whether a repeated request equals the first one.
-
-        :param settings: defaults for options that the request omits.
-        """
+        """Return whether a repeated request equals the first one."""
         wanted = requested(request, settings)
         # A session that has yielded its slot has another claim.
         has_own_claim = bool(self.former_input_bytes)
@@ -514,10 +511,7 @@ class SessionBook:
         self._note_alive(session)
 
     def of_instance(self, user_id: str) -> list[Session]:
-        """Return the sessions of an instance that wait for or have a slot.
-
-        :param user_id: the instance's user; other users have none here.
-        """
+        """Return the sessions of an instance that wait for or have a slot."""
         return list(self._of_instance.get(user_id, {}).values())
 
     def count_of_instance(self, user_id: str) -> int:

@@ -50,7 +50,6 @@ class Questions:
     ) -> tuple[list[objects.SessionView], list[str]]:
         """Return the sessions that changed since the caller last saw them.
 
-        :param revisions: the last revision that the caller has seen, by id.
         :param host_uuid: of the calling front door; it gets the secrets of
             sessions that were opened there.
         :returns: the sessions with another revision, and the ids of sessions
@@ -234,10 +233,7 @@ class Questions:
         return (one for one in self.pool.sessions.by_id.values() if one.live)
 
     def ask_reports(self, host_uuid: str | None = None) -> set[str]:
-        """Ask the agents of hosts that are up for reports.
-
-        :param host_uuid: of one host; None: all hosts.
-        """
+        """Ask the agents of hosts that are up for reports."""
         up = {
             host.uuid
             for host in self.pool.registry.hosts.values()
