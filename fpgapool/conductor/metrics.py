@@ -13,7 +13,6 @@ from oslo_config import cfg
 
 from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
-from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.decisions.views import summary
 
 # Prometheus's own timeout is 10 s.
@@ -124,11 +123,11 @@ _TERM = metrics.table(
     """
 gauge fpgapool_conductor_epoch = epoch
     Number of the leader's epoch; absent while it stands by.
-gauge fpgapool_conductor_inputs_backlog = inputs_backlog
+gauge fpgapool_conductor_inputs_backlog = pump.backlog
     Inputs that wait to be decided on.
-gauge fpgapool_conductor_commits_backlog = commits_backlog
+gauge fpgapool_conductor_commits_backlog = committer.backlog
     Batches of rows that wait to be written.
-gauge fpgapool_conductor_database_failing = database_failing
+gauge fpgapool_conductor_database_failing = committer.failing
     1 while the database is away or does not answer.
 """
 )
@@ -199,11 +198,7 @@ def fill(
     max_groups: int,
     page: metrics.Page,
 ) -> None:
-    """Add a conductor's metrics to a page.
-
-    :param max_projects: the most projects to list by name.
-    :param max_groups: the most groups to list.
-    """
+    """Add a conductor's metrics to a page."""
     counts = conductor.counts
     page.fill(
         _COUNTS,
@@ -219,12 +214,12 @@ def fill(
     if term is None:
         return
     page.fill(_TERM, term)
-
-    def question(asked: questions.Questions) -> summary.Figures:
-        return asked.figures(max_projects, max_groups)
-
     try:
-        figures: summary.Figures = term.look(question, _PATIENCE_S)
+        figures = term.pump.ask(
+            lambda asked: asked.figures(max_projects, max_groups),
+            _PATIENCE_S,
+            durable=False,
+        )
     except TimeoutError:
         page.fill(_KNOWN, None, known=False)
         return

@@ -37,7 +37,6 @@ class Conductor:
     """The service of a conductor.
 
     :param conf: the global configuration; RPC must have been set up.
-    :param on_failure: called with a reason if it cannot continue.
     :param keys: of the pool, to check signatures; None: signatures are not
         checked.
     :raises ConfigurationError: if options of the strategy or of the
@@ -105,7 +104,7 @@ class Conductor:
             try:
                 self._lead(epoch)
             except exception.DatabaseError as error:
-                LOG.error("This conductor cannot begin to lead: %s", error)
+                LOG.error("This conductor cannot become the leader: %s", error)
                 self._stopping.wait(_RETRY_S)
             finally:
                 # A stand-by frees the memory of the queue.
@@ -129,7 +128,7 @@ class Conductor:
         self._term = None
         term.stop()
         self._election.resign(epoch, term.pool_time_s())
-        LOG.info("Epoch %d is over", epoch)
+        LOG.info("Epoch %d has ended", epoch)
 
     def _enter(self, epoch: int) -> terms.Term:
         """Begin a term, renewing the lease meanwhile because loading a long
@@ -158,7 +157,6 @@ class Conductor:
         return term
 
     def _fail(self, thread_name: str) -> None:
-        """End this conductor after a failure of one of its threads."""
         self._stopping.set()
         self._deposed.set()
         self._on_failure(f"the thread {thread_name} has failed")

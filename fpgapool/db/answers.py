@@ -43,7 +43,6 @@ class ProjectUse:
     """What a project uses.
 
     :param slots: that its sessions have, also sessions that have ended.
-    :param quotas: the limits that were set for it.
     """
 
     slots: int
@@ -56,10 +55,7 @@ class ProjectUse:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """The state of a live session.
-
-    :param id: of its row.
-    """
+    """The state of a live session."""
 
     id: int
     session_id: str
@@ -72,7 +68,6 @@ class SessionState:
 class Holdings:
     """Who waits for slots or has them. Rows are ordered by id.
 
-    :param groups: ids of the rows of all groups.
     :param gone_instances: ids, in Nova, of some instances that it deleted.
     """
 
@@ -99,7 +94,6 @@ class Inventory:
     """All hardware and its holders. Rows are ordered by id.
 
     :param projects: of the instances that have slots reserved, if known.
-    :param faults: those that are not over.
     """
 
     hosts: list[records.HostRecord]

@@ -6,6 +6,7 @@ One call is one transaction. Every method blocks and may raise
 DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
 """
 
+import collections
 import dataclasses
 import datetime
 import functools
@@ -49,7 +50,6 @@ from fpgapool.db.records import GroupRecord as GroupRecord
 from fpgapool.db.records import HostRecord as HostRecord
 from fpgapool.db.records import InstanceRecord as InstanceRecord
 from fpgapool.db.records import Lease as Lease
-from fpgapool.db.records import MaxIds as MaxIds
 from fpgapool.db.records import QuotaRecord as QuotaRecord
 from fpgapool.db.records import Record as Record
 from fpgapool.db.records import ReservationRecord as ReservationRecord
@@ -86,8 +86,6 @@ class Database(connected.Connected):
         The caller has to make sure that it may take the lease: it has run out,
         was released, or is the caller's own from before a restart.
 
-        :param expected: the result of :meth:`read_lease`.
-        :returns: the lease, with a new epoch.
         :raises: NotLeader if another conductor took or renewed it.
         """
         if expected is None:
@@ -113,7 +111,6 @@ class Database(connected.Connected):
         """Show that the leader is alive.
 
         :param pool_time_s: the pool time now; None: do not change it.
-        :raises: NotLeader if another conductor took the lease.
         """
         values = {"renewals": leadership.ONE_MORE}
         with self._transaction() as connection:
@@ -124,11 +121,7 @@ class Database(connected.Connected):
     def release_lease(
         self, holder: str, epoch: int, pool_time_s: float | None = None
     ) -> None:
-        """Give the lease back, so that the next leader need not wait.
-
-        :param pool_time_s: as in :meth:`renew_lease`.
-        :raises: NotLeader if another conductor took the lease.
-        """
+        """Give the lease back, so that the next leader need not wait."""
         with self._transaction() as connection:
             leadership.update(
                 connection,
@@ -146,10 +139,6 @@ class Database(connected.Connected):
         If the offset differs from the former leader's, stored deadlines and
         the starts of assignments move by the difference. So the remaining and
         elapsed times stay the same.
-
-        :param ahead_s: by how much the leader's clock is ahead of it.
-        :returns: by how many seconds the stored times moved.
-        :raises: NotLeader if there is a later leader.
         """
         with self._transaction() as connection:
             leadership.lock_epoch(connection, epoch)
@@ -182,7 +171,6 @@ class Database(connected.Connected):
         :param admitted: ids of the sessions in ``changes`` that are new; one
             whose ``request_id`` belongs to another session is left out, with
             its assignment.
-        :param withdrawn: ids of sessions to delete.
         :returns: the other sessions with these request ids.
         :raises: NotLeader if there is a later leader; nothing is written then.
         """
@@ -282,7 +270,6 @@ class Database(connected.Connected):
         :param order: members that are never None, and whether the smallest
             comes first. Equal sessions are sorted by arrival, in the direction
             of the last member.
-        :raises: SessionNotFound if the marker's session does not exist.
         """
         with self._transaction() as connection:
             return sessions_sql.page(connection, filters, marker, limit, order)
@@ -290,10 +277,7 @@ class Database(connected.Connected):
     def count_sessions(
         self, project_id: str | None = None
     ) -> list[SessionCount]:
-        """Count the live sessions of each kind.
-
-        :param project_id: of the sessions; None means all projects.
-        """
+        """Count the live sessions of each kind."""
         return self._fetch(sessions_sql.counts(project_id), SessionCount)
 
     def session_revisions(
@@ -364,8 +348,6 @@ class Database(connected.Connected):
 
         Usage may be more: of groups, of sessions from before that day, and of
         input that was computed again.
-
-        :param day: UTC.
         """
         began_at = datetime.datetime.combine(
             day, datetime.time(), datetime.UTC
@@ -402,10 +384,7 @@ class Database(connected.Connected):
         """Delete sessions that have ended.
 
         :param finished_before: wall clock; later ones stay.
-        :param limit: the most rows to delete, so that locks are short.
-        :param epoch: of the leader; None: an operator does it.
         :returns: the number deleted; less than the limit means all.
-        :raises: NotLeader if there is a later leader.
         """
         query = sessions_sql.over(finished_before, limit)
         return self._purge(models.sessions, query, epoch)
@@ -425,9 +404,7 @@ class Database(connected.Connected):
     ) -> list[UsageSum]:
         """Return sums of projects' usage, a page at a time.
 
-        :param accelerator: None means all.
         :param first_day: in UTC; None means from the beginning.
-        :param last_day: included; None means until now.
         :param keys: of :data:`fpgapool.db.usage.KEYS`, in their order; usage
             is grouped and sorted by them.
         :param after: the keys of the last sum of the former page.
@@ -468,10 +445,7 @@ class Database(connected.Connected):
     def bitstreams(
         self, project_id: str | None = None
     ) -> list[BitstreamRecord]:
-        """Return bitstreams, oldest first.
-
-        :param project_id: the owner; None means all.
-        """
+        """Return bitstreams, oldest first."""
         columns = models.bitstreams.c
         conditions = (
             [] if project_id is None else [columns.project_id == project_id]
@@ -485,10 +459,7 @@ class Database(connected.Connected):
     # Groups.
 
     def groups(self, *group_ids: str) -> list[GroupRecord]:
-        """Return groups, oldest first.
-
-        :param group_ids: their public ids; none: all groups.
-        """
+        """Return groups, oldest first."""
         column = models.groups.c.group_id
         conditions = [column.in_(group_ids)] if group_ids else []
         return self._read(GroupRecord, *conditions)
@@ -496,11 +467,7 @@ class Database(connected.Connected):
     def group_clients(
         self, *, group_id: str | None = None, project_id: str | None = None
     ) -> list[GroupClientRecord]:
-        """Return clients of groups, oldest first.
-
-        :param group_id: the public id of their group; None: any.
-        :param project_id: the project that attached them; None: any.
-        """
+        """Return clients of groups, oldest first."""
         columns = models.group_clients.c
         given = {"group_id": group_id, "project_id": project_id}
         return self._read(
@@ -526,11 +493,7 @@ class Database(connected.Connected):
         limit: int,
         ascending: bool = False,
     ) -> list[InstanceRecord]:
-        """Return instances that are not deleted, newest first, as a page.
-
-        :param project_id: the owner; None means all.
-        :param marker: the ``instance_id`` of the last one of the former page.
-        """
+        """Return instances that are not deleted, newest first, as a page."""
         columns = models.instances.c
         conditions = [columns.deleted_at.is_(None)]
         if project_id is not None:
@@ -555,10 +518,7 @@ class Database(connected.Connected):
         """Delete the rows of instances that Nova has deleted.
 
         :param deleted_before: wall-clock time; later ones stay.
-        :param limit: the most rows to delete, so that locks are short.
-        :param epoch: of the leader; None: an operator does it.
         :returns: the number deleted; less than the limit means all.
-        :raises: NotLeader if there is a later leader.
         """
         columns = models.instances.c
         query = (
@@ -577,10 +537,12 @@ def _write(
     wanted = changes.without_sessions(left_out)
     columns = models.assignments.c
     gone = sorted(left_out)
-    rows.delete(connection, columns.slot_id, wanted.released_slots)
-    rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
-    rows.delete(connection, models.sessions.c.id, gone)
-    kinds = [kind for kind in rows.TABLES if kind in wanted.kinds]
+    if released := wanted.released_slots:
+        rows.delete(connection, columns.slot_id, released)
+    if gone:
+        rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
+        rows.delete(connection, models.sessions.c.id, gone)
+    kinds = sorted(wanted.kinds, key=list(rows.TABLES).index)
     for kind in kinds:
         if deleted := wanted.deleted(kind):
             ids = [record.id for record in deleted]
@@ -596,19 +558,11 @@ def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
     )
 
 
-def _max_ids(connection: sa.Connection) -> MaxIds:
-    tables = (
-        models.hosts,
-        models.devices,
-        models.slots,
-        models.sessions,
-        models.usage,
-        models.quotas,
-        models.bitstreams,
-        models.instances,
-        models.groups,
-        models.group_clients,
-        models.group_desks,
+def _max_ids(connection: sa.Connection) -> collections.Counter[type]:
+    return collections.Counter(
+        {
+            kind: connection.scalar(sa.select(sa.func.max(table.c.id))) or 0
+            for kind, table in rows.TABLES.items()
+            if "id" in table.c
+        }
     )
-    queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
-    return MaxIds(*(connection.scalar(query) or 0 for query in queries))

@@ -46,9 +46,6 @@ class Connected:
 
     It connects at the first call, so it can be created while the server is
     away.
-
-    :param options: see :func:`fpgapool.db.engine.create`.
-    :raises: ConfigurationError for an unusable URL.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -134,11 +131,6 @@ class Connected:
     def _purge(
         self, table: sa.Table, query: sa.Select[Any], epoch: int | None
     ) -> int:
-        """Delete the rows whose ids a query finds; return how many.
-
-        :param epoch: of the leader; None: an operator does it.
-        :raises: NotLeader if there is a later leader.
-        """
 
         def delete(connection: sa.Connection) -> int:
             ids = connection.scalars(query).all()

@@ -48,7 +48,6 @@ class KeptConnection:
 
         :param work: called again if the server closed the connection since the
             last transaction.
-        :raises: any error of ``work``; the transaction is rolled back then.
         """
         with self._lock:
             started_s = time.monotonic()
@@ -113,7 +112,6 @@ class Readers:
         """Run a function that executes one query.
 
         :param query: called again if the server closed the connection.
-        :raises: any error of ``query``.
         """
         try:
             # The one used last, so that the others age.

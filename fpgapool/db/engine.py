@@ -37,10 +37,7 @@ _PASSED_OPTIONS = (
 
 
 def options_from_conf(conf: cfg.ConfigOpts) -> dict[str, Any]:
-    """Return the options of ``[database]`` as arguments for :func:`create`.
-
-    :raises: ConfigurationError if no connection is set.
-    """
+    """Return the options of ``[database]`` as arguments for :func:`create`."""
     if not conf.database.connection:
         raise exception.ConfigurationError(
             reason="[database] connection is not set"
@@ -66,7 +63,6 @@ def create(
     :param idle_limit_s: the time after which the server closes an idle
         connection: a process that is frozen inside a transaction must not keep
         its locks. The pool replaces closed connections when it needs them.
-    :param options: of ``oslo_db.sqlalchemy.engines.create_engine``.
     :raises: ConfigurationError for an unusable URL.
     """
     options.setdefault("mysql_sql_mode", "TRADITIONAL")

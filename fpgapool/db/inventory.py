@@ -20,10 +20,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device with its host.
-
-    :ivar fault: why the conductor has declared it faulty, if it has.
-    """
+    """A device with its host."""
 
     id: str
     record: db_api.DeviceRecord
@@ -49,7 +46,6 @@ class Slot:
     """A slot with its device and its session.
 
     :ivar project_id: of the instance that has reserved it, if known.
-    :ivar own_fault: why the conductor has declared it faulty, if it has.
     """
 
     id: str

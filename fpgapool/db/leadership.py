@@ -44,10 +44,7 @@ def _query() -> sa.Select[Any]:
 
 
 def insert(connection: sa.Connection, lease: records.Lease) -> None:
-    """Write the first lease.
-
-    :raises: NotLeader if there is a lease.
-    """
+    """Write the first lease."""
     values = {"id": _ID, **dataclasses.asdict(lease)}
     try:
         connection.execute(sa.insert(_LEASE).values(values))
@@ -67,34 +64,16 @@ def update(
 
     :param values: of columns; of ``renewals``, also :data:`ONE_MORE`.
     :param pool_time_s: the pool time now; None: do not change it.
-    :param expected: the values that its columns must have.
     :raises: NotLeader if they have others.
     """
     if pool_time_s is not None:
         values = {**values, "pool_time_s": pool_time_s}
-    renews = values.get("renewals") is ONE_MORE
-    changed = tuple(n for n in values if n != "renewals" or not renews)
+    same = (_LEASE.c[name] == value for name, value in expected.items())
     result = connection.execute(
-        _update_statement(changed, tuple(expected), renews),
-        {f"new_{name}": values[name] for name in changed}
-        | {f"old_{name}": value for name, value in expected.items()},
+        sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
     )
     if result.rowcount != 1:
         raise exception.NotLeader(reason="the lease was changed meanwhile")
-
-
-@functools.cache
-def _update_statement(
-    changed: tuple[str, ...], expected: tuple[str, ...], renews: bool
-) -> sa.Executable:
-    values: dict[str, Any] = {
-        name: sa.bindparam(f"new_{name}", type_=_LEASE.c[name].type)
-        for name in changed
-    }
-    if renews:
-        values["renewals"] = ONE_MORE
-    same = (_LEASE.c[name] == sa.bindparam(f"old_{name}") for name in expected)
-    return sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
 
 
 def pass_epochs(connection: sa.Connection, count: int) -> None:
@@ -108,8 +87,6 @@ def lock_epoch(connection: sa.Connection, epoch: int) -> None:
 
     An update without a change locks the row on every server. With SQLite it
     takes the write lock, which must happen before the first read.
-
-    :raises: NotLeader if there is a later epoch.
     """
     result = connection.execute(_epoch_statement(), {"current": epoch})
     if result.rowcount != 1:
@@ -129,11 +106,7 @@ def _epoch_statement() -> sa.Executable:
 def begin_term(
     connection: sa.Connection, pool_time_s: float, ahead_s: float
 ) -> float:
-    """Store the pool time, and move stored times to a new leader's clock.
-
-    :param ahead_s: how far that clock is ahead of the pool time.
-    :returns: by how many seconds the stored times moved.
-    """
+    """Store the pool time, and move stored times to a new leader's clock."""
     before_s = connection.scalar(
         sa.select(_LEASE.c.ahead_s).where(_IS_THE_ROW)
     )

@@ -29,9 +29,6 @@ def sync(engine: sa.Engine, version: str = "head") -> None:
     """Create the tables, or upgrade them if they are older.
 
     It waits for other changes by operators.
-
-    :param version: the last migration to apply.
-    :raises: ConfigurationError for an unknown version.
     """
     with _translated(), turns.alone(engine) as connection:
         config = _config()
@@ -55,7 +52,7 @@ def newest_version() -> str:
         _config()
     ).get_current_head()
     if head is None:
-        raise RuntimeError(f"there are no migrations in {_MIGRATIONS}")
+        raise RuntimeError(f"no migrations found in {_MIGRATIONS}")
     return head
 
 
@@ -66,10 +63,7 @@ def versions() -> list[str]:
 
 
 def require_newest(engine: sa.Engine) -> None:
-    """Check that the tables fit this version of fpgapool.
-
-    :raises: DatabaseSchemaMismatch if they are older or newer.
-    """
+    """Check that the tables fit this version of fpgapool."""
     current = current_version(engine)
     newest = newest_version()
     if current != newest:

@@ -46,7 +46,6 @@ metadata = sa.MetaData()
 
 
 def _column(field: Any) -> sa.Column[Any]:
-    """Return the column of a record's member, by its type."""
     hint, length = field.type, 0
     nullable = typing.get_origin(hint) in (types.UnionType, typing.Union)
     if nullable:
@@ -63,18 +62,12 @@ def _column(field: Any) -> sa.Column[Any]:
     return sa.Column(field.name, type_, nullable=nullable, autoincrement=False)
 
 
-def _table(
-    name: str, record: type[Any], *constraints: Any, key: str = "id"
-) -> sa.Table:
-    """Return the table of a record.
-
-    :param key: its primary key.
-    """
+def _table(name: str, record: type[Any], *constraints: Any) -> sa.Table:
     return sa.Table(
         name,
         metadata,
         *map(_column, dataclasses.fields(record)),
-        sa.PrimaryKeyConstraint(key),
+        sa.PrimaryKeyConstraint(records.KEYS.get(record, "id")),
         *constraints,
         **_OPTIONS,
     )
@@ -109,9 +102,7 @@ slots = _table(
 
 # A row for each device that ever had a reservation: no row is deleted, so that
 # every change is a row to write. No foreign key: the reader knows the devices.
-reservations = _table(
-    "reservations", records.ReservationRecord, key="device_id"
-)
+reservations = _table("reservations", records.ReservationRecord)
 
 # No row is deleted, so that every change is a row to write: hardware that is
 # back in use is not active. No foreign keys, because the level determines the
@@ -122,7 +113,7 @@ faults = _table(
     _unique("faults", "level", "target_id", "accelerator", "shape"),
 )
 
-accelerators = _table("accelerators", records.AcceleratorRecord, key="name")
+accelerators = _table("accelerators", records.AcceleratorRecord)
 
 bitstreams = _table(
     "bitstreams",
@@ -170,7 +161,6 @@ assignments = _table(
     records.AssignmentRecord,
     _foreign("slot_id", "assignments", "slots"),
     sa.Index("ix_assignments_holder", "holder_kind", "holder_id"),
-    key="slot_id",
 )
 
 #: The assignments of sessions.

@@ -2,6 +2,7 @@
 
 """Rows as plain values; a member is named like its column."""
 
+import collections
 import dataclasses
 import datetime
 import enum
@@ -11,7 +12,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Annotated
 from typing import Any
-from typing import NamedTuple
 from typing import Self
 from typing import TypeVar
 
@@ -47,7 +47,6 @@ class ComputeState(enum.StrEnum):
 class HostRecord:
     """A compute node. Times are wall clock.
 
-    :param drain_deadline_at: when the pool revokes the slots still in use.
     :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
     """
@@ -78,10 +77,7 @@ class SlotRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRecord:
-    """The reserved slots of a device.
-
-    :param instances: the number of reserved slots of each instance.
-    """
+    """The reserved slots of a device."""
 
     device_id: int
     instances: Mapping[str, int]
@@ -99,8 +95,6 @@ class FaultRecord:
     :param shape: of the accelerator's slots; empty: any, and for devices and
         slots.
     :param active: False: it is back in use.
-    :param failures: consecutive failures that took it out of use.
-    :param tests: self-tests that it has not passed.
     :param tries: likewise, including those before it was last in use.
     :param next_test_at: in the past while a test runs.
     """
@@ -123,10 +117,7 @@ class FaultRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRecord:
-    """An accelerator of the library.
-
-    :param profile: the members of its profile, as JSON-compatible values.
-    """
+    """An accelerator of the library."""
 
     name: _Name
     profile: Mapping[str, Any]
@@ -141,13 +132,7 @@ DELETED = "deleted"
 class BitstreamRecord:
     """A file of the library. Times are wall clock.
 
-    :param project_id: of the owner.
-    :param public: all projects may use it.
-    :param profile: the members of the accelerator's profile that it defines.
-    :param properties: further properties that its owner has set.
-    :param checksum_sha256: hexadecimal; empty if not set yet.
     :param signature: of the checksum, base64; empty if unsigned.
-    :param signed_by: name of the key that the signature was verified with.
     :param location: of the file, as the store names it; empty without one.
     """
 
@@ -214,7 +199,6 @@ class AssignmentRecord:
     """The assignment of a slot.
 
     :param holder_kind: the value of a :class:`fpgapool.core.model.HolderKind`.
-    :param holder_id: the ``id`` of the holder's record.
     :param phase: the value of a :class:`fpgapool.core.model.Phase`.
     :param bitstream_id: of the bitstream in the slot; None for an
         implementation of the driver's own.
@@ -288,7 +272,6 @@ class InstanceRecord:
     """An instance that has, or had, its own token.
 
     :param token_nonce: the token is derived from it and a secret.
-    :param token_hash: SHA-256 of its token, hexadecimal.
     :param deleted_at: when Nova reported its deletion; wall clock.
     """
 
@@ -323,6 +306,13 @@ Record = (
 )
 
 _R = TypeVar("_R", bound=Record)
+
+#: The primary keys of tables, where they are not ``id``.
+KEYS: Mapping[type, str] = {
+    AcceleratorRecord: "name",
+    AssignmentRecord: "slot_id",
+    ReservationRecord: "device_id",
+}
 
 #: The members that say, by these values, that a row is to be deleted.
 _DELETED_BY: Mapping[type, tuple[str, frozenset[str]]] = {
@@ -386,8 +376,9 @@ class Changes:
             self._rows.get(AssignmentRecord, {}).pop(slot_id, None)
             self._released[slot_id] = None
         for record in records:
-            key = record_key(record)
-            self._rows.setdefault(type(record), {})[key] = record
+            kind = type(record)
+            key = getattr(record, KEYS.get(kind, "id"))
+            self._rows.setdefault(kind, {})[key] = record
 
     def without_sessions(self, ids: Collection[int]) -> Self:
         """Return the same changes without these sessions' rows.
@@ -446,17 +437,6 @@ def _belongs_to(record: Record, ids: Collection[int]) -> bool:
     return isinstance(record, SessionRecord) and record.id in ids
 
 
-def record_key(record: Record) -> int | str:
-    """Return the primary key of a record's row."""
-    if isinstance(record, AcceleratorRecord):
-        return record.name
-    if isinstance(record, AssignmentRecord):
-        return record.slot_id
-    if isinstance(record, ReservationRecord):
-        return record.device_id
-    return record.id
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The leader's lease.
@@ -477,42 +457,34 @@ class Lease:
     pool_time_s: float | None = None
 
 
-class MaxIds(NamedTuple):
-    """The highest ids in use, 0 where there are none."""
-
-    host: int
-    device: int
-    slot: int
-    session: int
-    usage: int = 0
-    quota: int = 0
-    bitstream: int = 0
-    instance: int = 0
-    group: int = 0
-    group_client: int = 0
-    group_desk: int = 0
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The state that a conductor needs to take over. Rows are ordered by id.
 
+    :param max_ids: the highest ids in use, by kind of record.
     :param ending_sessions: ended sessions that may still have a slot.
     :param lost_sessions: sessions that ended a short time ago because they
         lost their slots, and that may go on in others.
-    :param unknown_sessions: sessions that are neither live nor ended.
     :param usage: of the newest day only.
     :param faults: including past ones.
     :param instances: those that are not deleted.
     """
 
-    hosts: list[HostRecord]
-    devices: list[DeviceRecord]
-    slots: list[SlotRecord]
-    accelerators: list[AcceleratorRecord]
-    live_sessions: list[SessionRecord]
-    assignments: list[AssignmentRecord]
-    max_ids: MaxIds
+    max_ids: collections.Counter[type] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    hosts: list[HostRecord] = dataclasses.field(default_factory=list)
+    devices: list[DeviceRecord] = dataclasses.field(default_factory=list)
+    slots: list[SlotRecord] = dataclasses.field(default_factory=list)
+    accelerators: list[AcceleratorRecord] = dataclasses.field(
+        default_factory=list
+    )
+    live_sessions: list[SessionRecord] = dataclasses.field(
+        default_factory=list
+    )
+    assignments: list[AssignmentRecord] = dataclasses.field(
+        default_factory=list
+    )
     ending_sessions: list[SessionRecord] = dataclasses.field(
         default_factory=list
     )

@@ -69,7 +69,6 @@ def read(
 ) -> list[_R]:
     """Return the rows that meet all conditions, sorted by their keys.
 
-    :param record_class: of :data:`TABLES`.
     :param equal: required values of columns; not None.
     """
     query = _query(TABLES[record_class], *equal)
@@ -81,11 +80,7 @@ def read(
 def read_one(
     connection: sa.Connection, record_class: type[_R], equal: dict[str, Any]
 ) -> _R | None:
-    """Return the row with some values, None if there is none.
-
-    :param record_class: of :data:`TABLES`.
-    :param equal: required values of columns; not None.
-    """
+    """Return the row with some values, None if there is none."""
     result = connection.execute(_query(TABLES[record_class], *equal), equal)
     found = result.first()
     if found is None:
@@ -122,10 +117,7 @@ def fetch(
 
 
 def beyond(order: Order, place: Sequence[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition for rows after a position in a sorted list.
-
-    :param place: the values of the columns.
-    """
+    """Return the condition for rows after a position in a sorted list."""
     equal: list[sa.ColumnElement[bool]] = []
     ways = []
     for (column, up), value in zip(order, place, strict=True):
@@ -193,7 +185,6 @@ def _values(
 def _copied(
     table: sa.Table,
 ) -> tuple[Callable[[Any], dict[str, Any]], list[str]]:
-    """:returns: what copies columns, and the columns of type Text."""
     texts = [
         column.name
         for column in table.columns

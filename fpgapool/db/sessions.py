@@ -126,7 +126,6 @@ def _conditions(
 def _place_of(
     connection: sa.Connection, session_id: str, order: rows.Order
 ) -> Sequence[Any]:
-    """Return a session's values in the columns of an order."""
     query = sa.select(
         # A column may occur twice.
         *(column.label(f"value{n}") for n, (column, _) in enumerate(order))

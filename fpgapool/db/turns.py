@@ -56,7 +56,7 @@ def _wait_for_lock(connection: sa.Connection) -> None:
     while not _try_lock(connection):
         if time.monotonic() > says_at_s:
             LOG.warning(
-                "Another command changes the database; waiting for its end"
+                "Another command is changing the database; waiting for it"
             )
             says_at_s = float("inf")
         time.sleep(_LOOK_INTERVAL_S)

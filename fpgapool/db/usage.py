@@ -55,10 +55,7 @@ def is_of_newest_day() -> sa.ColumnElement[bool]:
 
 
 def since(day: datetime.date) -> sa.Select[Any]:
-    """Return the query of sums by project and accelerator.
-
-    :param day: the first one.
-    """
+    """Return the query of sums by project and accelerator."""
     columns = models.usage.c
     by = columns.project_id, columns.accelerator
     return (
@@ -76,10 +73,8 @@ def sums(
 ) -> sa.Select[Any]:
     """Return the query of sums over rows that have the same keys.
 
-    :param keys: the group columns, of KEYS.
     :param after: the keys of the last sum of the former page; None: the first
         page.
-    :param limit: the size of the page.
     """
     columns = models.usage.c
     by = [columns[key] for key in keys]

@@ -13,13 +13,7 @@ from fpgapool.objects import base
 class AcceleratorProfile(base.Payload):
     """An accelerator, as the pool and its clients know it.
 
-    :param peak_bytes_per_s: rate of the input, in one slot.
-    :param return_ratio: output bytes per input byte.
-    :param stateless: a session can continue in another slot.
     :param shapes: the slots that it fits; empty means any.
-    :param params_schema: JSON schema of the parameters of a session.
-    :param core: name of the software core.
-    :param chunk_multiple_bytes: every chunk but the last must be a multiple.
     :param projects: projects that may use it; empty means all. ``name`` is
         then a key, see :mod:`fpgapool.vocabulary.names`.
     :param platforms: rates and powers by shape of the slot, see

@@ -6,7 +6,7 @@ import collections.abc
 import dataclasses
 import functools
 import math
-import re
+import operator
 import types
 import typing
 from typing import Any
@@ -18,7 +18,6 @@ NAME_KEY = "fpgapool_object"
 VERSION_KEY = "version"
 DATA_KEY = "data"
 _SINCE_KEY = "fpgapool_since_minor"
-_PATTERN_KEY = "fpgapool_pattern"
 
 _MISSING = object()
 
@@ -45,10 +44,11 @@ class Payload:
         """Return the form that :meth:`from_primitive` understands."""
         cls = type(self)
         data = dict(vars(self))
-        for name in _nested(cls):
-            data[name] = _to_primitive(data[name])
+        for name, write in _writers(cls):
+            if data[name] is not None:
+                data[name] = write(data[name])
         return {
-            NAME_KEY: type(self).__name__,
+            NAME_KEY: cls.__name__,
             VERSION_KEY: self.VERSION,
             DATA_KEY: data,
         }
@@ -64,7 +64,9 @@ class Payload:
         values: dict[str, Any] = {}
         for name, plain, read in _readers(cls):
             value = data.get(name, _MISSING)
-            if type(value) not in plain:
+            if type(value) not in plain or (
+                type(value) is float and not math.isfinite(value)
+            ):
                 if value is _MISSING:
                     if minor < _added_members(cls).get(name, 0):
                         values[name] = getattr(cls, name)
@@ -104,29 +106,9 @@ def _class_members(cls: type[Payload]) -> dict[str, Any]:
 def added(minor: int, default: Any) -> Any:
     """Declare a member that was added after the first version.
 
-    :param minor: minor version that it came with.
     :param default: its value in a payload of an older one.
-    :returns: the dataclass field.
     """
     return dataclasses.field(default=default, metadata={_SINCE_KEY: minor})
-
-
-def matching(pattern: re.Pattern[str]) -> Any:
-    """Declare a text that must match a pattern as a whole.
-
-    :returns: the dataclass field.
-    """
-    return dataclasses.field(metadata={_PATTERN_KEY: pattern})
-
-
-def patterns(cls: type[Payload]) -> dict[str, re.Pattern[str]]:
-    """Return what members of a payload must match, by their names."""
-    fields: tuple[Any, ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
-    return {
-        field.name: field.metadata[_PATTERN_KEY]
-        for field in fields
-        if _PATTERN_KEY in field.metadata
-    }
 
 
 @functools.cache
@@ -145,8 +127,6 @@ def reader_of(
     """Return a function that builds any of several payloads from its form.
 
     It raises ValueError if the form is of none of them, or has a wrong member.
-
-    :param what: their common meaning, for the error.
     """
     kinds = {kind.__name__: kind for kind in typing.get_args(union)}
 
@@ -225,22 +205,40 @@ def _envelope_data(
     return data, int(minor) if minor.isdecimal() else math.inf
 
 
-def _to_primitive(value: Any) -> Any:
-    if isinstance(value, Payload):
-        return value.to_primitive()
-    if isinstance(value, tuple):
-        return [_to_primitive(item) for item in value]
-    return value
+_to_primitive = operator.methodcaller("to_primitive")
+
+
+def _to_primitives(payloads: tuple[Payload, ...]) -> list[dict[str, Any]]:
+    return [payload.to_primitive() for payload in payloads]
 
 
 @functools.cache
-def _nested(cls: type[Payload]) -> tuple[str, ...]:
-    """Return the members that may hold payloads."""
-    return tuple(
-        name
-        for name, type_ in members(cls).items()
-        if not all(map(_is_plain, typing.get_args(type_) or (type_,)))
-    )
+def _writers(
+    cls: type[Payload],
+) -> tuple[tuple[str, collections.abc.Callable[[Any], Any]], ...]:
+    """Return the members that need conversion, and what converts them."""
+    found: list[tuple[str, collections.abc.Callable[[Any], Any]]] = []
+    for name, type_ in members(cls).items():
+        kind = _without_none(type_)
+        if typing.get_origin(kind) is tuple:
+            item = typing.get_args(kind)[0]
+            found.append((name, _to_primitives if _is_payload(item) else list))
+        elif _is_payload(kind):
+            found.append((name, _to_primitive))
+    return tuple(found)
+
+
+def _is_payload(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, Payload)
+
+
+def _without_none(type_: Any) -> Any:
+    """Return the type of a member that is not None."""
+    if typing.get_origin(type_) in (types.UnionType, typing.Union):
+        (type_,) = (
+            one for one in typing.get_args(type_) if one is not types.NoneType
+        )
+    return type_
 
 
 @functools.cache
@@ -252,30 +250,21 @@ def _readers(
     :returns: names, types whose values need no conversion, and readers of
         all others.
     """
-    matching = {
-        name: functools.partial(_matched, pattern)
-        for name, pattern in patterns(cls).items()
-    }
     return tuple(
-        (name, frozenset(), matching[name])
-        if name in matching
-        else (name, _plain(type_), _reader(type_))
+        (name, _plain(type_), _reader(type_))
         for name, type_ in members(cls).items()
     )
 
 
-def _is_plain(type_: Any) -> bool:
-    return type_ in (str, int, bool, float, types.NoneType)
-
-
 def _plain(type_: Any) -> frozenset[type]:
-    """Return the types whose values need no reader."""
-    if typing.get_origin(type_) in (types.UnionType, typing.Union):
-        return frozenset[type]().union(*map(_plain, typing.get_args(type_)))
-    # Not all floats are valid.
-    if type_ is not float and _is_plain(type_):
-        return frozenset({type_})
-    return frozenset()
+    """Return the types whose values need no reader; NaN and infinity do."""
+    is_union = typing.get_origin(type_) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(type_) if is_union else (type_,)
+    return frozenset(
+        kind
+        for kind in kinds
+        if kind in (str, int, bool, float, types.NoneType)
+    )
 
 
 def _reader(type_: Any) -> _Reader:
@@ -283,10 +272,8 @@ def _reader(type_: Any) -> _Reader:
 
     Its errors name the place and the problem.
     """
+    type_ = _without_none(type_)
     origin = typing.get_origin(type_)
-    if origin in (types.UnionType, typing.Union):
-        (inner,) = (t for t in typing.get_args(type_) if t is not type(None))
-        return functools.partial(_optional, _reader(inner))
     if origin is tuple:
         return functools.partial(_tuple, _reader(typing.get_args(type_)[0]))
     if origin is dict:
@@ -306,10 +293,6 @@ def _payload(type_: type[Payload], value: Any) -> Payload:
         return type_.from_primitive(value)
     except ValueError as error:
         raise ValueError(f": {error}") from error
-
-
-def _optional(read: _Reader, value: Any) -> Any:
-    return None if value is None else read(value)
 
 
 def _tuple(read: _Reader, value: Any) -> tuple[Any, ...]:
@@ -343,13 +326,6 @@ def _checked(type_: type, value: Any) -> Any:
     if type(value) is not type_:
         raise ValueError(f": expected {type_.__name__}, got {_kind(value)}")
     return value
-
-
-def _matched(pattern: re.Pattern[str], value: Any) -> str:
-    text: str = _checked(str, value)
-    if not pattern.fullmatch(text):
-        raise ValueError(f": {text!r:.100} does not match {pattern.pattern}")
-    return text
 
 
 def _kind(value: Any) -> str:

@@ -14,8 +14,6 @@ from fpgapool.vocabulary import formats
 class BitstreamRef(base.Payload):
     """The file to program a slot with.
 
-    :param checksum_sha256: of the whole file, hexadecimal.
-    :param format: one of :data:`formats.FORMATS`.
     :param signature: of the checksum, base64, for the agent to verify; empty
         without one.
     """
@@ -32,7 +30,6 @@ class CreateBitstream(base.Payload):
     """Create a bitstream; its file is uploaded later.
 
     :param accelerator: plain name of the accelerator that it implements.
-    :param profile: members of an :class:`AcceleratorProfile`.
     :param checksum_sha256: expected checksum; empty if not set.
     """
 
@@ -60,7 +57,6 @@ class UploadBitstream(base.Payload):
     :param signed_by: name of the key that it was verified with.
     :param shapes: of the slots that it fits; empty means those that have the
         resources.
-    :param resources: resources of a slot that it declares to use.
     """
 
     bitstream_id: str
@@ -88,7 +84,6 @@ class DecideBitstream(base.Payload):
     """Approve or reject a bitstream.
 
     :param force: also approve a bitstream that fits no slot of the pool.
-    :param signed_by: name of the key that the signature was verified with.
     """
 
     bitstream_id: str

@@ -18,6 +18,7 @@ import typing
 from fpgapool.objects import accelerator
 from fpgapool.objects import untrusted
 from fpgapool.vocabulary import arrays
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import shapes
 
 FORMAT_VERSION = 1
@@ -87,14 +88,8 @@ class Declaration:
     """A checked document.
 
     :ivar name: of the accelerator that it implements, without a project.
-    :ivar core: registered name of the software core.
-    :ivar params: parameters that every session of it has.
     :ivar params_schema: JSON schema of the parameters that are left to a
         session.
-    :ivar peak_bytes_per_s: the highest input rate of one slot.
-    :ivar return_ratio: output bytes per input byte, about.
-    :ivar stateless: whether a session can continue in another slot.
-    :ivar chunk_multiple_bytes: every chunk but the last is a multiple of it.
     :ivar resources: how many of each of :data:`RESOURCES` it takes.
     """
 
@@ -119,16 +114,7 @@ class Declaration:
         :param shapes: the slots that it fits; none means any.
         """
         return accelerator.AcceleratorProfile(
-            name=self.name,
-            description=self.description,
-            peak_bytes_per_s=self.peak_bytes_per_s,
-            return_ratio=self.return_ratio,
-            stateless=self.stateless,
-            shapes=tuple(shapes),
-            params_schema=self.params_schema,
-            core=self.core,
-            chunk_multiple_bytes=self.chunk_multiple_bytes,
-            platforms={},
+            **_profile(self), shapes=tuple(shapes), platforms={}
         )
 
     def fits(self, capacity: collections.abc.Mapping[str, int]) -> bool:
@@ -143,10 +129,7 @@ class Declaration:
         )
 
     def shapes(self, capacities: Capacities) -> tuple[str, ...]:
-        """Return the shapes that it fits, smallest first.
-
-        :param capacities: of the slots of each shape.
-        """
+        """Return the shapes that it fits, smallest first."""
 
         def size(shape: str) -> tuple[list[int], str]:
             capacity = capacities[shape]
@@ -179,16 +162,18 @@ class Declaration:
         return {**params, **self.params}
 
 
+_profile = fields.copier(
+    one.name
+    for one in dataclasses.fields(Declaration)
+    if one.name not in ("params", "resources")
+)
+
+
 def fitting(
     resources: collections.abc.Mapping[str, typing.Any],
     capacities: Capacities,
 ) -> tuple[str, ...]:
-    """Return the shapes that have certain resources, smallest first.
-
-    :param resources: as a declaration has them.
-    :param capacities: of the slots of each shape.
-    :raises ValueError: if the resources are invalid.
-    """
+    """Return the shapes that have certain resources, smallest first."""
     needed = _RESOURCES(resources, "resources")
     bare = Declaration(
         name="", core="", peak_bytes_per_s=1.0, resources=needed

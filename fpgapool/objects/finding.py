@@ -42,7 +42,6 @@ RECONCILABLE = frozenset(
 class Finding(base.Payload):
     """A difference between the parts of a pool.
 
-    :param detail: the value in each part.
     :param session_id: the session to repair; the two after it as well.
     """
 

@@ -20,7 +20,6 @@ _VERSION = base.version(one.in_request for one in _OPTIONS)
 class Goal(base.Payload):
     """The target of a group: either a deadline or a rate.
 
-    :param deadline_at: wall clock.
     :param actions: number of tasks; a deadline needs it.
     """
 
@@ -74,10 +73,7 @@ class DeleteGroup(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttachClient(base.Payload):
-    """Attach a client to a group.
-
-    :param secret_hash: SHA-256 of its secret, hexadecimal.
-    """
+    """Attach a client to a group."""
 
     client_id: str
     group_id: str
@@ -88,10 +84,7 @@ class AttachClient(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RevokeClient(base.Payload):
-    """Revoke a client of a group.
-
-    :param ended: whether its own program ended it.
-    """
+    """Revoke a client of a group."""
 
     group_id: str
     client_id: str
@@ -115,10 +108,7 @@ change_from_primitive: Callable[[object], GroupChange] = base.reader_of(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupMember(base.Payload):
-    """A slot that a group has.
-
-    :param phase: of its assignment.
-    """
+    """A slot that a group has."""
 
     host_uuid: str
     host_name: str
@@ -131,7 +121,6 @@ class GroupMember(base.Payload):
 class GroupHost(base.Payload):
     """The part of a group that is on one host.
 
-    :param members: the slots that serve the group there.
     :param endpoints: of its desk; empty until the desk has reported them.
     """
 
@@ -158,19 +147,13 @@ class GroupView(base.Payload):
 
     @classmethod
     def of(cls, record: Any, **others: Any) -> Self:
-        """Return the view of a group.
-
-        :param others: members that are not recorded.
-        """
+        """Return the view of a group."""
         return cls(**_recorded(record), **others)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupAccess(base.Payload):
-    """A client that a group's desks admit.
-
-    :param secret_sha256: of its secret, hexadecimal.
-    """
+    """A client that a group's desks admit."""
 
     client_id: str
     project_id: str
@@ -185,11 +168,8 @@ class GroupOrder(base.Payload):
     nothing. Orders of a group with higher revisions replace those with lower
     ones.
 
-    :param accelerator: its key in the library.
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
-    :param max_task_bytes: longest input, and longest output, of a task.
     :param clients: all clients that may use it; others are revoked.
-    :param deleted: whether the desk has to end.
     """
 
     group_id: str
@@ -210,10 +190,8 @@ class ClientCounts(base.Payload):
 
     :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
         never decreases.
-    :param waiting: those that wait in its queues now.
     :param running: those that run now, and its locks without one.
     :param busy_s: slot-seconds of its tasks and locks.
-    :param connected: whether its program is connected now.
     """
 
     client_id: str

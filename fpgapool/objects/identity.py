@@ -6,16 +6,10 @@ import uuid
 
 
 def device_id(host_uuid: str, device_name: str) -> str:
-    """Return the identifier of a device, in the API and in Placement.
-
-    :raises ValueError: if the host's is not a UUID.
-    """
+    """Return the identifier of a device, in the API and in Placement."""
     return str(uuid.uuid5(uuid.UUID(host_uuid), device_name))
 
 
 def slot_id(of_device_id: str, number: int) -> str:
-    """Return the identifier of a slot in the API.
-
-    :raises ValueError: if the device's is not a UUID.
-    """
+    """Return the identifier of a slot in the API."""
     return str(uuid.uuid5(uuid.UUID(of_device_id), str(number)))

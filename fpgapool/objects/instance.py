@@ -13,10 +13,7 @@ _PREFIX = "instance:"
 class InstanceEntry(base.Payload):
     """The pool's entry of an instance.
 
-    :param max_sessions: limit of concurrent sessions; None: no limit.
     :param token_nonce: the token is derived from it and a secret.
-    :param token_hash: SHA-256 of its token, hexadecimal.
-    :param token_revoked: its token was revoked for good.
     """
 
     instance_id: str

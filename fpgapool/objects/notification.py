@@ -32,10 +32,7 @@ class HostPayload(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.notification_members(inventory.DEVICE))
 class DevicePayload(base.Payload):
-    """A board.
-
-    :ivar device_id: its name in the REST API.
-    """
+    """A board; ``device_id`` is its name in the REST API."""
 
     device_id: str
     device: str
@@ -45,10 +42,7 @@ class DevicePayload(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlacePayload(base.Payload):
-    """The slot that a session has or had.
-
-    :ivar slot_id: its name in the REST API.
-    """
+    """A slot that a session has or had; ids are names in the REST API."""
 
     slot_id: str
     slot: int
@@ -111,10 +105,7 @@ PAYLOADS = (
 
 
 def to_notification(payload: base.Payload) -> dict[str, Any]:
-    """Return a payload in the form of notifications.
-
-    :param payload: its members are plain values or payloads.
-    """
+    """Return a payload in the form of notifications."""
     return {
         f"{_PREFIX}name": type(payload).__name__,
         f"{_PREFIX}namespace": NAMESPACE,

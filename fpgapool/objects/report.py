@@ -9,7 +9,6 @@ import typing
 from fpgapool.objects import base
 from fpgapool.objects import group
 from fpgapool.objects import session
-from fpgapool.vocabulary import rules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,6 @@ class AgentReport(base.Payload):
 
     :param agent_boot_id: ``"<time_ns>-<pid>"`` of the agent process.
     :param sequence: incremented with every report of an agent process.
-    :param leader_epoch: the highest epoch seen.
     :param link_message: why the data plane's share of the network card is
         not capped as configured; None if it is, or needs no cap.
     :param sent_at: host's wall-clock time, which its front door also uses for
@@ -96,8 +94,8 @@ class AgentReport(base.Payload):
         older agent does not report it.
     """
 
-    host_uuid: str = base.matching(rules.HOST_UUID)
-    host_name: str = base.matching(rules.HOST_NAME)
+    host_uuid: str
+    host_name: str
     agent_boot_id: str
     sequence: int
     leader_epoch: int = 0

@@ -18,8 +18,6 @@ from fpgapool.vocabulary import states
 class OpenRequest(base.Payload):
     """A client's request for an accelerator, with all its options.
 
-    :param request_id: the client's name of the request; a repeat of it is
-        the same request.
     :param host_uuid: the host where the client runs, None if it is on none
         of the pool's hosts.
     :param secret_sha256: hash of the client's secret for the first slot,
@@ -80,11 +78,7 @@ class SessionView(base.Payload):
 
     @classmethod
     def of(cls, one: Any, **others: Any) -> Self:
-        """Return the view of a session.
-
-        :param one: its record, or the conductor's object in its place.
-        :param others: members that are not recorded, or that differ.
-        """
+        """Return the view of a session."""
         return cls._made({**_UNRECORDED, **_recorded(one), **others})
 
     @classmethod
@@ -113,7 +107,6 @@ class DryRun(base.Payload):
     :param state: that the session would have: PREPARING with a slot at once,
         QUEUED if it would wait, REJECTED if it would be refused.
     :param reasons: why it would wait, or the code of the refusal.
-    :param message: why it would be refused, for people.
     :param expected_wait_s: None: not known, or it would be refused.
     """
 
@@ -156,7 +149,6 @@ class SessionResult(base.Payload):
 class Offer(base.Payload):
     """Where the client of an idle slot's next session can connect at once.
 
-    :param endpoints: where the slot's worker listens.
     :param certificate_sha256: of the worker; None without TLS.
     :param project_id: the only project that the worker may serve; None: it
         has served none yet.
@@ -171,11 +163,9 @@ class Offer(base.Payload):
 class AssignRequest(base.Payload):
     """The conductor's order to prepare a slot for a session.
 
-    :param accelerator: its key in the library.
     :param bitstream: ``"builtin:<accelerator>"`` means the accelerator's
         own implementation in the driver, ``"bitstream:<id>"`` the file of
         ``bitstream_ref``.
-    :param local: the session's data stays on the host.
     :param origin_host_uuid: the host where the client runs, None if it is on
         none of the pool's hosts.
     :param claim_limit_bytes: input beyond which the conductor is notified at
@@ -184,8 +174,6 @@ class AssignRequest(base.Payload):
         conductor at once; 0: there are none.
     :param idle_timeout_s: longest time without new input; 0 is no limit, as
         for the two after it.
-    :param max_hold_s: longest time from the first connection.
-    :param min_progress_bytes_per_s: least mean rate of the input.
     :param bitstream_ref: the file that ``bitstream`` names; None if the
         driver has its own.
     :param self_test: there is no session; the order only tests the slot.
@@ -227,7 +215,6 @@ class Prepared(base.Payload):
     """A slot is ready for its session's client.
 
     :param secret: hexadecimal, single use; empty: the client has its own.
-    :param agent_boot_id: of the agent that reports it.
     :param sequence: of the agent's last report: that one and earlier ones do
         not show this yet, and may arrive later.
     """

@@ -41,7 +41,6 @@ class AgentAPI:
     cannot be reached. A cast that returned may still be lost: an agent's
     report shows what took effect.
 
-    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
     :param keys: of the pool: the host's own key signs messages to it.
     """
 

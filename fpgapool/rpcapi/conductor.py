@@ -60,7 +60,6 @@ def is_outdated(seen_epoch: int, leader_epoch: int) -> bool:
     """Whether a report was meant for an earlier leader of the same name.
 
     :param seen_epoch: the highest epoch its sender had seen, 0 for none.
-    :param leader_epoch: of the leader that received it.
     """
     return 0 < seen_epoch <= leader_epoch - _LEADER_NAMES
 
@@ -161,11 +160,8 @@ class ConductorAPI(_Leader):
     cannot be reached. A call raises MessagingTimeout if no answer comes in
     time. A cast that returned may still be lost.
 
-    :param call_timeout_s: how long a call waits for its answer.
     :param tries: how often a question is sent in that time: the conductor
         that received it may have died since.
-    :param watch: see :class:`fpgapool.common.messaging.rpc.Client`.
-    :param keys: sign all messages, in the name of their party.
     """
 
     @declared.sent_by("_cast")
@@ -191,7 +187,6 @@ class ConductorAPI(_Leader):
 
         :param generation: of the lost assignment; a session that has a later
             one keeps it.
-        :param host_uuid: host of the front door that asks, if one does.
         :returns: the recorded state of the session; None if the caller may
             not see it.
         """
@@ -207,7 +202,6 @@ class ConductorAPI(_Leader):
         """Cancel a session (cast), named by its own or its request's id.
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
-        :raises: ValueError if neither of the two ids is given.
         """
         if session_id is None and request_id is None:
             raise ValueError("give session_id or request_id")
@@ -232,10 +226,8 @@ class ConductorAPI(_Leader):
     ) -> None:
         """Say that a client has closed its session (cast).
 
-        :param generation: of the slot that served it last.
         :param input_bytes: that the session's slots have computed, as the
             client says; the output likewise.
-        :param confirmed: whether the slot's worker has confirmed it.
         """
 
     @declared.sent_by("_cast")
@@ -282,8 +274,6 @@ class ConductorAPI(_Leader):
         :param revisions: the known revision of each, by its id.
         :param host_uuid: of the front door that asks; sessions that were
             opened there come with their secrets.
-        :returns: the sessions whose revision differs, and the ids of those
-            that do not exist.
         """
         door = {"host_uuid": host_uuid} if host_uuid else {}
         answer = self._ask(
@@ -327,7 +317,6 @@ class ConductorAPI(_Leader):
 
         :param project_id: None: the limits of projects that have none of
             their own.
-        :returns: by resource, with ``limit`` and ``source``.
         """
 
     @declared.sent_by("_call")
@@ -345,8 +334,6 @@ class ConductorAPI(_Leader):
         """Change the library (call); returns when that is durable.
 
         A repeat of a :class:`~fpgapool.objects.CreateBitstream` is the same.
-
-        :raises BitstreamRefused: with a code, if the change is refused.
         """
 
     @declared.sent_by("_call")
@@ -354,8 +341,6 @@ class ConductorAPI(_Leader):
         """Change a group or its clients (call); returns when that is durable.
 
         A repeat of a :class:`~fpgapool.objects.CreateGroup` is the same.
-
-        :raises GroupRefused: with a code, if the change is refused.
         """
 
     @declared.sent_by("_ask")
@@ -366,18 +351,13 @@ class ConductorAPI(_Leader):
     def find_groups(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
-        """Return the groups that a project may use and calls so (call).
-
-        :param name: of the groups, or the ID of one.
-        """
+        """Return the groups that a project may use and calls so (call)."""
 
     @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
         """Attach a client to a group for a front door (call).
 
         Returns when that is durable.
-
-        :raises GroupRefused: with a code, if it is refused.
         """
 
     @declared.sent_by("_call")
@@ -399,19 +379,14 @@ class ConductorAPI(_Leader):
 
         A repeat changes its name and limit only.
 
-        :param entry: the instance's new entry.
         :param lost_hash: of its present token, to replace that token because
             it cannot be derived any more.
         :returns: its durable entry: the token's nonce and hash may be older.
-        :raises InstanceNotFound: if it was deleted.
         """
 
     @declared.sent_by("_call")
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Revoke an instance's token for good (call); durable on return.
-
-        :raises InstanceNotFound: if there is no such instance.
-        """
+        """Revoke an instance's token for good (call); durable on return."""
 
     @declared.sent_by("_ask")
     def pool_summary(self) -> dict[str, Any]:
@@ -440,10 +415,7 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_call")
     def repair(self, finding: findings.Finding) -> bool:
-        """Repair an inconsistency that an audit has found (call).
-
-        :returns: whether such a finding can be repaired.
-        """
+        """Repair an inconsistency that an audit has found (call)."""
 
     @declared.sent_by("_call")
     def administer(
@@ -460,8 +432,6 @@ class ConductorAPI(_Leader):
         Returns when the change is durable. It replaces any earlier setting.
 
         :param device: its name; None: the whole host.
-        :param state: ``enabled``, ``draining`` or ``disabled``.
-        :param reason: for people.
         :param drain_within_s: for draining: how long present sessions may
             stay; None: for ever.
         """
@@ -474,7 +444,6 @@ class ConductorAPI(_Leader):
 
         Returns when the change is durable.
 
-        :param device: its name.
         :raises FewerThanReserved: if more of them are reserved.
         :raises InvalidRequest: if the device has fewer slots.
         """
@@ -488,9 +457,6 @@ class ConductorAPI(_Leader):
         A slot that a session has is refused. Returns when the agent has the
         order; a failed test shows in the state of the slot.
 
-        :param device: its name.
-        :param slot: its number.
         :param accelerator: the one to test with; empty: any.
-        :raises SlotNotFound: if there is no such slot.
         :raises SlotNotTested: if it cannot be tested now; the code says why.
         """

@@ -10,7 +10,6 @@ broker does not identify the sender of a message: keys do
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 
 from fpgapool.common.messaging import rpc
@@ -18,54 +17,22 @@ from fpgapool.rpcapi import agent
 from fpgapool.rpcapi import conductor
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Permissions:
-    """Regular expressions.
+def commands(host_uuid: str, user: str, vhost: str) -> list[str]:
+    """Return the commands that give a user of the broker these permissions.
 
-    :ivar configure: queues and exchanges to make and to remove.
-    :ivar write: exchanges to send to, and queues to bind.
-    :ivar read: queues to receive from, and exchanges to bind to.
-    :ivar topic_write: routing keys to send with.
-    :ivar topic_read: routing keys to bind with.
-    """
-
-    configure: str
-    write: str
-    read: str
-    topic_write: str
-    topic_read: str
-
-
-def of_host(host_uuid: str) -> Permissions:
-    """Return the permissions of a host's agent.
-
-    :param host_uuid: as in the host's configuration.
+    :param host_uuid: of the user's host, as in its configuration.
     """
     own = rf"{agent.TOPIC}(\.{host_uuid})?"
     queues = rf"{own}|{agent.TOPIC}_fanout_[0-9a-f]+|reply_[0-9a-f]+"
-    exchanges = rf"{rpc.EXCHANGE}|{agent.TOPIC}_fanout"
-    return Permissions(
-        configure=f"^({exchanges}|{queues})$",
-        write=f"^({rpc.EXCHANGE}|{queues})$",
-        read=f"^({exchanges}|{queues})$",
-        topic_write=(rf"^({conductor.TOPIC}(\.leader-[0-9]+)?|{rpc.NOBODY})$"),
-        topic_read=f"^{own}$",
-    )
-
-
-def commands(host_uuid: str, user: str, vhost: str) -> list[str]:
-    """Return the commands that give a user of the broker these permissions."""
-    wanted = of_host(host_uuid)
+    both = f"^({rpc.EXCHANGE}|{agent.TOPIC}_fanout|{queues})$"
+    topics = rf"^({conductor.TOPIC}(\.leader-[0-9]+)?|{rpc.NOBODY})$"
+    wanted = {
+        # To configure, to write, and to read.
+        "set_permissions": (both, f"^({rpc.EXCHANGE}|{queues})$", both),
+        # To write and to read, by routing keys.
+        "set_topic_permissions": (rpc.EXCHANGE, topics, f"^{own}$"),
+    }
     return [
         shlex.join(("rabbitmqctl", command, "-p", vhost, user, *values))
-        for command, values in (
-            (
-                "set_permissions",
-                (wanted.configure, wanted.write, wanted.read),
-            ),
-            (
-                "set_topic_permissions",
-                (rpc.EXCHANGE, wanted.topic_write, wanted.topic_read),
-            ),
-        )
+        for command, values in wanted.items()
     ]

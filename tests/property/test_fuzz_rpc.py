@@ -98,7 +98,7 @@ class Pump:
         self.pool.feed(item)
         wire, self.pool.wire = self.pool.wire, []
         for message in wire:
-            if isinstance(message, effects.Reply | effects.EarlyReply):
+            if isinstance(message, effects.Reply):
                 if message.failed:
                     message.future.set_exception(message.value)
                 else:

@@ -242,7 +242,7 @@ class Conductor(Daemon):
         if not self.runs or self.service is None:
             return None
         term = self.service.term
-        return None if term is None else term._pump._engine
+        return None if term is None else term.pump._engine
 
 
 class Agent(Daemon):
@@ -478,7 +478,7 @@ class Pool:
             return
         device = identity.device_id(agent.uuid, driver.BOARD)
         held = {str(uuid.UUID(int=999)): count} if count else {}
-        leader.service.term._pump.put(
+        leader.service.term.pump.put(
             inputs.Reservations({device: held} if held else {})
         )
 

@@ -5,11 +5,10 @@
 ``sessions``, ``groups``, ``operators``, ``audits``
     The calls, by subject; :mod:`fpgapool.conductor.rpc` joins them.
 ``base``
-    What they share: typed arguments, and answers of the engine.
+    What they share: typed arguments, answers of the engine, and the bound of
+    the threads that wait for them.
 ``checks``
     Checks of payloads, and of who may send them.
-``waiting``
-    Bounds the threads that wait for answers.
 
 A handler decides nothing: it queues an input, or asks a question, for the
 thread of the pump.

@@ -36,16 +36,13 @@ class AuditCalls(base.Calls):
     @base.call
     def pool_now(self, ctxt: Any) -> dict[str, Any]:
         """Return the figures about the pool that no row has."""
-        found: dict[str, Any] = self._ask(
-            lambda asked: asked.now(), durable=False
-        )
-        return found
+        return self._ask(lambda asked: asked.now(), durable=False)
 
     @base.call
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:
         """Return where database, this leader and the agents disagree."""
         reports = self._fresh_reports()
-        memory: audit.Memory = self._ask(
+        memory = self._ask(
             lambda asked: audit.remember(asked, self._epoch, reports)
         )
         now = self._database.now()

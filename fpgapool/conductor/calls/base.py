@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import fractions
 import functools
 import inspect
 import threading
 from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 from typing import TypeVar
 
@@ -18,9 +20,9 @@ import oslo_messaging as messaging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common.messaging import rpc
-from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.runtime import dry_runs
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
@@ -37,18 +39,21 @@ _ASKING_SHARE = fractions.Fraction(3, 4)
 # Questions and the agents' messages do not wait for each other.
 _MIN_THREADS = 4
 
+# A place is free soon, or the conductor is overloaded.
+_PLACE_S = 0.05
+
 _SHAPES: dict[Any, shapes.Shape[Any]] = {
     "str": shapes.text(),
     "int": shapes.integer(),
 }
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Answer = TypeVar("_Answer")
 
 
 def places(threads: int) -> int:
     """Return how many calls may wait for an answer at the same time.
 
-    :param threads: how many messages are handled at the same time.
     :raises ConfigurationError: if none would be left for casts.
     """
     if threads < _MIN_THREADS:
@@ -92,7 +97,6 @@ class Calls(rpc.Endpoint):
     cast it is logged and dropped.
 
     :param database: for rows that the engine no longer keeps in memory.
-    :param max_asking: how many calls may wait for an answer at the same time.
     :param signer: returns the name of the key that signed a bitstream, given
         its signature and SHA-256; None: callers have verified it.
     """
@@ -109,20 +113,17 @@ class Calls(rpc.Endpoint):
         self._database = database
         self._epoch = epoch
         self._signer = signer
-        self._places = waiting.Places(pumping, max_asking)
+        self._places = Places(pumping, max_asking)
         self._dry_runs = dry_runs.DryRuns()
         # The form and value of each host's last report.
         self._reports: dict[str, tuple[Any, objects.AgentReport]] = {}
         self._reported = threading.Condition()
 
     def _change(self, wanted: inputs.Change) -> Any:
-        """Carry out a request, and return its answer once that is durable.
-
-        :raises: the reason of a refusal.
-        """
+        """Carry out a request, and return its answer once that is durable."""
         with self._places.take():
             self._offer(wanted)
-            answer = waiting.durable(wanted.future, CHANGE_S)
+            answer = durable(wanted.future, CHANGE_S)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -130,20 +131,74 @@ class Calls(rpc.Endpoint):
     def _offer(
         self, item: inputs.Input, project_id: str | None = None
     ) -> None:
-        """Queue an input that a caller waits for.
-
-        :raises Overloaded: if there is no room.
-        """
+        """Queue an input that a caller waits for."""
         if not self._pump.offer(item, project_id):
             raise exception.Overloaded(reason="too many requests are waiting")
 
     def _ask(
-        self, question: Callable[[Any], Any], *, durable: bool = True
-    ) -> Any:
+        self,
+        question: Callable[[questions.Questions], _Answer],
+        *,
+        durable: bool = True,
+    ) -> _Answer:
         # A query that needs no database is answered at once.
         place = self._places.take() if durable else contextlib.nullcontext()
         with place:
             try:
                 return self._pump.ask(question, ANSWER_S, durable=durable)
             except TimeoutError:
-                raise waiting.not_durable() from None
+                raise not_durable() from None
+
+
+class Places:
+    """Limits the threads that wait."""
+
+    def __init__(self, pumping: pump.Pump, most: int) -> None:
+        self._pump = pumping
+        self._free = threading.BoundedSemaphore(most)
+        self._taken = _Taken()
+
+    @contextlib.contextmanager
+    def take(self) -> Iterator[None]:
+        """Count the current thread as waiting; nested use counts once.
+
+        :raises DatabaseUnavailable: if all of them wait for the database.
+        :raises Overloaded: if all of them wait for something else.
+        """
+        if self._taken.here:
+            yield
+            return
+        failing = self._pump.database_failing
+        if not self._free.acquire(timeout=0 if failing else _PLACE_S):
+            if failing:
+                raise not_durable()
+            raise exception.Overloaded(reason="too many queries are waiting")
+        self._taken.here = True
+        try:
+            yield
+        finally:
+            self._taken.here = False
+            self._free.release()
+
+
+class _Taken(threading.local):
+    """Whether this thread already counts as waiting."""
+
+    here = False
+
+
+def durable(
+    future: concurrent.futures.Future[_Answer], limit_s: float
+) -> _Answer:
+    """Return an answer once it is durable in the database."""
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        raise not_durable() from None
+
+
+def not_durable() -> exception.DatabaseUnavailable:
+    """Return the error for an answer that is not durable in time."""
+    return exception.DatabaseUnavailable(
+        reason="the database did not answer in time"
+    )

@@ -32,16 +32,27 @@ MAX_IDS = 1000
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
+# The name and the UUID become parts of commands, paths and names of queues.
+_HOST = shapes.Members(
+    {
+        "host_uuid": shapes.matching(
+            rules.HOST_UUID, "1 to 36 letters, digits, _ and -"
+        ),
+        "host_name": shapes.matching(
+            rules.HOST_NAME,
+            "1 to 255 letters, digits, _ . and -, the first one a letter or a"
+            " digit",
+        ),
+    },
+    others=True,
+)
 _REQUESTS = shapes.list_of(shapes.anything, most=MAX_IDS)
 
 _T = TypeVar("_T", bound=base.Payload)
 
 
 def check_project(project_id: Any) -> None:
-    """Check the id of a project.
-
-    :raises InvalidRequest: if it cannot be one.
-    """
+    """Check the id of a project."""
     limits.argument(_PROJECT_ID, project_id, "project_id")
 
 
@@ -58,12 +69,9 @@ def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
 
 
 def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
-    """Check that a front door sends messages about its own host only.
-
-    :raises MessageRefused: if it does not.
-    """
+    """Check that a front door sends messages about its own host only."""
     if not is_of_sender(ctxt, host_uuid, method):
-        raise exception.MessageRefused(reason="it concerns another host")
+        raise exception.MessageRefused(reason="it is about another host")
 
 
 def requests(
@@ -78,12 +86,8 @@ def requests(
         checked(objects.OpenRequest.from_primitive, one)
         for one in limits.argument(_REQUESTS, requests, "requests")
     ]
-    host = rpc.host_of(ctxt)
-    for request in parsed if host else ():
-        if instance.is_user(request.user_id):
-            why = "it acts for an instance"
-            rpc.tell_refused(host, method, why)
-            raise exception.MessageRefused(reason=why)
+    for request in parsed if rpc.host_of(ctxt) else ():
+        _refuse_for_instance(ctxt, request.user_id, method)
         require_own(ctxt, request.host_uuid or "", method)
     return parsed
 
@@ -95,12 +99,16 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
     :raises MessageRefused: if a host attaches it on behalf of an instance.
     """
     parsed = checked(objects.AttachClient.from_primitive, client)
-    host = rpc.host_of(ctxt)
-    if host and instance.is_user(parsed.user_id):
-        why = "it acts for an instance"
-        rpc.tell_refused(host, "attach_client", why)
-        raise exception.MessageRefused(reason=why)
+    _refuse_for_instance(ctxt, parsed.user_id, "attach_client")
     return parsed
+
+
+def _refuse_for_instance(ctxt: Any, user_id: str, method: str) -> None:
+    host = rpc.host_of(ctxt)
+    if host and instance.is_user(user_id):
+        why = "it acts for an instance"
+        rpc.tell_refused(host, method, why)
+        raise exception.MessageRefused(reason=why)
 
 
 def report(form: Any, reports: Reports) -> objects.AgentReport | None:
@@ -108,8 +116,6 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
 
     A report covers all slots of its host, but few have changed since the last
     one. Only these are parsed and checked.
-
-    :param reports: the last ones, by host.
     """
     known: set[int] = set()
     # This is the first report, has other slots, or is malformed.
@@ -117,14 +123,18 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
         last_form, last = reports[form["data"]["host_uuid"]]
         form = _with_lines(form, last_form, last)
         known = {id(line) for one in last.devices for line in one.slots}
-    return parsed(objects.AgentReport.from_primitive, form, known)
+    return parsed(_report, form, known)
+
+
+def _report(form: Any) -> objects.AgentReport:
+    found = objects.AgentReport.from_primitive(form)
+    _HOST(vars(found), "")
+    return found
 
 
 def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
     """Return a report's form, reusing the lines that equal those of the last
     one.
-
-    :raises: KeyError, TypeError or ValueError if the slots are not the same.
     """
     data, devices = form["data"], []
     for new, old, device in zip(
@@ -144,21 +154,6 @@ def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
     return {**form, "data": {**data, "devices": devices}}
 
 
-def are_arguments(
-    shape: shapes.Shape[Any], message: str, **values: Any
-) -> bool:
-    """Whether the arguments of a cast have their shapes; log it if not.
-
-    :param message: what the cast is, for the log.
-    """
-    try:
-        shape(values, "")
-    except shapes.Invalid as error:
-        LOG.warning("Malformed %s dropped: %s", message, error)
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def invalid() -> Iterator[None]:
     """Turn a ValueError of the block into InvalidRequest."""
@@ -174,7 +169,6 @@ def checked(
     """Return the payload of a call.
 
     :param known: ids of payloads in it that have been checked.
-    :raises InvalidRequest: if it is malformed.
     """
     with invalid():
         payload = parse(primitive)
@@ -185,10 +179,7 @@ def checked(
 def parsed(
     parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
 ) -> _T | None:
-    """Return the payload of a cast; None if it is malformed.
-
-    :param known: as in :func:`checked`.
-    """
+    """Return the payload of a cast; None if it is malformed."""
     try:
         return checked(parse, primitive, known)
     except exception.InvalidRequest as error:

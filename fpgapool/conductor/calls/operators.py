@@ -12,6 +12,7 @@ from fpgapool.common import exception
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import reservations
 from fpgapool.conductor.decisions.requests import admission
@@ -29,23 +30,13 @@ class OperatorCalls(base.Calls):
     ) -> dict[str, Any]:
         """Admit an instance, and return its resulting entry."""
         parsed = checks.checked(objects.InstanceEntry.from_primitive, entry)
-        with checks.invalid():
-            instances.check_entry(parsed)
+        limits.argument(instances.ENTRY, vars(parsed), "entry")
         known = self._database.get_instance(parsed.instance_id)
         if known is not None and known.deleted_at is not None:
             # A duplicate name would block all later rows.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
         with self._places.take():
-            self._offer(inputs.AdmitInstance(parsed))
-            if lost_hash:
-                self._offer(
-                    inputs.ReplaceToken(
-                        parsed.instance_id,
-                        str(lost_hash),
-                        parsed.token_nonce,
-                        parsed.token_hash,
-                    )
-                )
+            self._offer(inputs.AdmitInstance(parsed, str(lost_hash)))
             return self._instance(parsed.instance_id).to_primitive()
 
     @base.call
@@ -56,7 +47,6 @@ class OperatorCalls(base.Calls):
             self._instance(instance_id)
 
     def _instance(self, instance_id: str) -> objects.InstanceEntry:
-        """Return an instance's entry when it is durable."""
         found = self._ask(
             lambda asked: asked.pool.instances.live.get(instance_id)
         )
@@ -78,10 +68,7 @@ class OperatorCalls(base.Calls):
     def _signed(
         self, change: bitstream.BitstreamChange
     ) -> bitstream.BitstreamChange:
-        """Return a change with the name of the key that we have verified.
-
-        :raises BitstreamRefused: if the bitstream is not signed as required.
-        """
+        """Return a change with the name of the key that we have verified."""
         if self._signer is None or not isinstance(
             change, objects.UploadBitstream | objects.DecideBitstream
         ):
@@ -113,7 +100,11 @@ class OperatorCalls(base.Calls):
         """Enable, drain or disable; answers when that is durable."""
         self._change(
             administration.checked(
-                host_uuid, device, state, reason, drain_within_s
+                host_uuid=host_uuid,
+                device=device,
+                state=state,
+                reason=reason,
+                drain_within_s=drain_within_s,
             )
         )
 
@@ -122,7 +113,11 @@ class OperatorCalls(base.Calls):
         self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
     ) -> None:
         """Let instances reserve slots; answers when that is durable."""
-        self._change(reservations.checked(host_uuid, device, slots))
+        wanted = {"host_uuid": host_uuid, "device": device, "slots": slots}
+        shape = reservations.REQUEST
+        self._change(
+            inputs.SetReservable(**limits.argument(shape, wanted, ""))
+        )
 
     @base.call
     def test_slot(

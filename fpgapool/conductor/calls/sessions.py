@@ -14,7 +14,6 @@ from fpgapool.common.messaging import rpc
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
-from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -38,7 +37,12 @@ _CANCELLATION = shapes.Members(
 _PROGRESS = {"project_id": _TEXT, "session_id": _TEXT, "input_bytes": _COUNT}
 _CLIENT_PROGRESS = shapes.Members(_PROGRESS)
 _CLOSE = shapes.Members(
-    {**_PROGRESS, "generation": _COUNT, "output_bytes": _COUNT}
+    {
+        **_PROGRESS,
+        "generation": _COUNT,
+        "output_bytes": _COUNT,
+        "confirmed": shapes.flag,
+    }
 )
 _REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
 
@@ -80,26 +84,15 @@ class SessionCalls(base.Calls):
         reason: Any = "",
     ) -> None:
         """Cancel a session, whether it waits or has a slot."""
-        # A slot is only revoked with a reason.
-        reason = reason or codes.CANCELLED_BY_CLIENT
-        if not checks.are_arguments(
+        self._pass_on(
+            inputs.Cancel,
             _CANCELLATION,
-            "cancellation",
+            ctxt,
             project_id=project_id,
             session_id=session_id,
             request_id=request_id,
-            reason=reason,
-        ):
-            return
-        self._pump.offer(
-            inputs.Cancel(
-                project_id,
-                session_id,
-                request_id,
-                reason,
-                rpc.host_of(ctxt),
-            ),
-            project_id,
+            # A slot is only revoked with a reason.
+            reason=reason or codes.CANCELLED_BY_CLIENT,
         )
 
     def close_session(
@@ -112,48 +105,47 @@ class SessionCalls(base.Calls):
         output_bytes: Any,
         confirmed: Any,
     ) -> None:
-        """Let a session end as served, if its worker cannot say so."""
-        if not checks.are_arguments(
+        """End a session as served if its worker cannot report that."""
+        self._pass_on(
+            inputs.Close,
             _CLOSE,
-            "close",
+            ctxt,
             project_id=project_id,
             session_id=session_id,
             generation=generation,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-        ):
-            return
-        self._pump.offer(
-            inputs.Close(
-                project_id,
-                session_id,
-                generation,
-                input_bytes,
-                output_bytes,
-                confirmed is True,
-                rpc.host_of(ctxt),
-            ),
-            project_id,
+            confirmed=confirmed is True,
         )
 
     def report_progress(
         self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
     ) -> None:
-        """Take how much a waiting session's client has computed itself."""
-        if not checks.are_arguments(
+        """Record how much a waiting session's client has computed itself."""
+        self._pass_on(
+            inputs.ClientProgress,
             _CLIENT_PROGRESS,
-            "progress",
+            ctxt,
             project_id=project_id,
             session_id=session_id,
             input_bytes=input_bytes,
-        ):
-            return
-        self._pump.offer(
-            inputs.ClientProgress(
-                project_id, session_id, input_bytes, rpc.host_of(ctxt)
-            ),
-            project_id,
         )
+
+    def _pass_on(
+        self,
+        kind: Callable[..., inputs.Input],
+        shape: shapes.Shape[Any],
+        ctxt: Any,
+        **values: Any,
+    ) -> None:
+        """Queue a client's message, or drop it if it is malformed."""
+        try:
+            shape(values, "")
+        except shapes.Invalid as error:
+            LOG.warning("Malformed %s dropped: %s", kind.__name__, error)
+            return
+        item = kind(**values, sender=rpc.host_of(ctxt))
+        self._pump.offer(item, values["project_id"])
 
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
         """Request a new secret for a READY session."""
@@ -185,7 +177,7 @@ class SessionCalls(base.Calls):
 
             def prepared(asked: Any) -> Callable[[], objects.DryRun]:
                 with count():
-                    return asked.dry_run(parsed)
+                    return asked.opening.dry_run(parsed)
 
             found = self._ask(prepared, durable=False)
             with count():
@@ -210,17 +202,14 @@ class SessionCalls(base.Calls):
     def _answers(
         self, wanted: Sequence[inputs.Open | inputs.Reopen]
     ) -> list[objects.SessionView | None]:
-        """Return the results of requests from clients of projects.
-
-        :raises DatabaseUnavailable: if not all are recorded in time.
-        """
+        """Return the results of requests from clients of projects."""
         until_s = time.monotonic() + base.ANSWER_S
         with self._places.take():
             try:
                 for one in wanted:
                     self._offer(one, one.project_id)
                 return [
-                    waiting.durable(one.future, until_s - time.monotonic())
+                    base.durable(one.future, until_s - time.monotonic())
                     for one in wanted
                 ]
             finally:

@@ -20,8 +20,8 @@
     What others see of the pool: queries, figures, audits, notifications.
 ``restoring``
     How a new leader takes over the rows.
-``usage``, ``limits``, ``stored_enums``
-    Projects' usage; checks of values before they become rows.
+``usage``, ``limits``
+    Projects' usage; checks of values before they become rows, or of rows.
 
 Nothing here does I/O, reads a clock or has a thread.
 """

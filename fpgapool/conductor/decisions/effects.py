@@ -3,9 +3,9 @@
 """Effects of the engine's decisions: rows to write and messages.
 
 The engine returns :class:`Effects`; the group-commit thread and the sender
-carry them out. The class of a message decides when it is sent. :class:`AtOnce`
-is sent immediately: an agent may prepare a slot while the rows are being
-written. :class:`AfterCommit` waits until its rows are durable.
+carry them out. The class of a message decides when it is sent: orders to
+agents at once, because a slot may be prepared while the rows are being
+written, and other messages when their rows are durable.
 """
 
 from __future__ import annotations
@@ -24,39 +24,31 @@ from fpgapool.vocabulary import states
 ViewFuture = concurrent.futures.Future[objects.SessionView | None]
 
 
-class AtOnce:
-    """A message that is sent before the commit."""
+class Message:
+    """A message to an agent, a front door or a waiting caller."""
 
     __slots__ = ()
 
     after_commit: ClassVar[bool] = False
 
 
-class AfterCommit:
-    """A message that is sent once the rows of its batch are durable."""
-
-    __slots__ = ()
-
-    after_commit: ClassVar[bool] = True
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class AssignSlot(AtOnce):
-    """Tell an agent to prepare a slot for a session."""
+class AssignSlot(Message):
+    """Order an agent to prepare a slot for its holder."""
 
     request: objects.AssignRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TestSlot(AtOnce):
-    """Tell an agent to test a slot."""
+class TestSlot(Message):
+    """Order an agent to test a slot."""
 
     request: objects.AssignRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReleaseSlot(AtOnce):
-    """Tell an agent to end one generation of a slot."""
+class ReleaseSlot(Message):
+    """Order an agent to end one generation of a slot."""
 
     host_uuid: str
     device: str
@@ -67,7 +59,7 @@ class ReleaseSlot(AtOnce):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KeepGroup(AtOnce):
+class KeepGroup(Message):
     """Send an agent the desired state of a group's desk."""
 
     host_uuid: str
@@ -75,7 +67,7 @@ class KeepGroup(AtOnce):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReissueSecret(AtOnce):
+class ReissueSecret(Message):
     """Ask an agent for a new secret of a prepared, unconnected slot."""
 
     host_uuid: str
@@ -85,7 +77,7 @@ class ReissueSecret(AtOnce):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PublishSession(AfterCommit):
+class PublishSession(Message):
     """Send a front door the state of one of its sessions.
 
     :ivar host_uuid: None: the view answers a waiting caller, not a front door.
@@ -96,17 +88,18 @@ class PublishSession(AfterCommit):
     host_uuid: str | None
     view: objects.SessionView
     waiting: tuple[ViewFuture, ...] = ()
+    after_commit: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskReport(AtOnce):
+class AskReport(Message):
     """Ask an agent to report now instead of at its next interval."""
 
     host_uuid: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reply(AfterCommit):
+class Reply(Message):
     """Resolve a query that an RPC handler waits for.
 
     :ivar failed: whether the value is an exception that the handler raises.
@@ -115,17 +108,15 @@ class Reply(AfterCommit):
     future: concurrent.futures.Future[Any]
     value: Any
     failed: bool = False
+    after_commit: ClassVar[bool] = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EarlyReply(AtOnce):
-    """Like :class:`Reply`, but immediate; a database failure may invalidate
-    it.
-    """
+class EarlyReply(Reply):
+    """A reply at once; a database failure may invalidate it."""
 
-    future: concurrent.futures.Future[Any]
-    value: Any
-    failed: bool = False
+    __slots__ = ()
+
+    after_commit: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,26 +141,11 @@ _STEPS = frozenset(
     }
 )
 
-Message = (
-    AssignSlot
-    | TestSlot
-    | ReleaseSlot
-    | KeepGroup
-    | ReissueSecret
-    | PublishSession
-    | AskReport
-    | Reply
-    | EarlyReply
-)
-
 
 @dataclasses.dataclass(slots=True)
 class Effects:
     """The outcome of one batch of inputs.
 
-    :ivar at_once: messages that do not wait for the commit.
-    :ivar after_commit: messages that leave when ``changes`` is durable.
-    :ivar admissions: sessions whose rows are written for the first time.
     :ivar withdrawn: row ids of sessions that were not recorded; no further
         messages about them are sent.
     """

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from oslo_log import log as logging
 
+from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
@@ -44,7 +45,6 @@ class Engine:
 
     :param quotas: projects' limits until Keystone's are read; None: the
         database has them, and the settings have defaults.
-    :param ahead_s: by how much the engine's clock is ahead of pool time.
     """
 
     def __init__(
@@ -112,11 +112,6 @@ class Engine:
             self.pool.link.handlers |= one.handlers
         self.pool.link.handlers[instructions.WakeAt] = self._wake_at
 
-    @property
-    def wake_at(self) -> float | None:
-        """When the pump has to call the engine at the latest."""
-        return self.pool.link.wake_at
-
     def _wake_at(self, order: instructions.WakeAt) -> None:
         self.pool.link.wake_at = order.time_s
 
@@ -124,7 +119,6 @@ class Engine:
         """Set the state of the database, before the next batch.
 
         :param recorded_id: the row id of the last new session in the database.
-        :param failing: whether the database is away or does not answer.
         """
         self._opening.recorded_id = recorded_id
         self.pool.outages.database_failing = failing
@@ -167,7 +161,6 @@ class Engine:
     ) -> effects.Effects:
         """Handle a batch of inputs.
 
-        :param batch: inputs in the order of their arrival; may be empty.
         :param now: wall clock in seconds, never less than before.
         """
         pool = self.pool
@@ -186,15 +179,15 @@ class Engine:
             pool.outbox.send(self._answer(query))
         return pool.take_effects()
 
-    def _answer(
-        self, query: inputs.Query
-    ) -> effects.Reply | effects.EarlyReply:
+    def _answer(self, query: inputs.Query) -> effects.Reply:
         """Answer a query; a failing query must not end the leader."""
         kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))
+        except exception.FpgapoolException as error:
+            return kind(query.future, error, failed=True)
         except Exception as error:
-            LOG.exception("A question to the engine has failed")
+            LOG.exception("A query to the engine failed")
             return kind(query.future, error, failed=True)
 
     def tick(self, now: float) -> effects.Effects:

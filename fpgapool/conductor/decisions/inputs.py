@@ -40,7 +40,6 @@ class Open(_Awaited):
     :ivar awaited_until: when the caller's timeout ends, by our clock. The bus
         keeps a call only while its caller waits, so our clock is precise
         enough.
-    :ivar future: gets the session when it is recorded, or the refusal.
     """
 
     request: objects.OpenRequest
@@ -54,10 +53,7 @@ class Open(_Awaited):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An admitted session was not recorded, because its request id is taken.
-
-    :ivar holder: the older session with the same request id.
-    """
+    """An admitted session was not recorded: its request id is taken."""
 
     admission: effects.NewSession
     holder: db_api.SessionRecord
@@ -84,8 +80,6 @@ class Close:
     :ivar generation: of the slot that served it last.
     :ivar input_bytes: computed by its slots, as the client reports; likewise
         the output.
-    :ivar confirmed: whether the worker has confirmed it.
-    :ivar sender: host of the front door, if its signature proves it.
     """
 
     project_id: str
@@ -99,10 +93,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClientProgress:
-    """A client has computed a part of its input while its session waits.
-
-    :ivar sender: host of the front door, if its signature proves it.
-    """
+    """A client has computed a part of its input while its session waits."""
 
     project_id: str
     session_id: str
@@ -161,7 +152,7 @@ class ChangeGroup(_Awaited):
 class Administer(_Awaited):
     """An operator sets the administrative state of a device or host.
 
-    :ivar device: its name; None: the whole host.
+    :ivar device: None: the whole host.
     :ivar drain_within_s: how long holders may stay; None: for ever.
     """
 
@@ -174,10 +165,7 @@ class Administer(_Awaited):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestNow(_Awaited):
-    """An operator orders a test of a slot.
-
-    :ivar accelerator: the accelerator to test with; empty: any.
-    """
+    """An operator orders a test of a slot; no accelerator: with any."""
 
     host_uuid: str
     device: str
@@ -206,10 +194,7 @@ class NewQuotas:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetQuota:
-    """An administrator sets limits of a project.
-
-    :ivar limits: by resource; None: back to the default.
-    """
+    """An administrator sets limits of a project; None: the defaults."""
 
     project_id: str
     limits: Mapping[str, int | None]
@@ -217,19 +202,14 @@ class SetQuota:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdmitInstance:
-    """An instance gets a token, or its flavor's limits have changed."""
+    """An instance gets a token, or its flavor's limits have changed.
+
+    :ivar lost_hash: of its token, if that is to be replaced because its secret
+        is lost.
+    """
 
     entry: objects.InstanceEntry
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReplaceToken:
-    """An instance gets a new token: the secret of the old one is lost."""
-
-    instance_id: str
-    lost_hash: str
-    nonce: str
-    hash_: str
+    lost_hash: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -312,7 +292,6 @@ Input = (
     | NewQuotas
     | SetQuota
     | AdmitInstance
-    | ReplaceToken
     | RevokeInstance
     | InstanceDeleted
     | InstanceChanged

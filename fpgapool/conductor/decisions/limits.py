@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks the values of RPC payloads before they reach the engine.
+"""Checks the values of RPC payloads before they reach the engine, and reads
+enumerations in rows, also of other releases.
 
 A value that does not fit its column would block the group commit for all
 sessions, so it is refused on arrival.
@@ -8,24 +9,32 @@ sessions, so it is refused on arrival.
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Container
 from typing import Any
 from typing import TypeVar
 
+from oslo_log import log as logging
+
 from fpgapool.common import exception
 from fpgapool.objects import base
 from fpgapool.vocabulary import shapes
 
+LOG = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=enum.Enum)
 
 _MAX_NAME_LENGTH = 255
 # Members with shorter columns.
 _MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
-# Free texts, which are shortened and made writable before they are written.
-_FREE_TEXTS = frozenset(
+# Free texts, which are shortened and made writable before they are written,
+# and sizes, which the engine refuses with a code of their own.
+_UNLIMITED = frozenset(
     {
+        "claimed_bytes",
         "description",
         "link_message",
         "message",
@@ -47,10 +56,7 @@ _MAX_FLOAT = 1e18
 
 
 def argument(shape: shapes.Shape[_T], value: Any, name: str) -> _T:
-    """Check an argument of a call.
-
-    :raises InvalidRequest: if it does not have the shape.
-    """
+    """Check an argument of a call."""
     try:
         return shape(value, name)
     except shapes.Invalid as error:
@@ -72,36 +78,37 @@ def writable(text: str) -> str:
 def check(payload: base.Payload, known: Container[int] = ()) -> None:
     """Check that every member of a payload fits its column.
 
-    :param known: ids of payloads in it that are already checked.
     :raises ValueError: otherwise; names the payload and the member.
     """
     values = vars(payload)
+    # One function, because every message has many members.
     for name, longest, largest in _limits(type(payload)):
         value = values[name]
-        kind = type(value)
-        if kind is str:
-            # Fast path: nearly all texts are short and plain.
-            if (
-                len(value) > longest
-                or not value.isascii()
-                or not value.isprintable()
-            ):
-                _check(payload, name, value)
-        elif kind is int:
-            if not -largest <= value <= largest:
-                _check(payload, name, value)
-        elif kind is float:
-            if not -_MAX_FLOAT <= value <= _MAX_FLOAT:
-                _check(payload, name, value)
-        elif value is not None and kind is not bool:
-            _check(payload, name, value, known)
+        for one in value if type(value) is tuple else (value,):
+            kind, fault = type(one), ""
+            if kind is str:
+                if len(one) > longest:
+                    fault = "too long"
+                elif not one.isprintable():
+                    # A line break would break a log line; a surrogate fits no
+                    # column.
+                    fault = "not printable"
+            elif kind is int:
+                if not -largest <= one <= largest:
+                    fault = "out of range"
+            elif kind is float:
+                if not -_MAX_FLOAT <= one <= _MAX_FLOAT:
+                    fault = "out of range"
+            elif isinstance(one, base.Payload) and id(one) not in known:
+                check(one, known)
+            if fault:
+                raise ValueError(f"{type(payload).__name__}.{name} is {fault}")
 
 
 @functools.cache
 def _limits(
     cls: type[base.Payload],
 ) -> tuple[tuple[str, int, int], ...]:
-    """:returns: members, each with the limits of a text and of an integer."""
     return tuple(
         (
             name,
@@ -109,36 +116,28 @@ def _limits(
             _MAX_INTEGERS.get(name, MAX_INTEGER),
         )
         for name in base.members(cls)
+        if name not in _UNLIMITED
     )
 
 
-def _check(
-    payload: base.Payload, name: str, value: Any, known: Container[int] = ()
-) -> None:
-    if isinstance(value, base.Payload):
-        if id(value) not in known:
-            check(value, known)
-    elif isinstance(value, tuple):
-        for item in value:
-            _check(payload, name, item, known)
-    elif isinstance(value, str):
-        if name in _FREE_TEXTS:
-            return
-        if len(value) > _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH):
-            raise ValueError(_complaint(payload, name, "too long"))
-        # A line break would break a log line; a surrogate fits no column.
-        if not value.isprintable():
-            raise ValueError(
-                _complaint(payload, name, "text that cannot be printed")
-            )
-    elif (
-        isinstance(value, int)
-        and abs(value) > _MAX_INTEGERS.get(name, MAX_INTEGER)
-        # The engine refuses sizes with a code of their own.
-        and name != "claimed_bytes"
-    ) or (isinstance(value, float) and abs(value) > _MAX_FLOAT):
-        raise ValueError(_complaint(payload, name, "out of range"))
+def read_enum(meanings: type[_E], row: Any, column: str) -> _E | None:
+    """Read the enumeration value of a column.
+
+    :returns: None, with a line in the log, if this release does not know it.
+    """
+    word = getattr(row, column)
+    try:
+        return meanings(word)
+    except ValueError:
+        log_unknown(row, column)
+        return None
 
 
-def _complaint(payload: base.Payload, name: str, what: str) -> str:
-    return f"{type(payload).__name__}.{name} is {what}"
+def log_unknown(row: Any, column: str) -> None:
+    """Log a row that is ignored because of an unknown value."""
+    LOG.error(
+        "Row ignored, its %s %r is unknown: %s",
+        column,
+        getattr(row, column),
+        row,
+    )

@@ -10,10 +10,12 @@ out instructions of the core, are marked with :func:`handles`.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import ClassVar
@@ -21,6 +23,7 @@ from typing import TypeVar
 
 from oslo_log import log as logging
 
+from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions.requests import admission
@@ -54,7 +57,6 @@ class WrongMove(Exception):
 class Clock:
     """The time of the batch.
 
-    :ivar now: wall clock in seconds; never less than before.
     :ivar ahead_s: by how much ``now`` is ahead of pool time.
     """
 
@@ -71,7 +73,6 @@ class Clock:
 class Outages:
     """Periods in which messages or rows could not be delivered.
 
-    :ivar database_failing: whether the database is away or does not answer.
     :ivar failing_at: when it last was, so that messages waited.
     :ivar unreachable_until: until then the conductor could not receive
         reports, so that a host's silence proves nothing.
@@ -87,6 +88,9 @@ class Outbox:
 
     A message's class says whether it waits for the rows, see
     :mod:`.effects`.
+
+    :ivar admissions: new sessions, recorded unless their request id is taken.
+    :ivar withdrawn: row ids of sessions that were not recorded.
     """
 
     def __init__(self) -> None:
@@ -96,8 +100,8 @@ class Outbox:
         self._rows: list[db_api.Record] = []
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._messages: list[effects.Message] = []
-        self._admissions: list[effects.NewSession] = []
-        self._withdrawn: list[int] = []
+        self.admissions: list[effects.NewSession] = []
+        self.withdrawn: list[int] = []
 
     def write(self, *rows: db_api.Record) -> None:
         """Add rows to write."""
@@ -113,14 +117,6 @@ class Outbox:
         """Add messages."""
         self._messages += messages
 
-    def admit(self, new: effects.NewSession) -> None:
-        """Add a new session, recorded unless its request id is taken."""
-        self._admissions.append(new)
-
-    def withdraw(self, row_id: int) -> None:
-        """Delete a session that was not recorded."""
-        self._withdrawn.append(row_id)
-
     def take(self) -> effects.Effects:
         """Return and clear the collected effects."""
         given = [row for row in self._assignments.values() if row is not None]
@@ -129,19 +125,15 @@ class Outbox:
             changes=db_api.Changes.of([*self._rows, *given], released),
             at_once=[m for m in self._messages if not m.after_commit],
             after_commit=[m for m in self._messages if m.after_commit],
-            admissions=self._admissions,
-            withdrawn=self._withdrawn,
+            admissions=self.admissions,
+            withdrawn=self.withdrawn,
         )
         self._clear()
         return taken
 
 
 class Link:
-    """The way to the scheduling core, and back.
-
-    :ivar handlers: of inputs and of the core's instructions.
-    :ivar wake_at: when the core has to be called at the latest.
-    """
+    """The way to the scheduling core, and back."""
 
     def __init__(
         self,
@@ -189,16 +181,13 @@ class Link:
         try:
             self.handlers[type(item)](item)
         except WrongMove as error:
-            LOG.error("%s: %s is left out", error, type(item).__name__)
+            LOG.error("%s: %s is ignored", error, type(item).__name__)
             self._counts.reconciled["wrong_move"] += 1
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Room:
-    """The base of all rooms, with the parts that each of them has.
-
-    :cvar handler_names: handler names, by class of input or instruction.
-    """
+    """The base of all rooms, with the parts that each of them has."""
 
     handler_names: ClassVar[Mapping[type, str]] = {}
 
@@ -230,20 +219,24 @@ class Room:
         future: concurrent.futures.Future[Any],
         apply: Callable[[], None],
     ) -> None:
-        """Carry out a request to change rows, and answer it.
-
-        :param future: gets None or the refusal.
-        :param apply: raises Rejected to refuse the request.
-        """
+        """Carry out a request to change rows, and answer it."""
         if self._outages.database_failing:
             refused = admission.not_recordable()
             self._outbox.send(effects.EarlyReply(future, refused))
             return
+        with self._answering(future):
+            apply()
+
+    @contextlib.contextmanager
+    def _answering(
+        self, future: concurrent.futures.Future[Any]
+    ) -> Iterator[None]:
+        """Answer a request with None, or with the block's refusal."""
         answer = None
         try:
-            apply()
-        except admission.Rejected as error:
-            LOG.info("A request for a change is refused: %s", error.code)
+            yield
+        except (admission.Rejected, exception.FpgapoolException) as error:
+            LOG.info("A change is refused: %s", error.code)
             answer = error
         # A refusal also waits for the commit: the row that caused it may not
         # be recorded yet, and the client will look for it.

@@ -15,7 +15,6 @@ from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -38,11 +37,8 @@ class Pool:
     Queries may read all of it. A room gets those parts that its fields name,
     see :meth:`room`.
 
-    :ivar desk_accounts: charged counts of desks.
-    :ivar holds: the slots of sessions and groups, by id.
     :param own_quotas: projects' limits until Keystone's are read; None: the
         database has them, and the settings have defaults.
-    :param ahead_s: by how much the clock is ahead of pool time.
     """
 
     def __init__(
@@ -67,41 +63,40 @@ class Pool:
         self.quotas = quotas.QuotaBook(
             settings.default_quota,
             snapshot.quotas,
-            last_ids.quota,
+            last_ids[db_api.QuotaRecord],
             own_quotas,
         )
-        self.ledger = usage.Ledger(snapshot.usage, last_ids.usage)
+        self.ledger = usage.Ledger(
+            snapshot.usage, last_ids[db_api.UsageRecord]
+        )
         self.registry = registry.Registry()
         self.catalogue = bitstreams.Catalogue(
-            (), snapshot.bitstreams, last_ids.bitstream
+            (), snapshot.bitstreams, last_ids[db_api.BitstreamRecord]
         )
         self.instances = instances.Directory(
-            snapshot.instances, last_ids.instance
+            snapshot.instances, last_ids[db_api.InstanceRecord]
         )
         self.sessions = sessions.SessionBook(
-            thresholds_bytes, last_ids.session
+            thresholds_bytes, last_ids[db_api.SessionRecord]
         )
         self.groups = group_book.GroupBook(
             snapshot.groups,
             snapshot.group_clients,
-            last_ids.group,
-            last_ids.group_client,
+            last_ids[db_api.GroupRecord],
+            last_ids[db_api.GroupClientRecord],
         )
         self.desk_accounts = desk_accounts.DeskAccounts(
-            snapshot.group_desks, last_ids.group_desk
+            snapshot.group_desks, last_ids[db_api.GroupDeskRecord]
         )
         self.holds = holds.Holds(core, self.outbox)
         self.pace = expected_waits.Pace()
-        self.traffic = rates.Traffic()
+        self.traffic = holds.Traffic()
         self.lives = self.room(lives.Lives)
         self.probation = self.room(probation.Probation)
         self.probation.load(snapshot.faults)
 
     def room(self, kind: type[_Room], **others: Any) -> _Room:
-        """Make a room with the parts that its fields name.
-
-        :param others: the parts that are not of the pool, by field.
-        """
+        """Make a room with the parts that its fields name."""
         wanted = {
             field.name: getattr(self, field.name.removeprefix("_"))
             for field in dataclasses.fields(kind)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ import dataclasses
 
 from oslo_log import log as logging
 
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.requests import lives
@@ -44,10 +44,10 @@ class Restoring(parts.Room):
             if row.holder_kind != states.HELD_BY_GROUP
         }
         for record in snapshot.unknown_sessions:
-            stored_enums.log_unknown(record, "state")
+            limits.log_unknown(record, "state")
         for record in snapshot.live_sessions:
             row = held.get((record.id, record.generation))
-            phase = row and stored_enums.read(model.Phase, row, "phase")
+            phase = row and limits.read_enum(model.Phase, row, "phase")
             if record.state == states.QUEUED or row is None or phase is None:
                 self.adopt(record)
             else:
@@ -57,7 +57,7 @@ class Restoring(parts.Room):
                 self._serving.restore_session(session, row, phase)
         for record in snapshot.ending_sessions:
             row = held.get((record.id, record.generation))
-            phase = row and stored_enums.read(model.Phase, row, "phase")
+            phase = row and limits.read_enum(model.Phase, row, "phase")
             if (
                 row is not None
                 and phase is not None
@@ -84,7 +84,7 @@ class Restoring(parts.Room):
         if record.state != states.QUEUED:
             # The record of its slot is lost.
             LOG.error(
-                "Session %s is %s, but no slot is recorded for it",
+                "Session %s is %s, but has no recorded slot",
                 session.session_id,
                 record.state,
             )

@@ -15,8 +15,6 @@ class Ledger:
     """The rows of the newest day.
 
     Rows hold sums, so writing them twice is safe.
-
-    :param records: the rows of the newest day in the database.
     """
 
     def __init__(
@@ -95,7 +93,6 @@ class Ledger:
 
 
 def _written(total_bytes: int) -> int:
-    """Limit a sum to the range of its column."""
     return min(total_bytes, limits.MAX_INTEGER)
 
 

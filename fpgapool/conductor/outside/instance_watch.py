@@ -32,12 +32,6 @@ class InstanceWatch(threads.Background):
     """Polls Nova, and passes changes to the engine.
 
     While Nova is unavailable, nothing changes; missed changes are found later.
-
-    :param hosts: returns the known state of each host's compute node, by UUID.
-    :param on_failure: called if the thread ends by an error of its own.
-    :param poll_interval_s: between queries of instances.
-    :param compute_interval_s: between queries of compute nodes.
-    :param clock: returns the wall clock's time.
     """
 
     def __init__(
@@ -59,7 +53,8 @@ class InstanceWatch(threads.Background):
         self._interval_s = poll_interval_s
         self._compute_interval_s = compute_interval_s
         self._clock = clock
-        self._cursor = instances.Cursor()
+        # Wall clock of the last successful query of instances.
+        self._polled_at: float | None = None
         self._computes: nova.Computes | None = None
         # No query has succeeded yet.
         self._computes_at = -math.inf
@@ -77,13 +72,13 @@ class InstanceWatch(threads.Background):
             self._poll()
         except exception.NovaUnavailable as error:
             if not self._failing:
-                LOG.warning("Changes of instances are not known: %s", error)
+                LOG.warning("Cannot get instances from Nova: %s", error)
             self._failing = True
         except TimeoutError:
             LOG.info("Instances are checked later: the conductor is busy")
         else:
             if self._failing:
-                LOG.info("Nova is back")
+                LOG.info("Nova is available again")
             self._failing = False
 
     def _poll(self) -> None:
@@ -93,7 +88,7 @@ class InstanceWatch(threads.Background):
         if known:
             self._query_instances(known, computes, now)
         # Without known instances no change can be missed.
-        self._cursor = instances.Cursor(now)
+        self._polled_at = now
 
     def _current_computes(self, now: float) -> nova.Computes:
         """Return the compute nodes, or the previous ones if the query fails.
@@ -107,11 +102,11 @@ class InstanceWatch(threads.Background):
             if self._computes is None:
                 raise
             if not self._computes_failing:
-                LOG.warning("Changes of hosts are not known: %s", error)
+                LOG.warning("Cannot get compute nodes from Nova: %s", error)
             self._computes_failing = True
             return self._computes
         if self._computes_failing:
-            LOG.info("Changes of hosts are known again")
+            LOG.info("Nova lists compute nodes again")
         self._computes_failing = False
         return computes
 
@@ -140,12 +135,10 @@ class InstanceWatch(threads.Background):
     def _query_instances(
         self, known: Known, computes: nova.Computes, now: float
     ) -> None:
-        since = self._cursor.start(now)
+        since = instances.query_start(self._polled_at, now)
         servers = list(self._nova.servers(since))
-        if since is None:
-            missing = instances.suspects(known, servers, now)
-        else:
-            missing = instances.newcomers(known, servers, since)
+        missing = instances.missing(known, servers, since, now)
+        if since is not None:
             missing = missing[:_MAX_NEWCOMERS]
         for instance_id in missing:
             server = self._nova.server(instance_id)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
-from typing import Protocol
 
 from oslo_log import log as logging
 
@@ -22,25 +21,16 @@ from fpgapool.conductor.runtime import threads
 LOG = logging.getLogger(__name__)
 
 
-class Reader(Protocol):
-    """See :class:`fpgapool.clients.keystone.LimitsReader`."""
-
-    def read(self) -> keystone.UnifiedLimits:
-        """Return all limits."""
-
-
 class LimitsFollower(threads.Background):
     """Reads the limits at intervals.
 
     :param default: the configured limits, for resources without a registered
         limit.
-    :param on_change: called with the quotas whenever they change.
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        reader: keystone.LimitsReader,
         default: admission.ProjectQuota,
         on_change: Callable[[admission.Quotas], None],
         interval_s: float,
@@ -61,8 +51,10 @@ class LimitsFollower(threads.Background):
         except exception.FpgapoolException as error:
             if not self._failing:
                 LOG.warning(
-                    "Limits cannot be read from Keystone, %s hold: %s",
-                    "the last ones" if self._known else "the configured ones",
+                    "Cannot read limits from Keystone, using %s: %s",
+                    "the previous ones"
+                    if self._known
+                    else "the configured ones",
                     error,
                 )
             self._failing = True
@@ -89,8 +81,8 @@ class LimitsFollower(threads.Background):
         missing = set(admission.RESOURCES).difference(limits.registered)
         if missing:
             LOG.warning(
-                "Keystone has no registered limit for %s: the configured"
-                " default holds",
+                "Keystone has no registered limit for %s: using the"
+                " configured default",
                 ", ".join(sorted(missing)),
             )
 

@@ -93,7 +93,7 @@ class Publisher:
             events = book.events(changes, withdrawn)
         except Exception:
             # A failure here must not affect the pool.
-            LOG.exception("Notifications of changes were lost")
+            LOG.exception("Notifications were lost")
             return
         for event in events:
             try:
@@ -102,7 +102,7 @@ class Publisher:
                 self._counts.notifications_dropped += 1
                 if self._counts.notifications_dropped % 1000 == 1:
                     LOG.warning(
-                        "%d notifications dropped: the bus does not keep up",
+                        "%d notifications dropped: the bus is too slow",
                         self._counts.notifications_dropped,
                     )
 
@@ -113,7 +113,7 @@ class Publisher:
             except Exception as error:
                 self._counts.notifications_failed += 1
                 LOG.warning(
-                    "The notification %s was not sent: %s", event.type, error
+                    "Cannot send notification %s: %s", event.type, error
                 )
 
     def _send(self, event: journal.Event) -> None:

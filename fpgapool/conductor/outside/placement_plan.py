@@ -52,10 +52,8 @@ class Device:
     """The desired state of a device in Placement.
 
     :ivar id: the device's id in the REST API, and its provider's UUID.
-    :ivar traits: for the accelerators that it can run now.
     :ivar usable_slots: the slots that can be used now; 0 if the device is
         faulty or not enabled, or its host is silent.
-    :ivar reservable_slots: the slots that the operator keeps for flavors.
     """
 
     id: str
@@ -91,9 +89,6 @@ class Present:
     :ivar providers: by UUID: all providers created by pools, and their compute
         nodes, present and planned. A compute node without pools' traits may be
         missing if it has such children.
-    :ivar traits: their traits that belong to pools.
-    :ivar inventories: slot inventories of this pool's providers.
-    :ivar used: the number of allocated slots, by provider.
     """
 
     providers: Mapping[str, placement.Provider]
@@ -251,7 +246,6 @@ def _is_usable(entry: registry.DeviceEntry) -> bool:
 def _runnable(
     profiles: Iterable[objects.AcceleratorProfile], shape: str
 ) -> frozenset[str]:
-    """:returns: the traits of the accelerators that fit a shape."""
     return frozenset(
         trait
         for profile in profiles

@@ -42,13 +42,10 @@ class Placing(threads.Background):
 
     :param compute: of Nova, to map migrations to instances; None: all
         consumers are instances.
-    :param pool_name: marks the providers of this pool.
     :param wanted: returns the desired state; its argument is whether hosts
         without a report may still report.
-    :param on_failure: called if the thread ends by an error of its own.
     :param sync_interval_s: between comparisons, if the pool does not change.
     :param hearing_s: hosts without a report after this time count as lost.
-    :param clock: returns monotonic time.
     """
 
     def __init__(
@@ -101,7 +98,7 @@ class Placing(threads.Background):
             self._not_before = now + _RETRY_S
             self._counts.placement_failures += 1
             if not self._failing:
-                LOG.warning("Devices are not updated in Placement: %s", error)
+                LOG.warning("Cannot update devices in Placement: %s", error)
             self._failing = True
         except TimeoutError:
             LOG.info("Placement is updated later: the conductor is busy")
@@ -120,7 +117,7 @@ class Placing(threads.Background):
         else:
             return
         if self._failing:
-            LOG.info("Placement is back")
+            LOG.info("Placement is available again")
         self._failing = False
         interval_s = self._allocation_interval_s
         if not self._try_to_reserve(want):
@@ -143,7 +140,6 @@ class Placing(threads.Background):
     def _carry_out(
         self, operations: Iterable[placement_plan.Operation]
     ) -> frozenset[str]:
-        """:returns: texts about refused operations, for the log."""
         refused: dict[str, str] = {}
         for operation in operations:
             # A former leader must not write.
@@ -162,7 +158,7 @@ class Placing(threads.Background):
                     # The provider belongs to a removed device, or to another
                     # pool with the same name.
                     LOG.warning(
-                        "Placement: provider %s is deleted, as it is no device"
+                        "Placement: deleted provider %s, which is not a device"
                         " of this pool",
                         operation.uuid,
                     )
@@ -180,16 +176,15 @@ class Placing(threads.Background):
         except exception.NovaUnavailable as error:
             self._counts.placement_failures += 1
             if not self._consumers_failing:
-                LOG.warning("Reservations of slots are not known: %s", error)
+                LOG.warning("Cannot get instances of reservations: %s", error)
             self._consumers_failing = True
             return False
         if self._consumers_failing:
-            LOG.info("Reservations of slots are known again")
+            LOG.info("Nova identifies reservations again")
         self._consumers_failing = False
         return True
 
     def _reserve(self, want: placement_plan.Wanted) -> None:
-        """Pass the reservations to the engine, if they have changed."""
         known = {device.id for device in want.devices()}
         allocations = {
             uuid: own
@@ -214,10 +209,7 @@ class Placing(threads.Background):
 def carry_out(
     client: placement_client.Placement, operation: placement_plan.Operation
 ) -> None:
-    """Carry out an operation of a plan.
-
-    :raises PlacementUnavailable: if that fails.
-    """
+    """Carry out an operation of a plan."""
     match operation:
         case placement_plan.Create(uuid, name, parent_uuid):
             client.create(uuid, name, parent_uuid)
@@ -236,7 +228,6 @@ def clean(
 
     :returns: the number of deleted providers, and of those kept because of
         allocations or a refusal by Placement.
-    :raises PlacementUnavailable: if that fails.
     """
     nothing = placement_plan.Wanted()
     present = Reader(client).read(nothing, pool_name)
@@ -293,11 +284,7 @@ class Reader:
     def read(
         self, want: placement_plan.Wanted, pool_name: str
     ) -> placement_plan.Present:
-        """Return the current state.
-
-        :param pool_name: read the inventories of this pool.
-        :raises PlacementUnavailable: if it cannot be read.
-        """
+        """Return the current state."""
         client = self._client
         providers = {}
         traits: dict[str, frozenset[str]] = {}
@@ -331,10 +318,7 @@ class Reader:
         )
 
     def read_allocations(self, pool_name: str) -> None:
-        """Read only the allocations.
-
-        :raises PlacementUnavailable: if they cannot be read.
-        """
+        """Read only the allocations."""
         trait = placement_plan.pool_trait(pool_name)
         found = self._client.providers(trait)
         self._read_allocations(
@@ -442,8 +426,6 @@ class Consumers:
     def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
         """Return the instance of each consumer; unknown consumers stand for
         themselves.
-
-        :raises NovaUnavailable: if a needed query to Nova fails.
         """
         self._instances = {
             consumer: instance

@@ -26,7 +26,6 @@ def gather(
     by then.
 
     :param source: the queue; None marks its end.
-    :param can_wait: whether an item may be delayed.
     :returns: the items in their order, and whether the end was reached.
     """
     item = source.get()

@@ -24,11 +24,7 @@ _PATIENCE_S = 1.0
 
 @dataclasses.dataclass(slots=True)
 class _Account:
-    """The remaining time for dry runs.
-
-    :ivar share: of the passing time.
-    :ivar burst_s: the most time that can be saved up.
-    """
+    """The remaining time for dry runs."""
 
     share: float
     burst_s: float
@@ -49,7 +45,6 @@ class DryRuns:
     A dry run that has begun may take as long as it needs; later ones wait
     until that time is paid off. Thread-safe.
 
-    :param clock: monotonic, in seconds.
     :param busy: the processor's time of the calling thread, in seconds.
     """
 

@@ -105,7 +105,6 @@ class Election:
     def win(self, stopping: threading.Event) -> int | None:
         """Stand by until elected.
 
-        :param stopping: ends the wait.
         :returns: the epoch; None if ``stopping`` was set.
         """
         silence = _Silence()
@@ -127,7 +126,7 @@ class Election:
             except exception.DatabaseError as error:
                 silence = _Silence()
                 if not failing:
-                    LOG.error("No election is possible: %s", error)
+                    LOG.error("Cannot take part in the election: %s", error)
                 failing = True
             stopping.wait(interval_s)
         return None
@@ -164,21 +163,18 @@ class Election:
             except exception.NotLeader:
                 return False
             except exception.DatabaseError as error:
-                LOG.warning("The lease was not renewed: %s", error)
+                LOG.warning("Cannot renew the lease: %s", error)
         return True
 
     @contextlib.contextmanager
     def kept(self, epoch: int, deposed: threading.Event) -> Iterator[None]:
-        """Renew the lease in another thread while a block runs.
-
-        :param deposed: set if another conductor has been elected.
-        """
+        """Renew the lease in another thread while a block runs."""
         done = threading.Event()
 
         def keep() -> None:
             # The new leader stores the pool time after the takeover.
             if not self.hold(epoch, done, lambda: None, lambda: None):
-                LOG.warning("Another conductor was elected meanwhile")
+                LOG.warning("Another conductor has been elected meanwhile")
                 deposed.set()
 
         keeper = threading.Thread(target=keep, name="lease", daemon=True)
@@ -190,13 +186,10 @@ class Election:
             keeper.join()
 
     def resign(self, epoch: int, pool_time_s: float | None) -> None:
-        """Give the lease back, so that a stand-by need not wait for it.
-
-        :param pool_time_s: the pool time now; None: unknown.
-        """
+        """Give the lease back, so that a stand-by need not wait for it."""
         try:
             self._database.release_lease(self._name, epoch, pool_time_s)
         except exception.NotLeader:
             LOG.debug("The lease was not ours any more")
         except exception.DatabaseError as error:
-            LOG.warning("The lease was not given back: %s", error)
+            LOG.warning("Cannot release the lease: %s", error)

@@ -50,11 +50,9 @@ class GroupCommitter:
     request id is taken or the database is unavailable, the engine reverts its
     admission, and the thread neither writes nor announces it.
 
-    :param deliver: called with the messages whose rows are durable.
     :param on_unrecorded: called for each session that was not recorded because
         its request id is taken.
     :param on_deposed: called once if another conductor has taken the lease.
-    :param on_failure: called if the thread ends by an error of its own.
     :param notify: called with rows that are durable, and with the ids of
         sessions that were not recorded; None: no notifications.
     """
@@ -105,7 +103,6 @@ class GroupCommitter:
     def give_up(self, last_id: int) -> int:
         """Withdraw all new sessions that are not recorded yet.
 
-        :param last_id: the highest row id of a new session; ids are in order.
         :returns: the row id of the last recorded session.
         """
         with self._lock:
@@ -141,15 +138,14 @@ class GroupCommitter:
                 return
 
     def _write(self, batches: Sequence[effects.Effects]) -> bool:
-        """:returns: whether this conductor still leads."""
         delay_s = _RETRY_FIRST_S
         while not self._stopping.is_set():
             try:
                 self._commit(batches)
             except exception.NotLeader:
                 LOG.error(
-                    "Another conductor leads: epoch %d is over, nothing"
-                    " more is written",
+                    "Another conductor leads: epoch %d has ended, nothing more"
+                    " is written",
                     self._epoch,
                 )
                 self._on_deposed()
@@ -157,14 +153,16 @@ class GroupCommitter:
             except exception.DatabaseUnavailable as error:
                 self._counts.commit_failures += 1
                 if not self._failing.is_set():
-                    LOG.error("The database is away, writes wait: %s", error)
+                    LOG.error(
+                        "The database is unavailable, writes wait: %s", error
+                    )
                 self._failing.set()
                 self._stopping.wait(delay_s)
                 batches = self._merged(batches)
                 delay_s = min(delay_s * 2, _RETRY_MAX_S)
             else:
                 if self._failing.is_set():
-                    LOG.info("The database is back")
+                    LOG.info("The database is available again")
                 self._failing.clear()
                 self._announce(batches)
                 return True
@@ -173,7 +171,6 @@ class GroupCommitter:
     def _merged(
         self, batches: Sequence[effects.Effects]
     ) -> Sequence[effects.Effects]:
-        """Merge batches with queued ones, if there are very many."""
         if len(batches) + self._queue.qsize() <= MAX_WAITING_BATCHES:
             return batches
         waiting = list(batches)

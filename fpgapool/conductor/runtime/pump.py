@@ -10,8 +10,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 from typing import NamedTuple
+from typing import TypeVar
 
 from oslo_log import log as logging
 
@@ -26,6 +26,8 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 _TICK_S = 0.5
 
@@ -94,9 +96,6 @@ class Pump:
 
     :param engine_: the engine; after the start only the pump's thread may use
         it.
-    :param wall: a wall clock that never runs backwards.
-    :param committer: takes rows, and the messages that wait for them.
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class Pump:
             refused = self._counts.inputs_dropped
             if refused % 1000 == 1:
                 LOG.warning(
-                    "%d inputs dropped: decisions do not keep up", refused
+                    "%d inputs dropped: the engine is too slow", refused
                 )
             return False
         self._queue.put(_Offered(item, project_id))
@@ -169,18 +168,17 @@ class Pump:
 
     def ask(
         self,
-        question: Callable[[questions.Questions], Any],
+        question: Callable[[questions.Questions], _Answer],
         timeout_s: float,
         *,
         durable: bool = True,
-    ) -> Any:
+    ) -> _Answer:
         """Query the engine and wait for the answer.
 
-        :param durable: whether the answer waits until its data is durable.
         :raises TimeoutError: if the answer is late; a durable one is while the
             database is unavailable.
         """
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future = concurrent.futures.Future[_Answer]()
         self.put(inputs.Query(question, durable, future=future))
         try:
             return future.result(timeout_s)
@@ -219,7 +217,6 @@ class Pump:
         )
 
     def _next_batch(self, until_s: float) -> tuple[list[inputs.Input], bool]:
-        """:returns: a batch, and whether it is the last one."""
         batch: list[inputs.Input] = []
         offered: collections.Counter[str | None] = collections.Counter()
         try:
@@ -241,9 +238,9 @@ class Pump:
 
     def _patience_s(self, until_s: float) -> float:
         patience_s = until_s - time.monotonic()
-        if self._engine.wake_at is not None:
-            wake_in_s = self._engine.wake_at - self._clock.now()
-            patience_s = min(patience_s, wake_in_s)
+        wake_at = self._engine.pool.link.wake_at
+        if wake_at is not None:
+            patience_s = min(patience_s, wake_at - self._clock.now())
         return max(patience_s, 0.0)
 
     def _pass_on(self, wanted: effects.Effects) -> None:

@@ -32,12 +32,7 @@ _STOP_S = 5.0
 
 
 class Retention(threads.Background):
-    """Deletes ended sessions and deleted instances, a few rows at a time.
-
-    :param days: how long ago they must have ended.
-    :param now: returns the leader's wall clock, in seconds since the epoch.
-    :param on_failure: called if the thread ends by an error of its own.
-    """
+    """Deletes ended sessions and deleted instances, a few rows at a time."""
 
     def __init__(
         self,
@@ -65,7 +60,6 @@ class Retention(threads.Background):
     def step(self) -> float:
         """Delete some rows.
 
-        :returns: seconds until the next step.
         :raises: NotLeader if there is a later leader.
         """
         started_s = time.monotonic()
@@ -73,7 +67,7 @@ class Retention(threads.Background):
             more = self._delete()
         except exception.DatabaseError as error:
             if not self._failing:
-                LOG.warning("What ended long ago is not deleted: %s", error)
+                LOG.warning("Cannot purge old rows: %s", error)
             self._failing = True
             return _RETRY_S
         self._failing = False
@@ -84,7 +78,6 @@ class Retention(threads.Background):
         return _NOTHING_LEFT_S
 
     def _delete(self) -> bool:
-        """:returns: whether there may be more."""
         before = self._now() - self._days * _SECONDS_PER_DAY
         for table, purge in self._purges.items():
             deleted = purge(before, STEP_ROWS, self._epoch)
@@ -97,7 +90,7 @@ class Retention(threads.Background):
     def _log(self) -> None:
         if any(self._deleted.values()):
             LOG.info(
-                "Deleted what ended more than %d days ago: %s",
+                "Purged rows that ended more than %d days ago: %s",
                 self._days,
                 ", ".join(f"{n} {what}" for what, n in self._deleted.items()),
             )

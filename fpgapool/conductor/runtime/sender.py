@@ -33,8 +33,6 @@ class Sender:
 
     A cast that cannot be delivered is logged and dropped: the agents' reports
     show the difference, and the order is sent again.
-
-    :param on_failure: called if the thread ends by an error of its own.
     """
 
     def __init__(
@@ -77,8 +75,7 @@ class Sender:
             self._counts.dropped[self._name] += 1
             if self._dropped % 1000 == 1:
                 LOG.warning(
-                    "%d messages to agents dropped: the broker does not keep"
-                    " up",
+                    "%d messages to agents dropped: the broker is too slow",
                     self._dropped,
                 )
 
@@ -133,9 +130,7 @@ class Sender:
 def _is_answered(message: effects.Message) -> bool:
     """Resolve an answer; return whether nothing has to be sent."""
     match message:
-        case effects.Reply(future, value, failed) | effects.EarlyReply(
-            future, value, failed
-        ):
+        case effects.Reply(future, value, failed):
             _answer(future, value, failed=failed)
             return True
         case effects.PublishSession(host_uuid, view, waiting):

@@ -20,10 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
-    """Return the limits; most are options of ``[conductor]``.
-
-    :raises ConfigurationError: if one is wrong.
-    """
+    """Return the limits; most are options of ``[conductor]``."""
     options = conf.conductor
     max_bitstreams = conf.bitstreams.max_per_project
     same = {
@@ -58,10 +55,7 @@ def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
 
 
 def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
-    """Return the caps of hosts, by UUID.
-
-    :raises ConfigurationError: if one is wrong.
-    """
+    """Return the caps of hosts, by UUID."""
     caps_w = {}
     for name, text in option.items():
         try:

@@ -31,7 +31,6 @@ ELASTICITY_NAMESPACE = "fpgapool.elasticity"
 def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     """Make the strategy of ``[conductor] strategy``.
 
-    :returns: the strategy, wrapped for sharing between projects.
     :raises ConfigurationError: if the name or an option is not valid; the
         message lists the known names.
     """
@@ -60,7 +59,6 @@ def load_groups(
     elasticity``.
 
     :param programming_time_s: the longest time that programming a slot takes.
-    :returns: the sizing for one pool, without groups yet.
     :raises ConfigurationError: if the name or an option is not valid, or the
         period is too short.
     """
@@ -89,10 +87,6 @@ def load_groups(
 def _factory(
     namespace: str, name: str, what: str, group: str
 ) -> Callable[..., Any]:
-    """Return the plug-in with a name.
-
-    :raises ConfigurationError: if there is none.
-    """
     try:
         manager = stevedore.DriverManager(
             namespace, name, warn_on_missing_entrypoint=False

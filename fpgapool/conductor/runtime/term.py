@@ -8,7 +8,6 @@ import functools
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -28,7 +27,6 @@ from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.views import journal
-from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.conductor.outside import notifications
@@ -52,8 +50,8 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-_WATCH_PATIENCE_S = 10.0
-_PLACING_PATIENCE_S = 10.0
+# How long other services' threads wait for the engine.
+_PATIENCE_S = 10.0
 
 
 class Term:
@@ -96,27 +94,27 @@ class Term:
             )
             for name in ("orders", "news")
         )
-        self._committer = persistence.GroupCommitter(
+        self.committer = persistence.GroupCommitter(
             database,
             epoch,
             deliver=self._news.deliver,
-            on_unrecorded=lambda item: self._pump.put(item),
+            on_unrecorded=lambda item: self.pump.put(item),
             on_deposed=deposed.set,
             on_failure=on_failure,
             notify=_notify(publisher, snapshot),
             counts=counts,
         )
         limits = settings.limits(conf)
-        self._pump = pump.Pump(
+        self.pump = pump.Pump(
             self._engine(limits, snapshot),
             self._clock,
-            committer=self._committer,
+            committer=self.committer,
             outbox=self._orders,
             on_failure=on_failure,
             counts=counts,
             max_inputs=conf.conductor.max_waiting_inputs,
         )
-        self._placing = _placing(conf, self._pump, on_failure, counts)
+        self._placing = _placing(conf, self.pump, on_failure, counts)
         self._retention = self._new_retention()
         self._others = self._new_others(limits)
         self._server = rpc.get_server(
@@ -159,7 +157,7 @@ class Term:
         self, limits: admission.PoolLimits
     ) -> list[threads.Background]:
         others = (
-            _watch(self._conf, self._pump, self._on_failure),
+            _watch(self._conf, self.pump, self._on_failure),
             self._placing,
             self._new_limits(limits),
             self._retention,
@@ -170,7 +168,7 @@ class Term:
         options = self._conf.bitstreams
         trusted = signatures.TrustedKeys(options.trusted_keys_dir)
         return conductor_rpc.ConductorManager(
-            self._pump,
+            self.pump,
             self._database,
             self.epoch,
             base.places(rpc.handler_threads(self._conf)),
@@ -181,7 +179,6 @@ class Term:
 
     @property
     def _reads_keystone(self) -> bool:
-        """Whether Keystone has the projects' limits."""
         return bool(self._conf.quota.driver == quota_conf.UNIFIED)
 
     def _new_limits(
@@ -192,7 +189,7 @@ class Term:
         return keystone_limits.LimitsFollower(
             keystone.LimitsReader(),
             limits.default_quota,
-            lambda quotas: self._pump.put(inputs.NewQuotas(quotas)),
+            lambda quotas: self.pump.put(inputs.NewQuotas(quotas)),
             self._conf.quota.refresh_interval_s,
             self._on_failure,
         )
@@ -212,8 +209,8 @@ class Term:
 
     def start(self) -> None:
         """Start the threads, and listen."""
-        self._committer.start()
-        self._pump.start()
+        self.committer.start()
+        self.pump.start()
         # Before messages are sent: agents answer at once, and are asked only
         # once.
         self._server.start()
@@ -221,7 +218,7 @@ class Term:
         self._news.start()
         if self._placing is None:
             # Without Placement, delete the reservations in the database.
-            self._pump.put(inputs.Reservations({}))
+            self.pump.put(inputs.Reservations({}))
         for one in self._others:
             one.start()
 
@@ -231,8 +228,8 @@ class Term:
             one.stop()
         self._server.stop()
         self._server.wait()
-        self._pump.stop()
-        self._committer.stop()
+        self.pump.stop()
+        self.committer.stop()
         self._orders.stop()
         self._news.stop()
 
@@ -240,40 +237,13 @@ class Term:
         """Return the pool time, which the next leader continues."""
         return self._clock.now() - self._ahead_s
 
-    @property
-    def inputs_backlog(self) -> int:
-        """The number of waiting inputs."""
-        return self._pump.backlog
-
-    @property
-    def commits_backlog(self) -> int:
-        """The number of batches that wait for their commit."""
-        return self._committer.backlog
-
-    @property
-    def database_failing(self) -> bool:
-        """Whether the database is away or does not answer."""
-        return self._committer.failing
-
-    def look(
-        self, question: Callable[[questions.Questions], Any], timeout_s: float
-    ) -> Any:
-        """Query the engine, without waiting for durability.
-
-        :raises TimeoutError: if the answer does not come in time.
-        """
-        return self._pump.ask(question, timeout_s, durable=False)
-
     def refresh_library(self) -> None:
-        """Load changed accelerators from the database.
-
-        :raises DatabaseError: if it cannot be read.
-        """
+        """Load changed accelerators from the database."""
         library = self._database.accelerators()
         if library != self._library:
             LOG.info("The library of accelerators has changed")
             self._library = library
-            self._pump.put(inputs.Library(tuple(library)))
+            self.pump.put(inputs.Library(tuple(library)))
 
 
 def _ahead_s(
@@ -300,20 +270,18 @@ def _watch(
         return None
 
     def known() -> instance_watch.Known:
-        found: instance_watch.Known = pumping.ask(
+        return pumping.ask(
             lambda asked: dict(asked.pool.instances.live),
-            _WATCH_PATIENCE_S,
+            _PATIENCE_S,
             durable=False,
         )
-        return found
 
     def hosts() -> instance_watch.Hosts:
-        found: instance_watch.Hosts = pumping.ask(
+        return pumping.ask(
             lambda asked: asked.pool.registry.computes,
-            _WATCH_PATIENCE_S,
+            _PATIENCE_S,
             durable=False,
         )
-        return found
 
     return instance_watch.InstanceWatch(
         client,
@@ -338,7 +306,7 @@ def _placing(
         return None
 
     def wanted(is_early: bool) -> placement_plan.Wanted:
-        found: placement_plan.Wanted = pumping.ask(
+        return pumping.ask(
             lambda asked: placement_plan.wanted(
                 asked.pool.registry,
                 asked.pool.catalogue.profiles,
@@ -346,10 +314,9 @@ def _placing(
                 is_early=is_early,
                 faulty_accelerators=asked.pool.probation.faulty_accelerators,
             ),
-            _PLACING_PATIENCE_S,
+            _PATIENCE_S,
             durable=False,
         )
-        return found
 
     return placement_sync.Placing(
         client,
@@ -376,7 +343,6 @@ def _notify(
 def _groups(
     conf: cfg.ConfigOpts, slots: Sequence[db_api.SlotRecord]
 ) -> groups.Groups:
-    """Return the sizing of groups for a pool with these slots."""
     programming_time_s = max(
         (slot.programming_time_s for slot in slots), default=0.0
     )
@@ -384,7 +350,9 @@ def _groups(
         made = strategy_loading.load_groups(conf, programming_time_s)
     except exception.ConfigurationError as error:
         # A new board must not interrupt the service of all others.
-        LOG.error("Elastic groups may do little but change slots: %s", error)
+        LOG.error(
+            "Elastic groups may spend most time changing slots: %s", error
+        )
         return strategy_loading.load_groups(conf)
     if made.warning is not None:
         LOG.warning("[scheduler] elasticity: %s", made.warning)

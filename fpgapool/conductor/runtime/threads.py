@@ -21,10 +21,6 @@ def start_later(
 
     A conductor whose pump or group commit has failed would accept requests and
     never serve them, so a stand-by has to take over.
-
-    :param name: shown in the log and given to ``on_failure``.
-    :param on_failure: called with ``name`` if ``target`` raises.
-    :returns: the thread, not yet started.
     """
 
     def body() -> None:

@@ -2,8 +2,6 @@
 
 """What an operator does."""
 
-import concurrent.futures
-
 from fpgapool.conductor.decisions import inputs
 from fpgapool.core import model
 from tests.unit.conductor import world
@@ -19,17 +17,11 @@ def administer(
     reason: str = "",
 ) -> bool:
     """Say what is to become of a board; return whether there is it."""
-    future: concurrent.futures.Future[bool] = concurrent.futures.Future()
-    pool.feed(
-        inputs.Administer(
-            host_uuid=host,
-            device=device,
-            state=state,
-            reason=reason,
-            drain_within_s=within_s,
-            future=future,
-        )
+    wanted = inputs.Administer(
+        host_uuid=host,
+        device=device,
+        state=state,
+        reason=reason,
+        drain_within_s=within_s,
     )
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    return answer.value is None
+    return pool.answer(wanted) is None

@@ -10,12 +10,10 @@ from tests.unit.conductor import world
 @pytest.fixture
 def pool() -> world.Conductor:
     """Host a with two slots, host b without a board."""
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
-    )
+    return world.Conductor(world.hosts(a=2, b=0))
 
 
 @pytest.fixture
 def single() -> world.Conductor:
     """Host a with one slot."""
-    return world.Conductor([world.FakeAgent("a", 1)])
+    return world.Conductor(world.hosts(a=1))

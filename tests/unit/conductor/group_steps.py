@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import itertools
 import uuid
@@ -46,18 +45,15 @@ def client(group_id: str, **members: Any) -> objects.AttachClient:
 
 def change(pool: world.Conductor, wanted: group_objects.GroupChange) -> str:
     """Make a change; return the code of its refusal, or nothing."""
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     before = rows(pool), book(pool)
-    pool.feed(inputs.ChangeGroup(wanted, future=future))
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    if answer.value is None:
+    refusal = pool.answer(inputs.ChangeGroup(wanted))
+    if refusal is None:
         # The database has what the leader knows.
         assert rows(pool) == book(pool)
         return ""
     assert (rows(pool), book(pool)) == before
-    assert str(answer.value)
-    return answer.value.code
+    assert str(refusal)
+    return refusal.code
 
 
 def rows(pool: world.Conductor) -> tuple[list[Any], list[Any]]:
@@ -83,7 +79,7 @@ FOREIGN = {**STATEFUL, "name": "other", "shapes": ["large"]}
 
 def make_pool() -> world.Conductor:
     """Host a with three slots, and two accelerators more than usual."""
-    made = world.Conductor([world.FakeAgent("a", 3)], default_quota=QUOTA)
+    made = world.Conductor(world.hosts(a=3), default_quota=QUOTA)
     library = [
         db_api.AcceleratorRecord(name=one["name"], profile=one)
         for one in (

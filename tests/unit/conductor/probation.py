@@ -2,8 +2,6 @@
 
 """Slots that fail and are tested."""
 
-import concurrent.futures
-
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import effects
@@ -45,9 +43,7 @@ def fail(pool: world.Conductor, number: int = 0) -> None:
 
 def orders(pool: world.Conductor) -> list[objects.AssignRequest]:
     """Return the tests that are under way to agents."""
-    return [
-        one.request for one in pool.wire if isinstance(one, effects.TestSlot)
-    ]
+    return [one.request for one in pool.sent(effects.TestSlot)]
 
 
 def load(pool: world.Conductor, *profiles: objects.AcceleratorProfile) -> None:
@@ -68,19 +64,8 @@ def ask(
     pool: world.Conductor, accelerator: str = "", **place: object
 ) -> exception.FpgapoolException | None:
     """Ask for a test as an operator does; return why there is none."""
-    future: concurrent.futures.Future[exception.FpgapoolException | None]
-    future = concurrent.futures.Future()
     wanted = {"host_uuid": "a", "device": "board0", "slot": 0} | place
-    pool.feed(inputs.TestNow(accelerator=accelerator, future=future, **wanted))
-    (answer,) = [
-        one
-        for one in pool.wire
-        if isinstance(one, effects.Reply | effects.EarlyReply)
-        and one.future is future
-    ]
-    assert not answer.failed, answer.value
-    pool.wire.remove(answer)
-    return answer.value
+    return pool.answer(inputs.TestNow(accelerator=accelerator, **wanted))
 
 
 def code_of(refusal: exception.FpgapoolException | None) -> str | None:

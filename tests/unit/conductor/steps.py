@@ -35,11 +35,7 @@ def activate(pool: world.Conductor, number: int = 0) -> None:
 
 
 def news_of(pool):
-    return [
-        message.view
-        for message in pool.wire
-        if isinstance(message, effects.PublishSession)
-    ]
+    return [message.view for message in pool.sent(effects.PublishSession)]
 
 
 def outcome(

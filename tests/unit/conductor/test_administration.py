@@ -29,13 +29,7 @@ DISABLED = model.AdminState.DISABLED
 @pytest.fixture
 def pool():
     """Hosts a and b with a slot each, and c without a board."""
-    return world.Conductor(
-        [
-            world.FakeAgent("a", 1),
-            world.FakeAgent("b", 1),
-            world.FakeAgent("c", 0, board=False),
-        ]
-    )
+    return world.Conductor(world.hosts(a=1, b=1, c=0))
 
 
 def row(pool: world.Conductor, table: str = "devices") -> tuple:
@@ -86,7 +80,7 @@ def test_who_is_there_stays(pool) -> None:
     administering.administer(pool, DISABLED)
     pool.settle()
     pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert pool.view(request_id).state == states.ACTIVE
     assert row(pool)[0] == "disabled"
 
@@ -110,9 +104,9 @@ def test_at_its_deadline_a_stateless_session_moves(pool, restart) -> None:
     pool.now += 59.0
     if restart:
         pool.boot_conductor()
-        pool.feed(*(agent.report() for agent in pool.agents.values()))
+        pool.report()
     else:
-        pool.feed(*(agent.report() for agent in pool.agents.values()))
+        pool.report()
     assert pool.view(request_id).state == states.ACTIVE
     pool.now += 1.0
     pool.feed()
@@ -131,7 +125,7 @@ def test_a_deadline_moves_with_a_clock_that_was_set(pool) -> None:
     pool.now += 50.0
     for jump_s in (7200.0, -3600.0):
         pool.boot_conductor(jump_s)
-        pool.feed(*(agent.report() for agent in pool.agents.values()))
+        pool.report()
     assert row(pool) == ("draining", "", pool.now + 10)
     pool.now += 9.9
     pool.feed()
@@ -148,13 +142,13 @@ def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
     pool.boot_conductor()
     assert row(pool)[0] == "draining"
     assert not pool.memory.holds[1].revoked, "its host may be gone"
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     assert pool.memory.holds[1].revoked == codes.DRAINED
     end(pool, "a")
     assert pool.view(request_id).slot_host_name == "b"
     assert row(pool)[0] == "disabled"
     pool.boot_conductor()
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     assert pool.view(pool.open("a")).state == states.QUEUED
 
 
@@ -191,10 +185,10 @@ def test_a_stateful_session_that_has_not_begun_moves(pool) -> None:
     # Its worker knows, so that a client that connects now is refused.
     last = pool.agents["a"].slots[0].last_result
     assert (last.code, last.generation) == (codes.DRAINED, 4294967296)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.cancel(second)
     pool.deliver_all()
-    pool.feed(pool.agents["b"].report())
+    pool.report("b")
     assert pool.view(first).slot_host_name == "b"
     assert pool.view(third).state == states.QUEUED
 
@@ -212,7 +206,7 @@ def test_a_host_that_dies_while_it_is_drained(pool) -> None:
         pool.settings, lost_session_timeout_s=100.0
     )
     pool.boot_conductor()
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     request_id = run_on(pool, "a")
     administering.administer(pool, DRAINING, 0.0)
     for _ in range(80):
@@ -226,7 +220,7 @@ def test_a_host_that_dies_while_it_is_drained(pool) -> None:
 
 def two_slots() -> tuple[world.Conductor, str, str]:
     """Host a, which is to be drained: a session is PREPARING, one READY."""
-    pool = world.Conductor([world.FakeAgent("a", 2), world.FakeAgent("b", 0)])
+    pool = world.Conductor(world.hosts(a=2, b=0))
     first, second = pool.open("a"), pool.open("a")
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(1))
@@ -254,19 +248,17 @@ def test_a_report_of_slots_of_which_one_takes_another(failover) -> None:
 
 
 def test_preparations_that_hang_at_the_deadline_of_a_drain() -> None:
-    pool = world.Conductor([world.FakeAgent("a", 2)])
+    pool = world.Conductor(world.hosts(a=2))
     opened = [pool.open("a") for _ in range(2)]
     pool.deliver_all()
     pool.now += pool.settings.prepare_timeout_s + 1.0
     administering.administer(pool, DRAINING, 1.0)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.wire.clear()
     pool.now += 1.0
     pool._take(pool.engine.tick(pool.now))
     pool.check()
-    released = [
-        m.slot for m in pool.wire if isinstance(m, effects.ReleaseSlot)
-    ]
+    released = [m.slot for m in pool.sent(effects.ReleaseSlot)]
     assert sorted(released) == [0, 1]
     for request_id in opened:
         assert pool.view(request_id).state == states.QUEUED
@@ -295,7 +287,7 @@ def test_boards_that_come_to_a_disabled_host_are_disabled(pool) -> None:
     pool.agents["c"].slots = [world.Slot()]
     administering.administer(pool, DISABLED, device=None, host="b")
     administering.administer(pool, DISABLED, device=None)
-    pool.feed(pool.agents["c"].report())
+    pool.report("c")
     request_id = pool.open("c")
     assert pool.view(request_id).state == states.QUEUED
     administering.administer(pool, ENABLED, device=None, host="c")
@@ -311,13 +303,13 @@ def test_what_is_not_there(pool) -> None:
 
 
 def test_to_enable_repairs_what_was_taken_out() -> None:
-    pool = world.Conductor([world.FakeAgent("a", 1)], fault_limit=1)
+    pool = world.Conductor(world.hosts(a=1), fault_limit=1)
     request_id = pool.open("a")
     pool.deliver_all()
     pool.agents["a"].end(
         0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now
     )
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert pool.rows["slots"][1].faulty
     assert pool.view(request_id).state == states.QUEUED
     administering.administer(pool, ENABLED)
@@ -331,14 +323,14 @@ def test_to_enable_repairs_what_was_taken_out() -> None:
 
 
 def test_to_enable_does_not_repair_what_its_agent_calls_faulty() -> None:
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     pool.agents["a"].slots[0].state = states.SLOT_FAULTY
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     administering.administer(pool, ENABLED)
     request_id = pool.open("a")
     assert pool.view(request_id).state == states.QUEUED
     pool.agents["a"].slots[0].state = states.SLOT_IDLE
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert pool.view(request_id).state == states.PREPARING
 
 
@@ -372,7 +364,16 @@ def test_figures_of_devices_and_slots(pool) -> None:
 )
 def test_what_makes_no_sense_is_refused(wish) -> None:
     with pytest.raises(exception.InvalidRequest):
-        administration.checked(*wish)
+        administration.checked(
+            **dict(
+                zip(
+                    ("host_uuid", "device", "state", "reason"),
+                    wish,
+                    strict=False,
+                )
+            ),
+            drain_within_s=wish[-1],
+        )
 
 
 # -- what Nova is told -------------------------------------------------
@@ -438,7 +439,7 @@ def test_a_snapshot_counts_what_can_be_used(pool) -> None:
     assert copies(found, "b") is None
     administering.administer(pool, ENABLED, host="b")
     pool.agents["b"].slots[0].state = states.SLOT_FAULTY
-    pool.feed(pool.agents["b"].report())
+    pool.report("b")
     assert copies(snapshot(pool), "b") is None
 
 

@@ -64,7 +64,7 @@ def test_a_session_is_woken_when_it_takes_the_slot_of_another_board(
     waiting = pool.open(accelerator="other")
     assert pool.view(waiting).state == states.QUEUED
     assert pool.view(waiting).pending_reasons == (codes.WAITING_FOR_AFFINITY,)
-    wake_at = pool.engine.wake_at
+    wake_at = pool.memory.link.wake_at
     assert wake_at == pytest.approx(pool.now + 10.0)
     pool.now = wake_at
     pool.feed()

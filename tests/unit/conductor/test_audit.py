@@ -14,6 +14,7 @@ from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
+from tests.unit.conductor import group_steps
 from tests.unit.conductor import world as worlds
 
 LEASE = db_api.Lease(holder="c1", epoch=1, renewals=3)
@@ -22,7 +23,7 @@ LEASE = db_api.Lease(holder="c1", epoch=1, renewals=3)
 @pytest.fixture
 def pool() -> worlds.Conductor:
     """Give a pool with an ACTIVE session, a PREPARING one and one QUEUED."""
-    made = worlds.Conductor([worlds.FakeAgent("a", 2)])
+    made = worlds.Conductor(worlds.hosts(a=2))
     for _ in range(3):
         made.open("a")
         made.deliver_all()
@@ -158,9 +159,7 @@ def test_a_session_can_be_asked_for_as_soon_as_it_is_adopted(pool):
         ),
     )
     answers = {
-        one.future: one
-        for one in pool.wire
-        if isinstance(one, effects.Reply | effects.EarlyReply)
+        one.future: one for one in pool.wire if isinstance(one, effects.Reply)
     }
     assert not answers[adopted].failed
     assert not answers[asked].failed
@@ -221,11 +220,8 @@ def test_a_database_without_a_leader(pool):
 
 
 def test_slots_of_groups():
-    pool = worlds.Conductor([worlds.FakeAgent("a", 2)])
-    wanted = objects.CreateGroup(
-        group_id="g", project_id="p", accelerator="copy", name="n", size=1
-    )
-    pool.feed(inputs.ChangeGroup(wanted))
+    pool = worlds.Conductor(worlds.hosts(a=2))
+    assert not group_steps.change(pool, group_steps.new(group_id="g", size=1))
     pool.settle()
     assert look(pool) == []
     (row,) = pool.rows["assignments"].values()
@@ -258,7 +254,7 @@ def test_a_new_leader_goes_on_where_rows_are_missing(pool, slot, becomes):
     pool.boot_conductor()
     assert pool.rows["sessions"][row.holder_id].state == becomes
     assert pool.counts.reconciled["session_without_slot"] == 1
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     # The slot is taken from whoever works there.
     assert pool.counts.reconciled["stray"] == 1
 

@@ -104,7 +104,7 @@ def test_a_slot_with_an_older_bitstream_has_to_be_programmed_again():
 
 
 def test_the_core_hears_which_slots_are_out_of_date(single):
-    single.feed(single.agents["a"].report())
+    single.report("a")
     (slot,) = single.memory.registry.slots.values()
     core = single.memory.core
     agent = single.agents["a"]

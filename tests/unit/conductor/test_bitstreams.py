@@ -2,7 +2,6 @@
 
 """Changes of the library: which are made, which are refused."""
 
-import concurrent.futures
 import dataclasses
 import random
 
@@ -19,6 +18,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.bitstreams import samples
+from tests.unit.conductor import administering
 from tests.unit.conductor import world as worlds
 
 AROUND = bitstreams.LibraryContext(
@@ -161,9 +161,7 @@ def test_a_second_file_is_refused(catalogue):
 
 
 def test_quotas(catalogue):
-    around = dataclasses.replace(
-        AROUND, limits=bitstreams.BitstreamLimits(count=2, total_bytes=15)
-    )
+    around = dataclasses.replace(AROUND, max_count=2, max_bytes=15)
     for number in (1, 2):
         catalogue.apply(create(number), around)
     assert refusal(catalogue, create(3), around) == codes.QUOTA_EXCEEDED
@@ -265,7 +263,8 @@ def test_any_sequence_leaves_a_library_that_can_be_built():
         around = dataclasses.replace(
             AROUND,
             running={samples.record(5).bitstream_id},
-            limits=bitstreams.BitstreamLimits(count=4, total_bytes=25),
+            max_count=4,
+            max_bytes=25,
         )
         try:
             row = catalogue.apply(change, around)
@@ -287,21 +286,12 @@ def test_any_sequence_leaves_a_library_that_can_be_built():
 
 @pytest.fixture
 def pool():
-    return worlds.Conductor([worlds.FakeAgent("a", 1)])
+    return worlds.Conductor(worlds.hosts(a=1))
 
 
 def change(pool, wanted) -> object:
     """Give a change to the engine; :returns: what is answered."""
-    future = concurrent.futures.Future()
-    pool.feed(inputs.ChangeBitstream(wanted, future=future))
-    (answer,) = [
-        message
-        for message in pool.wire
-        if isinstance(message, effects.Reply | effects.EarlyReply)
-        and message.future is future
-    ]
-    pool.wire.remove(answer)
-    return answer.value
+    return pool.answer(inputs.ChangeBitstream(wanted))
 
 
 def approve(pool, number=1, **members) -> None:
@@ -310,7 +300,7 @@ def approve(pool, number=1, **members) -> None:
 
 
 def order(pool) -> objects.AssignRequest:
-    (found,) = [m for m in pool.wire if isinstance(m, effects.AssignSlot)]
+    (found,) = pool.sent(effects.AssignSlot)
     return found.request
 
 
@@ -384,10 +374,10 @@ def test_a_new_leader_repeats_the_same_order(pool):
     approve(pool, 2, version="9")
     pool.wire.clear()
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.tick(3.0)
-    pool.feed(pool.agents["a"].report())
-    repeated = [m for m in pool.wire if isinstance(m, effects.AssignSlot)]
+    pool.report("a")
+    repeated = pool.sent(effects.AssignSlot)
     assert repeated
     for message in repeated:
         assert message.request.bitstream_ref == first.bitstream_ref
@@ -406,16 +396,7 @@ def test_what_was_taken_away_ends_a_session_that_loses_its_slot(pool, how):
     if how == "failed":
         pool.end(states.PREPARE_FAILED, codes.PROGRAM_FAILED)
     else:
-        pool.feed(
-            inputs.Administer(
-                host_uuid="a",
-                device="board0",
-                state=model.AdminState.DRAINING,
-                reason="",
-                drain_within_s=0.0,
-                future=concurrent.futures.Future(),
-            )
-        )
+        administering.administer(pool, model.AdminState.DRAINING, 0.0)
     view = pool.view(request)
     assert (view.state, view.reason) == (
         states.REJECTED,
@@ -423,7 +404,7 @@ def test_what_was_taken_away_ends_a_session_that_loses_its_slot(pool, how):
     )
     assert not pool.memory.holds
     assert not pool.rows["assignments"]
-    (order,) = [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
+    (order,) = pool.sent(effects.ReleaseSlot)
     assert (order.generation, order.reason) == (
         generation,
         codes.UNKNOWN_ACCELERATOR,
@@ -452,17 +433,13 @@ def test_what_nobody_can_use_leaves_the_library_as_it_is(pool):
 
 
 def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
-    approved = [concurrent.futures.Future() for _ in range(3)]
     wanted = (create(), upload(), upload())
-    batch = [
-        inputs.ChangeBitstream(change, future=future)
-        for change, future in zip(wanted, approved, strict=True)
-    ]
+    batch = [inputs.ChangeBitstream(change) for change in wanted]
     found = pool.engine.process(batch, pool.now)
     assert not found.at_once
     *done, refused = found.after_commit
     assert [answer.value for answer in done] == [None, None]
-    assert refused.future is approved[-1]
+    assert refused.future is batch[-1].future
     assert refused.value.code == codes.BITSTREAM_HAS_FILE
     pool._take(found)
     pool.check()

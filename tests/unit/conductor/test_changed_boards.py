@@ -21,7 +21,7 @@ from tests.unit.conductor import world
 @pytest.fixture
 def pool() -> world.Conductor:
     """A board with two slots."""
-    return world.Conductor([world.FakeAgent("a", 2)])
+    return world.Conductor(world.hosts(a=2))
 
 
 def with_slots(
@@ -61,7 +61,7 @@ def test_no_session_gets_a_slot_that_a_board_has_no_longer(pool) -> None:
     assert pool.view(opened[1]).state == states.QUEUED
     # The board has its slot again.
     pool.agents["a"].slots.append(lost)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert row(pool) == IN_USE
     assert pool.view(opened[1]).state == states.PREPARING
 
@@ -73,7 +73,7 @@ def test_a_new_leader_knows_of_it(pool, returns) -> None:
     assert row(pool) == OUT
     if returns:
         pool.agents["a"].slots.append(lost)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert row(pool) == (IN_USE if returns else OUT)
     opened = [pool.open() for _ in range(2)]
     assert pool.view(opened[1]).state == (
@@ -122,7 +122,7 @@ def test_a_fault_that_it_had_is_known_when_it_is_back() -> None:
     lost = shrink(pool)
     assert row(pool) == OUT
     pool.agents["a"].slots.append(lost)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert row(pool) == (True, codes.PROGRAM_FAILED)
 
 

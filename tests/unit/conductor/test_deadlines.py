@@ -64,7 +64,7 @@ def test_work_of_a_waiting_client_counts_before_the_deadline(single):
 def test_a_session_may_go_on_and_misses_its_deadline(single):
     request_id = serve(single, deadline_s=5.0)
     single.now += 5.1
-    single.feed(single.agents["a"].report())
+    single.report("a")
     assert single.view(request_id).state == states.ACTIVE
     single.end(states.CLOSED, codes.OK)
     assert single.view(request_id).deadline_met is False
@@ -74,14 +74,14 @@ def test_a_session_may_go_on_and_misses_its_deadline(single):
 def test_the_operator_decides_unless_the_request_does(single):
     single.settings = admission.PoolLimits(deadline_action=states.KILL)
     single.boot_conductor()
-    single.feed(single.agents["a"].report())
+    single.report("a")
     killed = serve(single, deadline_s=5.0)
     left = single.open(deadline_s=5.0, deadline_action=states.CONTINUE)
     assert single.view(killed).deadline_action == states.KILL
     single.now += 5.0
     single.feed()
     single.deliver_all()
-    single.feed(single.agents["a"].report())
+    single.report("a")
     view = single.view(killed)
     assert (view.state, view.reason) == (
         states.EXPIRED,
@@ -167,9 +167,9 @@ def test_no_clock_that_was_set_moves_a_deadline(single, jump_s):
     request_id = serve(single, deadline_s=60.0, deadline_action=states.KILL)
     single.now += 50.0
     single.boot_conductor(jump_s)
-    single.feed(single.agents["a"].report())
+    single.report("a")
     single.now += 9.0
-    single.feed(single.agents["a"].report())
+    single.report("a")
     assert single.view(request_id).state == states.ACTIVE
     single.end(states.CLOSED, codes.OK)
     assert single.view(request_id).deadline_met is True

@@ -24,7 +24,9 @@ from tests.unit.conductor import world
 def ask(pool: world.Conductor, **wanted: object) -> objects.DryRun:
     """Ask what would become of a request; nothing changes."""
     before = _known(pool)
-    found = pool.ask.dry_run(world.request(request_id="dry", **wanted))()
+    found = pool.ask.opening.dry_run(
+        world.request(request_id="dry", **wanted)
+    )()
     assert _known(pool) == before
     left = pool.memory.take_effects()
     for part in (left.at_once, left.after_commit, left.admissions):
@@ -102,7 +104,7 @@ def test_quotas_and_a_full_queue_count(single):
         default_quota=admission.ProjectQuota(queued=1), max_queued_sessions=2
     )
     single.boot_conductor()
-    single.feed(single.agents["a"].report())
+    single.report("a")
     _, waits, _ = (single.open(project_id=one) for one in ("p", "p", "q"))
     assert ask(single, project_id="p").reasons == (codes.QUEUE_FULL,)
     single.cancel(waits)
@@ -122,9 +124,8 @@ def test_a_strategy_that_cannot_be_copied_has_a_code(single):
 
     single.make_strategy = make
     single.boot_conductor()
-    answer = single.ask.dry_run(world.request())
     with pytest.raises(exception.DryRunUnsupported, match="lock") as caught:
-        answer()
+        single.ask.opening.dry_run(world.request())
     assert caught.value.code == codes.DRY_RUN_UNSUPPORTED
 
 

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import itertools
 import random
-import uuid
 from typing import Any
 
 import pytest
@@ -27,55 +24,31 @@ from fpgapool.strategies import elasticity as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
+from tests.unit.conductor import administering
+from tests.unit.conductor import group_steps
 from tests.unit.conductor import world
-
-HASH = "ab" * 32
-_numbers = itertools.count(1)
-
-
-def an_id() -> str:
-    return str(uuid.UUID(int=next(_numbers)))
 
 
 @pytest.fixture
 def pool() -> world.Conductor:
     """Two hosts with two slots each."""
-    return world.Conductor([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
+    return world.Conductor(world.hosts(a=2, b=2))
 
 
 def ask(pool: world.Conductor, wanted: Any) -> str:
     """Make a change; return the code of its refusal, or nothing."""
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    pool.feed(inputs.ChangeGroup(wanted, future=future))
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    return answer.value.code if answer.value else ""
+    refusal = pool.answer(inputs.ChangeGroup(wanted))
+    return refusal.code if refusal else ""
 
 
 def create(pool: world.Conductor, size: int = 2, **members: Any) -> str:
-    group_id = an_id()
-    wanted = objects.CreateGroup(
-        **{
-            "group_id": group_id,
-            "project_id": "p",
-            "accelerator": "copy",
-            "name": f"g{next(_numbers)}",
-            "size": size,
-        }
-        | members
-    )
+    wanted = group_steps.new(size=size, **members)
     assert ask(pool, wanted) == ""
-    return group_id
+    return wanted.group_id
 
 
 def attach(pool: world.Conductor, group_id: str, project_id: str = "p") -> str:
-    wanted = objects.AttachClient(
-        client_id=an_id(),
-        group_id=group_id,
-        project_id=project_id,
-        user_id="u",
-        secret_hash=HASH,
-    )
+    wanted = group_steps.client(group_id, project_id=project_id)
     assert ask(pool, wanted) == ""
     return wanted.client_id
 
@@ -104,10 +77,6 @@ def members(pool: world.Conductor, group_id: str) -> list[holds.Member]:
     ]
 
 
-def orders(pool: world.Conductor, kind: type) -> list[Any]:
-    return [one for one in pool.wire if isinstance(one, kind)]
-
-
 def idle(pool: world.Conductor) -> bool:
     return all(
         slot.state == states.SLOT_IDLE
@@ -118,7 +87,7 @@ def idle(pool: world.Conductor) -> bool:
 
 def test_a_slot_from_the_request_to_its_release(pool):
     group_id = create(pool)
-    (first, second) = orders(pool, effects.AssignSlot)
+    (first, second) = pool.sent(effects.AssignSlot)
     assert {first.request.slot, second.request.slot} == {0, 1}
     for order in (first.request, second.request):
         assert order.group_id == order.session_id == group_id
@@ -145,7 +114,7 @@ def test_a_slot_from_the_request_to_its_release(pool):
     assert found.hosts_revision == pool.agents["a"].desks[group_id].revision
     delete(pool, group_id)
     assert state(pool, group_id) == states.GROUP_DRAINING
-    releases = orders(pool, effects.ReleaseSlot)
+    releases = pool.sent(effects.ReleaseSlot)
     assert [one.session_id for one in releases] == [group_id] * 2
     assert {one.reason for one in releases} == {codes.RESIZED}
     pool.settle()
@@ -160,7 +129,7 @@ def test_a_slot_that_is_programmed_but_has_not_joined(pool):
     group_id = create(pool, size=1)
     pool.deliver_all()
     pool.agents["a"].slots[0].state = states.SLOT_READY
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     (member,) = members(pool, group_id)
     assert member.prepared
     assert member.phase is model.Phase.ACTIVE
@@ -175,7 +144,7 @@ def test_desks_learn_of_clients(pool):
     pool.deliver_all()
     for desk in desks:
         assert [one.client_id for one in desk.order.clients] == [client_id]
-        assert desk.order.clients[0].secret_sha256 == HASH
+        assert desk.order.clients[0].secret_sha256 == group_steps.HASH
         assert [(one.host_uuid, one.members) for one in desk.order.hosts] == [
             ("a", 2),
             ("b", 1),
@@ -194,7 +163,7 @@ def test_members_are_cleared_as_their_core_needs_it(pool):
     create(pool, size=1)
     create(pool, size=1, shared=True)
     cleared = [
-        order.order.clear_between for order in orders(pool, effects.KeepGroup)
+        order.order.clear_between for order in pool.sent(effects.KeepGroup)
     ]
     assert set(cleared) == {description.PROJECTS}
     profile = dataclasses.replace(world.PROFILE, stateless=False)
@@ -204,7 +173,7 @@ def test_members_are_cleared_as_their_core_needs_it(pool):
     pool.feed(inputs.Library((record,)))
     pool.wire.clear()
     create(pool, size=1)
-    (order,) = orders(pool, effects.KeepGroup)
+    (order,) = pool.sent(effects.KeepGroup)
     assert order.order.clear_between == description.CLIENTS
 
 
@@ -216,16 +185,16 @@ def test_an_order_that_was_lost_is_sent_again(pool):
     desk = pool.agents["a"].desks[group_id]
     assert not desk.order.clients
     pool.tick(10.0)
-    pool.feed(pool.agents["a"].report())
-    (order,) = orders(pool, effects.KeepGroup)
+    pool.report("a")
+    (order,) = pool.sent(effects.KeepGroup)
     assert [one.client_id for one in order.order.clients] == [client_id]
     # Not with each report.
-    pool.feed(pool.agents["a"].report())
-    assert len(orders(pool, effects.KeepGroup)) == 1
+    pool.report("a")
+    assert len(pool.sent(effects.KeepGroup)) == 1
     pool.deliver_all()
     pool.tick(10.0)
-    pool.feed(pool.agents["a"].report())
-    assert not orders(pool, effects.KeepGroup)
+    pool.report("a")
+    assert not pool.sent(effects.KeepGroup)
 
 
 def test_a_new_agent_learns_all_orders(pool):
@@ -243,16 +212,16 @@ def test_a_new_agent_learns_all_orders(pool):
 
 def test_a_desk_of_no_group_ends(pool):
     pool.agents["a"].desks["other"] = world.Desk(revision=2**40)
-    pool.feed(pool.agents["a"].report())
-    (order,) = orders(pool, effects.KeepGroup)
+    pool.report("a")
+    (order,) = pool.sent(effects.KeepGroup)
     assert order.order.deleted
     assert order.order.group_id == "other"
     pool.agents["a"].desks.clear()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.wire.clear()
     pool.tick(30.0)
-    pool.feed(pool.agents["a"].report())
-    assert not orders(pool, effects.KeepGroup)
+    pool.report("a")
+    assert not pool.sent(effects.KeepGroup)
 
 
 def test_slots_that_cannot_be_programmed(pool):
@@ -338,9 +307,7 @@ def test_a_slot_whose_workers_die_before_members_join_is_taken_out(pool):
     "code", [codes.BITSTREAM_UNFIT, codes.PROGRAM_FAILED, codes.WORKER_DIED]
 )
 def test_a_group_that_no_slot_serves_asks_ever_less_often(code):
-    pool = world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], fault_limit=99
-    )
+    pool = world.Conductor(world.hosts(a=2, b=2), fault_limit=99)
     group_id = create(pool, size=1)
     tried: list[tuple[str, int]] = []
 
@@ -404,7 +371,7 @@ def test_slots_that_fail_at_once_do_not_delay_a_group_for_long(pool):
             agent.end(
                 number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
             )
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     pool.settle(rounds=2, round_s=1.0)
     assert len(members(pool, group_id)) == 4
 
@@ -427,7 +394,7 @@ def test_a_host_that_is_lost(pool):
         pool.deliver_all()
         for number in range(2):
             pool.agents["b"].prepared(number)
-        pool.feed(pool.agents["b"].report())
+        pool.report("b")
         pool.tick(5.0)
         passed_s += 5.0
     assert {one.slot.host.uuid for one in members(pool, group_id)} == {"b"}
@@ -443,18 +410,9 @@ def test_a_host_that_is_lost(pool):
 def test_a_drain_moves_members(pool):
     group_id = create(pool, size=2)
     pool.settle()
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    pool.feed(
-        inputs.Administer(
-            host_uuid="a",
-            device=None,
-            state=model.AdminState.DRAINING,
-            reason="",
-            drain_within_s=0.0,
-            future=future,
-        )
-    )
-    releases = orders(pool, effects.ReleaseSlot)
+    draining = model.AdminState.DRAINING
+    assert administering.administer(pool, draining, 0.0, device=None)
+    releases = pool.sent(effects.ReleaseSlot)
     assert {one.reason for one in releases} == {codes.DRAINED}
     pool.settle()
     assert {one.slot.host.uuid for one in members(pool, group_id)} == {"b"}
@@ -548,9 +506,7 @@ def policy() -> Recorder:
 
 @pytest.fixture
 def elastic(policy: Recorder) -> world.Conductor:
-    return world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=policy
-    )
+    return world.Conductor(world.hosts(a=2, b=2), policy=policy)
 
 
 def test_sizes_follow_the_policy(elastic, policy):
@@ -573,11 +529,7 @@ def test_sizes_follow_the_policy(elastic, policy):
 
 def test_a_goal_that_is_refused_changes_nothing(elastic, policy):
     policy.refusal = goals.Infeasible("too much", elastic.now + 90.0)
-    wanted = objects.CreateGroup(
-        group_id=an_id(),
-        project_id="p",
-        accelerator="copy",
-        name="late",
+    wanted = group_steps.new(
         size=1,
         elastic=True,
         goal=objects.Goal(deadline_at=elastic.now + 30.0, actions=100),
@@ -585,7 +537,7 @@ def test_a_goal_that_is_refused_changes_nothing(elastic, policy):
     assert ask(elastic, wanted) == codes.GOAL_INFEASIBLE
     assert not elastic.rows["groups"]
     assert not elastic.memory.groups.groups
-    assert not orders(elastic, effects.AssignSlot)
+    assert not elastic.sent(effects.AssignSlot)
     policy.refusal = None
     assert ask(elastic, wanted) == ""
     policy.refusal = goals.Infeasible("too much")
@@ -608,8 +560,8 @@ def test_tasks_are_counted_by_differences(elastic, policy):
     desk.count(client_id, ended=4, arrived=6, busy_s=2.0, waiting=2, running=1)
     elastic.agents["a"].report()
     desk.count(client_id, ended=4, arrived=2, busy_s=2.0, waiting=1, running=1)
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
+    elastic.report("a", "b")
     elastic.tick(10.0)
     (group,) = policy.views[-1].groups
     assert group.waiting_s == pytest.approx(0.5)
@@ -617,15 +569,15 @@ def test_tasks_are_counted_by_differences(elastic, policy):
     # The desk begins anew, and counts from 0.
     desk.boot_id, desk.counts = "2", {}
     desk.count(client_id, ended=2, arrived=3, busy_s=1.0, waiting=0, running=1)
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
     elastic.tick(10.0)
     (group,) = policy.views[-1].groups
     assert group.arrived_s == pytest.approx(1.5)
     # A new leader does not count them again.
     elastic.boot_conductor()
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
     desk.count(client_id, ended=2, arrived=2, busy_s=2.0, waiting=0, running=0)
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
     elastic.tick(10.0)
     (group,) = policy.views[-1].groups
     assert group.arrived_s == pytest.approx(2.0)
@@ -644,7 +596,7 @@ def test_a_goal_from_its_first_task_to_the_last(elastic):
     elastic.settle()
     desk = elastic.agents["a"].desks[group_id]
     desk.count(client_id, ended=4, arrived=10, busy_s=4, waiting=5, running=1)
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
     (row,) = elastic.rows["groups"].values()
     assert row.actions_done == 4
     elastic.tick(10.0)
@@ -656,9 +608,9 @@ def test_a_goal_from_its_first_task_to_the_last(elastic):
     assert found.expected_finish_at > elastic.now
     # A new leader goes on from there.
     elastic.boot_conductor()
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
     desk.count(client_id, ended=6, waiting=0, running=0, busy_s=6)
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.report("a", "b")
     (row,) = elastic.rows["groups"].values()
     assert row.actions_done == row.actions == 10
     assert view(elastic, group_id).goal_progress is None
@@ -699,7 +651,7 @@ def work(pool: world.Conductor, seconds: int) -> None:
 def test_a_group_that_may_be_empty_has_members_while_it_has_a_goal(name):
     """Without a member it has no desk: no task of it would ever begin."""
     pool = world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)],
+        world.hosts(a=2, b=2),
         policy=getattr(policies, f"make_{name}")({}),
     )
     limits = {"elastic": True, "min_size": 0, "max_size": 4}
@@ -773,7 +725,7 @@ def test_notifications_of_the_life_of_a_group(elastic, policy, monkeypatch):
     desk = elastic.agents["a"].desks[group_id]
     for ended, expected in ((2, []), (3, ["group.goal.reach"])):
         desk.count(client_id, ended=ended, arrived=ended, waiting=0, running=0)
-        elastic.feed(elastic.agents["a"].report())
+        elastic.report("a")
         assert news() == expected
     assert ask(elastic, objects.SetGoal(group_id=group_id, goal=None)) == ""
     assert news() == ["group.update"]
@@ -818,7 +770,7 @@ def test_busy_time_is_the_clients_and_idle_time_the_owners(elastic):
     desk = elastic.agents["a"].desks[group_id]
     desk.count(client_id, ended=3, arrived=3, busy_s=7.0, waiting=0, running=0)
     elastic.tick(10.0)
-    elastic.feed(elastic.agents["a"].report())
+    elastic.report("a")
     used = usage(elastic)
     assert used["q"] == (pytest.approx(7.0), 0.0)
     assert used["p"] == (0.0, pytest.approx(elastic.now - began_at - 7.0))
@@ -828,14 +780,14 @@ def test_busy_time_is_the_clients_and_idle_time_the_owners(elastic):
     ask(elastic, objects.RevokeClient(group_id=group_id, client_id=client_id))
     desk.count(client_id, ended=1, busy_s=2.0, waiting=0, running=0)
     elastic.tick(5.0)
-    elastic.feed(elastic.agents["a"].report())
+    elastic.report("a")
     assert usage(elastic)["q"] == (pytest.approx(9.0), 0.0)
     # A member is charged to its end.
     delete(elastic, group_id)
     elastic.deliver_all()
     elastic.tick(4.0)
     elastic.agents["a"].desks.clear()
-    elastic.feed(elastic.agents["a"].report())
+    elastic.report("a")
     assert not elastic.memory.holds
     total_s = sum(map(sum, usage(elastic).values()))
     assert total_s == pytest.approx(elastic.now - began_at)
@@ -900,12 +852,12 @@ def test_figures_of_groups(pool):
     assert found[first] == of_group(wanted=2, programming=2)
     assert found[summary.OTHER] == of_group()
     pool.tick(4.0)
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     assert pool.counts.group_slot_s == {"programming": 12.0}
     pool.settle()
     desk = pool.agents["a"].desks[first]
     desk.count(client_id, ended=3, arrived=7, busy_s=1.5, waiting=4, running=0)
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     found = pool.ask.figures(0, 1).groups
     assert found == {
         first: of_group(wanted=2, serving=2, waiting=4),
@@ -940,7 +892,7 @@ def test_a_client_that_ends_before_a_report_of_its_use_pays(elastic):
     # It had a lock.
     desk.count(client_id, busy_s=2.0, waiting=0, running=0)
     elastic.tick(5.0)
-    elastic.feed(elastic.agents["a"].report())
+    elastic.report("a")
     assert usage(elastic)["q"] == (pytest.approx(2.0), 0.0)
     assert usage(elastic)["p"][0] == 0.0
 
@@ -1003,7 +955,7 @@ def test_tasks_between_two_leaders_are_counted_once(elastic, policy):
 def test_every_task_is_charged_once_whatever_happens(seed):
     """Reports that are lost, desks that are not in one, new leaders."""
     rng = random.Random(seed)
-    pool = world.Conductor([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
+    pool = world.Conductor(world.hosts(a=2, b=2))
     group_id = create(pool, size=3, shared=True)
     client_id = attach(pool, group_id, "q")
     pool.settle()
@@ -1129,9 +1081,7 @@ def test_random_histories_end_with_an_idle_pool(seed):
     """Lost and doubled messages, new leaders, restarts of agents."""
     rng = random.Random(seed)
     policy = Recorder()
-    pool = world.Conductor(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=policy
-    )
+    pool = world.Conductor(world.hosts(a=2, b=2), policy=policy)
     groups: list[str] = []
     for _ in range(60):
         match rng.randrange(11):

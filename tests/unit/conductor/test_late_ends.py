@@ -306,7 +306,7 @@ def test_a_client_cannot_say_more_than_it_claimed(pool, most):
 
 
 def test_a_client_cannot_say_more_than_a_slot_can_do():
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     pool.open(claimed_bytes=2**50)
     ready(pool, "a")
     pool.now += 2.0

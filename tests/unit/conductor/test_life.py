@@ -58,10 +58,10 @@ def test_a_lost_preparation_order_is_sent_again(single):
     request_id = single.open()
     single.wire.clear()
     single.now += 1
-    single.feed(single.agents["a"].report())
+    single.report("a")
     assert not single.wire, "the order may still be on its way"
     single.now += 2
-    single.feed(single.agents["a"].report())
+    single.report("a")
     single.deliver_all()
     steps.ready_up(single)
     assert single.view(request_id).state == states.READY

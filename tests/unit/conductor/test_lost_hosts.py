@@ -68,7 +68,7 @@ def test_a_session_that_a_lost_host_served_to_its_end_has_ended(free):
     view = pool.view(request_id)
     assert (view.state, view.reason) == (states.CLOSED, codes.OK)
     pool.settle()
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     assert pool.view(request_id).state == states.CLOSED
     assert pool.memory.holds == {} if free else len(pool.memory.holds) == 2
     assert len(pool.state.assignments()) == len(pool.memory.holds)
@@ -100,7 +100,7 @@ def test_more_than_half_of_all_hosts_silent_means_an_ill_bus():
     request_id = steps.open_until_ready(pool)
     generation = pool.view(request_id).generation
     for _ in range(10):
-        pool.feed(pool.agents["c"].report())
+        pool.report("c")
         pool.tick(10.0)
     assert pool.view(request_id).generation == generation
     assert all(host.up for host in pool.memory.registry.hosts.values())
@@ -151,7 +151,7 @@ def test_a_conductor_that_stood_still_first_listens():
         pool.tick(5.0)
         assert pool.memory.registry.hosts["c"].up
         pool.feed(*(pool.agents[name].report() for name in "ab"))
-    pool.feed(pool.agents["c"].report())
+    pool.report("c")
     pool.tick(5.0)
     assert pool.memory.registry.hosts["c"].up
 

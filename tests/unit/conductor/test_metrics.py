@@ -9,7 +9,6 @@ import prometheus_client
 import pytest
 from prometheus_client import registry
 
-from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.common import exception
 from fpgapool.common.monitoring import metrics
@@ -25,6 +24,7 @@ from fpgapool.db import api as db_api
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.unit.conductor import group_steps
 from tests.unit.conductor import world
 
 OPTIONS = {"thresholds_bytes": (5.0, 7.0)}
@@ -33,7 +33,7 @@ OPTIONS = {"thresholds_bytes": (5.0, 7.0)}
 @pytest.fixture
 def pool() -> world.Conductor:
     """Give a pool with two slots."""
-    return world.Conductor([world.FakeAgent("a", 2)], report_timeout_s=5)
+    return world.Conductor(world.hosts(a=2), report_timeout_s=5)
 
 
 def _value(histogram) -> tuple[float, float]:
@@ -120,7 +120,7 @@ def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
     pool.cancel(names[1])
     # The next leader counts those whom it takes over.
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert pool.ask.figures(0, 5).queued_by_size == (1, 1, 3)
     assert pool.ask.figures(0, 5).queued_by_project == {"other": 5}
 
@@ -159,8 +159,7 @@ def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:
         wanted = pool.engine.process((query,), pool.now)
         for name in ("at_once", "after_commit"):
             if any(
-                isinstance(one, effects.Reply | effects.EarlyReply)
-                for one in getattr(wanted, name)
+                isinstance(one, effects.Reply) for one in getattr(wanted, name)
             ):
                 found[durable] = name
     assert found == {True: "after_commit", False: "at_once"}
@@ -217,13 +216,11 @@ def _told(conductor) -> str:
     return prometheus_client.generate_latest(collected).decode()
 
 
-def _term(look):
+def _term(ask):
     return types.SimpleNamespace(
         epoch=7,
-        inputs_backlog=4,
-        commits_backlog=0,
-        database_failing=True,
-        look=look,
+        pump=types.SimpleNamespace(backlog=4, ask=ask),
+        committer=types.SimpleNamespace(backlog=0, failing=True),
     )
 
 
@@ -235,7 +232,7 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
     pool.feed(agent.report())
     pool.counts.taken_back["p", codes.PREEMPTED] = 3
     pool.counts.taken_back["q", codes.DRAINED] = 2
-    term = _term(lambda question, _timeout_s: question(pool.ask))
+    term = _term(lambda question, *_, durable: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     taken = "fpgapool_conductor_slots_taken_back_total"
     for line in (
@@ -260,20 +257,14 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
 
 def test_a_leader_tells_of_groups(pool) -> None:
     for number in (1, 2):
-        wanted = objects.CreateGroup(
-            group_id=f"g{number}",
-            project_id="p",
-            accelerator="copy",
-            name=f"n{number}",
-            size=number,
-        )
-        pool.feed(inputs.ChangeGroup(wanted))
+        new = group_steps.new(group_id=f"g{number}", size=number)
+        assert not group_steps.change(pool, new)
     pool.settle()
     pool.agents["a"].desks["g1"].count(
         "c", ended=5, arrived=7, busy_s=2.5, waiting=2, running=0
     )
-    pool.feed(pool.agents["a"].report())
-    term = _term(lambda question, _timeout_s: question(pool.ask))
+    pool.report("a")
+    term = _term(lambda question, *_, durable: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     name = "fpgapool_conductor_group"
     for line in (
@@ -293,14 +284,14 @@ def test_a_leader_tells_of_groups(pool) -> None:
 
 
 def test_of_a_clock_that_nobody_tells_nothing_is_said(pool) -> None:
-    term = _term(lambda question, _timeout_s: question(pool.ask))
+    term = _term(lambda question, *_, durable: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     assert 'fpgapool_conductor_host_up{host="a"} 1.0' in text
     assert "\nfpgapool_conductor_host_clock_behind_seconds{" not in text
 
 
 def test_a_leader_that_does_not_answer_says_so(pool) -> None:
-    def look(question, timeout_s):
+    def look(question, timeout_s, *, durable):
         assert timeout_s < 10
         raise TimeoutError
 

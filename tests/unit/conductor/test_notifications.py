@@ -44,10 +44,6 @@ def _snapshot(**rows: object) -> db_api.Snapshot:
         "hosts": [samples.HOST],
         "devices": [samples.DEVICE],
         "slots": [samples.SLOT],
-        "accelerators": [],
-        "live_sessions": [],
-        "assignments": [],
-        "max_ids": db_api.MaxIds(1, 1, 1, 1),
     }
     return db_api.Snapshot(**{**empty, **rows})
 

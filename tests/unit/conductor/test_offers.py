@@ -36,9 +36,7 @@ def make_pool(
 
 
 def assigns(pool: world.Conductor) -> list[objects.AssignRequest]:
-    return [
-        one.request for one in pool.wire if isinstance(one, effects.AssignSlot)
-    ]
+    return [one.request for one in pool.sent(effects.AssignSlot)]
 
 
 def told(
@@ -108,7 +106,7 @@ def test_slots_that_are_as_good_as_ready_are_offered(offer, slot):
     pool = make_pool(offer)
     for name, value in slot.items():
         setattr(pool.agents["a"].slots[0], name, value)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     request_id = pool.open(secret_sha256=HASH)
     assert told(pool, request_id).state == states.READY
 
@@ -119,7 +117,7 @@ def test_a_report_before_the_order_repeats_it(pool):
         one for one in pool.wire if not isinstance(one, effects.AssignSlot)
     ]
     pool.tick(pool.settings.resend_interval_s)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     (order,) = assigns(pool)
     assert order.offer == OFFER
     assert pool.view(request_id).state == states.READY
@@ -166,7 +164,7 @@ def test_a_preparation_that_hangs_costs_the_slot_and_not_the_session(pool):
     request_id = pool.open(secret_sha256=HASH)
     pool.deliver_all()
     pool.tick(pool.settings.prepare_timeout_s + 1)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.tick()
     assert pool.view(request_id).state == states.QUEUED
     assert not pool.memory.registry.slots[1].usable
@@ -194,7 +192,7 @@ def test_a_front_door_that_was_started_anew_gets_a_new_secret(pool):
     request_id = pool.open(secret_sha256=HASH)
     pool.deliver_all()
     pool.agents["a"].prepared(0)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.tick(pool.settings.resend_interval_s)
     again = world.request(request_id=request_id, secret_sha256="ef" * 32)
     pool.feed(world.opening(again))
@@ -209,7 +207,7 @@ def test_a_message_of_a_ready_slot_is_lost():
     pool.deliver_all()
     pool.agents["a"].prepared(0)
     pool.tick(pool.settings.resend_interval_s)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     view = told(pool, request_id)
     assert (view.state, view.secret) == (states.READY, "5ec7e7")
 
@@ -255,8 +253,8 @@ def test_the_next_leader_has_a_new_secret_made(pool):
     pool.deliver_all()
     pool.agents["a"].prepared(0)
     pool.boot_conductor()
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     pool.tick(pool.settings.resend_interval_s)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     view = told(pool, request_id)
     assert (view.state, view.secret) == (states.READY, "5ec7e7")

@@ -287,11 +287,11 @@ def test_placement_may_be_away(world, caplog):
         world.look()
     assert world.put == before
     assert 2 <= world.counts.placement_failures <= 5
-    assert caplog.text.count("not updated in Placement") == 1
+    assert caplog.text.count("Cannot update devices in Placement") == 1
     world.adapter.away = False
     world.look(after_s=5)
     assert not world.adapter.providers[HOST].traits
-    assert "Placement is back" in caplog.text
+    assert "Placement is available again" in caplog.text
     assert world.put == before
 
 
@@ -314,16 +314,16 @@ def test_devices_are_kept_up_while_nova_is_away(world, caplog):
     world.allocate("vm")
     for _ in range(3):
         world.look(after_s=5)
-    told = "Reservations of slots are not known"
+    told = "Cannot get instances of reservations"
     assert caplog.text.count(told) == 1
-    assert "not updated" not in caplog.text
+    assert "Cannot update devices" not in caplog.text
     # Sooner than Nova is asked again.
     world.change(traits=frozenset())
     world.look()
     assert not world.adapter.providers[HOST].traits
     world.nova.away = False
     world.look(after_s=5)
-    assert "Reservations of slots are known again" in caplog.text
+    assert "Nova identifies reservations again" in caplog.text
     world.nova.away = True
     world.allocate("another")
     world.look(after_s=5)
@@ -453,7 +453,7 @@ def test_what_is_removed_is_told(world, caplog):
     world.want = placement_plan.Wanted(hosts={HOST: ()})
     for _ in range(3):
         world.look(after_s=60)
-    assert caplog.text.count("provider d1 is deleted") == 1
+    assert caplog.text.count("deleted provider d1") == 1
 
 
 def test_all_that_a_pool_has_can_be_removed(world):

@@ -29,7 +29,7 @@ def make(monkeypatch):
             world.PROFILE, platforms={shape: platform}
         )
         monkeypatch.setattr(world, "PROFILE", profile)
-        agents = [world.FakeAgent("a", 2), world.FakeAgent("b", 2)]
+        agents = world.hosts(a=2, b=2)
         return world.Conductor(agents, **settings)
 
     return made
@@ -43,7 +43,7 @@ def test_the_pool_has_a_cap(make):
     assert waits.pending_reasons == (codes.POWER_CAP,)
     for name in names[:3]:
         assert pool.view(name).state == states.PREPARING
-    found = pool.ask.dry_run(world.request(request_id="dry"))()
+    found = pool.ask.opening.dry_run(world.request(request_id="dry"))()
     assert found.reasons == (codes.POWER_CAP,)
     pool.cancel(names[0])
     pool.settle()
@@ -81,7 +81,7 @@ def test_a_host_reports_a_cap_of_its_own(make):
 def test_the_lower_cap_holds(make, said_w, set_w, given):
     pool = make(host_power_caps_w={"a": set_w})
     pool.agents["a"].power_cap_w = said_w
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     for _ in range(4):
         pool.open()
     hosts = [hold.slot.host.uuid for hold in pool.memory.holds.values()]
@@ -118,7 +118,7 @@ def test_the_next_leader_keeps_the_caps(make):
     [
         (20.0, {"power_cap_w": 19.0}, "more than [conductor] power_cap_w"),
         (20.0, {"host_power_caps_w": {"a": 19.0}}, "more than the cap on a"),
-        (None, {"power_cap_w": 19.0}, "says its active_w"),
+        (None, {"power_cap_w": 19.0}, "has an active_w"),
     ],
 )
 def test_caps_that_cannot_be_meant_are_logged(

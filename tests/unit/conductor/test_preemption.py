@@ -17,7 +17,7 @@ QUANTUM_BYTES = 100
 def make_pool(**settings: object) -> world.Conductor:
     """Host a with one slot, whose sessions preempt."""
     return world.Conductor(
-        [world.FakeAgent("a", 1)],
+        world.hosts(a=1),
         **{"fair": True, "preempt_gain": 0.25, "quantum_bytes": QUANTUM_BYTES}
         | settings,
     )
@@ -31,9 +31,7 @@ def single() -> world.Conductor:
 
 def order_of(pool: world.Conductor) -> effects.AssignSlot:
     """Return the order that is on its way."""
-    [order] = [
-        each for each in pool.wire if isinstance(each, effects.AssignSlot)
-    ]
+    [order] = pool.sent(effects.AssignSlot)
     return order
 
 
@@ -51,7 +49,7 @@ def send(pool: world.Conductor, sent_bytes: int) -> None:
     """Have the slot compute so much."""
     slot = pool.agents["a"].slots[0]
     slot.input_bytes = slot.output_bytes = sent_bytes
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
 
 
 def end(
@@ -244,7 +242,7 @@ def test_a_client_may_reopen_before_or_after_the_word_of_its_worker(
 
 def test_on_a_host_that_falls_silent_it_does_not_wait_for_that_word():
     pool = world.Conductor(
-        [world.FakeAgent("a", 1), world.FakeAgent("b", 0, board=False)],
+        world.hosts(a=1, b=0),
         fair=True,
         preempt_gain=0.25,
         quantum_bytes=QUANTUM_BYTES,
@@ -256,7 +254,7 @@ def test_on_a_host_that_falls_silent_it_does_not_wait_for_that_word():
     pool.feed(world.reopening(view, "b"))
     assert pool.view(low).state == states.ACTIVE
     for _ in range(8):
-        pool.feed(pool.agents["b"].report())
+        pool.report("b")
         pool.tick(3.0)
     assert pool.view(low).state == states.QUEUED
 
@@ -294,7 +292,7 @@ def test_a_host_that_was_lost_does_not_know_what_it_has_computed(single):
     single.deliver_all()
     result = single.agents["a"].slots[0].last_result
     assert (result.code, result.input_bytes) == (codes.PREEMPTED, 0)
-    single.feed(single.agents["a"].report())
+    single.report("a")
     view = single.view(low)
     assert (view.state, view.reason) == (states.QUEUED, codes.PREEMPTED)
     assert view.input_bytes == used_bytes(single) == QUANTUM_BYTES

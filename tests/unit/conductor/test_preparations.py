@@ -42,14 +42,14 @@ def test_preparation_that_hangs_goes_elsewhere(pool):
     request_id = pool.open()
     pool.deliver_all()
     pool.now += 30
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     assert pool.view(request_id).slot == 0
     pool.now += 31
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     pool.tick()
     view = pool.view(request_id)
     assert (view.state, view.slot) == (states.PREPARING, 1)
-    released = [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
+    released = pool.sent(effects.ReleaseSlot)
     assert released[0].reason == codes.PREPARE_TIMEOUT
 
 
@@ -61,8 +61,8 @@ def test_a_new_leader_waits_to_hear_how_preparations_went(pool):
     pool.boot_conductor()
     pool.tick()
     assert pool.view(request_id) == before
-    assert not [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert not pool.sent(effects.ReleaseSlot)
+    pool.report()
     pool.tick()
     view = pool.view(request_id)
     assert (view.state, view.slot) == (states.PREPARING, 1)
@@ -85,10 +85,10 @@ def test_a_clock_that_was_set_makes_no_preparation_too_long(pool):
     pool.deliver_all()
     pool.now += 30
     pool.boot_conductor(7200.0)
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     pool.tick()
     assert pool.view(request_id).slot == 0
     pool.now += 31
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     pool.tick()
     assert pool.view(request_id).slot == 1

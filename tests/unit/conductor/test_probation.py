@@ -46,7 +46,7 @@ def begin(
     wait(pool, passed_s)
     (order,) = probation.orders(pool)
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     return order
 
 
@@ -99,7 +99,7 @@ def test_the_next_leader_knows(pool) -> None:
     probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     before = fault(pool)
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert fault(pool) == before
     wait(pool, AFTER_S)
     assert not probation.orders(pool)
@@ -111,7 +111,7 @@ def test_the_next_leader_knows(pool) -> None:
 def test_the_next_leader_calls_off_what_the_last_one_had_begun(pool) -> None:
     order = begin(pool)
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.deliver_all()
     result = pool.agents["a"].slots[0].last_result
     assert (result.generation, result.state) == (
@@ -119,7 +119,7 @@ def test_the_next_leader_calls_off_what_the_last_one_had_begun(pool) -> None:
         states.CANCELLED,
     )
     # It is due still.
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     begin(pool, 1.0)
     probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
@@ -128,10 +128,10 @@ def test_the_next_leader_calls_off_what_the_last_one_had_begun(pool) -> None:
 def test_a_lost_order_is_sent_again(pool) -> None:
     wait(pool)
     pool.wire.clear()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert not probation.orders(pool)
     pool.now += 3.0
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert len(probation.orders(pool)) == 1
     pool.deliver_all()
     probation.end(pool, states.CLOSED, codes.OK)
@@ -148,14 +148,14 @@ def test_a_test_is_nothing_that_an_audit_would_mend(pool) -> None:
 def test_late_and_doubled_reports_of_a_test_change_nothing(pool) -> None:
     begin(pool)
     probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
-    pool.feed(pool.agents["a"].report(), pool.agents["a"].report())
+    pool.report("a", "a")
     assert fault(pool).tests == 1
 
 
 def hang(pool: world.Conductor) -> None:
     """A test takes too long, and its agent says so."""
     pool.now += pool.settings.prepare_timeout_s + 1
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.tick()
 
 
@@ -166,7 +166,7 @@ def test_a_test_that_hangs_is_called_off(pool) -> None:
     (release,) = pool.wire
     assert isinstance(release, effects.ReleaseSlot)
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert (fault(pool).tests, pool.rows["slots"][1].faulty) == (1, True)
 
 
@@ -182,7 +182,7 @@ def test_a_slot_that_an_accelerators_test_hung_in_is_nobodys() -> None:
     assert state(pool, "r2") == states.QUEUED
     # As soon as it is idle it is used again.
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert state(pool, "r2") == states.PREPARING
 
 
@@ -190,7 +190,7 @@ def begin_alone(pool: world.Conductor) -> None:
     """Let the test begin in a slot that nobody waits for."""
     pool.cancel("r1")
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     begin(pool)
 
 
@@ -204,7 +204,7 @@ def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
 
 def test_no_test_begins_on_a_silent_host() -> None:
     pool = world.Conductor(
-        [world.FakeAgent("a", 1)],
+        world.hosts(a=1),
         health=health.HealthOptions(slot_limit=1),
         wait_timeout_s=1e6,
         report_timeout_s=5.0,
@@ -215,7 +215,7 @@ def test_no_test_begins_on_a_silent_host() -> None:
     wait(pool)
     assert pool.memory.registry.hosts["a"].up
     assert not probation.orders(pool)
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     begin(pool, 1.0)
 
 
@@ -364,7 +364,7 @@ def test_a_device_comes_before_its_slots() -> None:
 def make_two_hosts() -> world.Conductor:
     """Both have a slot; on the first one, copy has failed twice."""
     made = world.Conductor(
-        [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
+        world.hosts(a=1, b=1),
         health=health.HealthOptions(slot_limit=99, device_limit=99),
         wait_timeout_s=1e6,
         report_timeout_s=1e6,
@@ -375,7 +375,7 @@ def make_two_hosts() -> world.Conductor:
         probation.fail(made)
         made.cancel(request_id)
         made.deliver_all()
-        made.feed(*(agent.report() for agent in made.agents.values()))
+        made.report()
     return made
 
 
@@ -392,7 +392,7 @@ def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
         pool.cancel(request_id)
         pool.deliver_all()
         pool.boot_conductor()
-        pool.feed(*(agent.report() for agent in pool.agents.values()))
+        pool.report()
     order = begin(pool)
     assert (order.host_uuid, order.accelerator) == ("a", "copy")
     # Its slot is nobody's as long as it is tested.
@@ -408,7 +408,7 @@ def test_a_fault_from_before_shapes_were_told_is_of_all_shapes() -> None:
     (row,) = pool.rows["faults"].values()
     pool.rows["faults"] = {row.id: dataclasses.replace(row, shape="")}
     pool.boot_conductor()
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.report()
     assert pool.view(pool.open()).slot_host_name == "b"
     order = begin(pool)
     assert order.host_uuid == "a"
@@ -474,7 +474,7 @@ def prepare_many(**limits: int) -> world.Conductor:
     for _ in range(2):
         pool.open()
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     return pool
 
 
@@ -497,7 +497,7 @@ def test_workers_that_die_at_once_are_one_failure_of_their_device() -> None:
             pool.agents["a"].end(
                 number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
             )
-        pool.feed(pool.agents["a"].report())
+        pool.report("a")
         assert (DEVICE in pool.memory.probation.faults) == (times == 2)
         pool.now += 1.0
         pool.deliver_all()
@@ -556,7 +556,7 @@ def test_two_tests_do_not_want_the_same_slot() -> None:
         probation.fail(pool)
         pool.cancel(request_id)
         pool.deliver_all()
-        pool.feed(pool.agents["a"].report())
+        pool.report("a")
     assert len(pool.memory.probation.faults) == 2
     assert begin(pool).accelerator == "copy"
     probation.end(pool, states.CLOSED, codes.OK)
@@ -587,7 +587,7 @@ def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
     pool.open()
     probation.fail(pool)
     pool.agents["a"].slots.append(world.Slot())
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert [row.faulty for row in pool.rows["slots"].values()] == [True] * 2
     assert state(pool) == states.QUEUED
     # Had the last leader died before it recorded that, the next one would.
@@ -605,13 +605,13 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
     probation.fail(pool)
     pool.cancel(request_id)
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     # The other one's session has the only slot, and stays.
     assert state(pool, "r2") == states.PREPARING
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(0))
     pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     wait(pool, 2 * AFTER_S)
     assert ACCELERATOR in pool.memory.probation.faults
     wait(pool, 1.0)
@@ -644,9 +644,7 @@ def test_accelerators_are_forgotten_with_their_hosts() -> None:
 
 
 def test_faults_go_with_their_host() -> None:
-    pool = world.Conductor(
-        [world.FakeAgent("a", 0, board=False), world.FakeAgent("b", 1)]
-    )
+    pool = world.Conductor(world.hosts(a=0, b=1))
     pool.rows["faults"] = {
         number: db_api.FaultRecord(
             id=number,
@@ -678,7 +676,7 @@ def test_faults_go_with_their_host() -> None:
     # It is asked before it is given up.
     for _ in range(30):
         pool.tick(1.0)
-        pool.feed(pool.agents["b"].report())
+        pool.report("b")
     assert list(pool.memory.registry.hosts) == ["b"]
     assert not pool.memory.probation.faults
     assert not any(row.active for row in pool.rows["faults"].values())
@@ -688,7 +686,7 @@ def take(pool: world.Conductor) -> objects.AssignRequest:
     """Let the only test that is ordered begin."""
     (order,) = probation.orders(pool)
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     return order
 
 
@@ -836,7 +834,7 @@ def test_a_reserved_slot_is_not_tested_unless_it_is_out(pool) -> None:
     probation.end(pool, states.CLOSED, codes.OK)
     pool.cancel("r1")
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert probation.code_of(probation.ask(pool)) == codes.SLOT_IN_USE
 
 
@@ -854,7 +852,7 @@ def break_device(pool: world.Conductor) -> None:
 
 def start_slot(pool: world.Conductor) -> None:
     pool.agents["a"].slots[0].state = states.SLOT_STARTING
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
 
 
 def empty_library(pool: world.Conductor) -> None:
@@ -973,5 +971,5 @@ def test_the_next_leader_knows_what_was_asked_for_and_failed() -> None:
     probation.end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     before = fault(pool)
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert fault(pool) == before

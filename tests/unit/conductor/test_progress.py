@@ -15,9 +15,7 @@ from tests.unit.conductor import world
 def pool(monkeypatch: pytest.MonkeyPatch) -> world.Conductor:
     """Host a with one slot, host b without a board; decided by era."""
     monkeypatch.setattr(world.strategies, "fifo", strategies.era)
-    return world.Conductor(
-        [world.FakeAgent("a", 1), world.FakeAgent("b", 0, board=False)]
-    )
+    return world.Conductor(world.hosts(a=1, b=0))
 
 
 def start_session(pool: world.Conductor) -> None:
@@ -89,6 +87,6 @@ def test_nobody_counts_beside_a_session_that_ended(
 
 
 def test_strategies_that_do_not_ask_are_not_told() -> None:
-    plain = world.Conductor([world.FakeAgent("a", 1)])
+    plain = world.Conductor(world.hosts(a=1))
     assert not plain.state.wants_rates
     assert plain.state.view.loads is None

@@ -21,7 +21,7 @@ DEFAULT = admission.ProjectQuota(
 
 @pytest.fixture
 def pool() -> world.Conductor:
-    return world.Conductor([world.FakeAgent("a", 3)], default_quota=DEFAULT)
+    return world.Conductor(world.hosts(a=3), default_quota=DEFAULT)
 
 
 def states_of(pool: world.Conductor, requests: list[str]) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_lower_limit_takes_nothing_away(pool):
     late = pool.open()
     pool.cancel(requests[0])
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert pool.in_use("p")["sessions"] == 2
     assert states_of(pool, [late]) == [states.QUEUED]
     pool.feed(inputs.SetQuota("p", {"sessions": -1}))
@@ -214,7 +214,7 @@ def test_what_was_known_stays_while_keystone_is_away(
         follower.follow()
     assert len(taken) == 1
     (line,) = caplog.records
-    assert "the last ones hold" in line.getMessage()
+    assert "using the previous ones" in line.getMessage()
     reader.away = False
     follower.follow()
     assert len(taken) == 1
@@ -229,7 +229,7 @@ def test_the_configured_ones_hold_until_keystone_answers(
     reader.away = True
     follower.follow()
     assert taken == []
-    assert "the configured ones hold" in caplog.text
+    assert "using the configured ones" in caplog.text
 
 
 def test_the_thread_reads_and_ends(reader, taken, follower):

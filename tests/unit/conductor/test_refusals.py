@@ -39,7 +39,7 @@ def test_bad_requests_are_refused_and_leave_no_trace(single, changes, code):
 
 
 def test_what_no_driver_has_is_refused():
-    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents = world.hosts(a=1, b=1)
     agents[0].builtins = {"aes": {}}
     agents[1].builtins = {"copy": {}}
     agents[1].shape = "large"
@@ -58,7 +58,7 @@ def test_what_no_driver_has_is_refused():
 
 
 def test_a_new_leader_waits_to_hear_what_drivers_have():
-    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents = world.hosts(a=1, b=1)
     agents[0].builtins = {"aes": {}}
     agents[1].shape = "large"
     pool = world.Conductor(agents)
@@ -72,7 +72,7 @@ def test_a_new_leader_waits_to_hear_what_drivers_have():
 
 
 def test_an_accelerator_that_fits_no_slot_is_refused():
-    pool = world.Conductor([world.FakeAgent("a", 0, board=False)])
+    pool = world.Conductor(world.hosts(a=0))
     pool.wire.clear()
     pool.open()
     assert pool.wire[0].view.reason == codes.NO_COMPATIBLE_SLOT
@@ -108,7 +108,7 @@ def test_a_repeated_request_is_not_refused_in_an_outage(single):
 
 def test_limits_of_the_queue_and_of_a_project():
     pool = world.Conductor(
-        [world.FakeAgent("a", 1)],
+        world.hosts(a=1),
         max_queued_sessions=3,
         default_quota=admission.ProjectQuota(queued=2),
     )

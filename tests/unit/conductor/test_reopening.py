@@ -43,7 +43,7 @@ def test_a_connected_session_moves_only_when_its_client_says_so(pool):
     reopen(pool, request_id)
     after = pool.view(request_id)
     assert (after.state, after.slot) == (states.PREPARING, 1)
-    released = [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
+    released = pool.sent(effects.ReleaseSlot)
     assert [m.generation for m in released] == [before.generation]
     pool.settle()
     assert pool.view(request_id).state == states.READY

@@ -2,17 +2,16 @@
 
 """Sessions that lose slots: how many they get, and what they are told."""
 
-import concurrent.futures
 import dataclasses
 
 import pytest
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import inputs
 from fpgapool.core import health
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.unit.conductor import group_steps
 from tests.unit.conductor import world
 
 WORDS = "cannot import\n  module datetime"
@@ -119,7 +118,7 @@ def test_slots_whose_workers_are_gone_have_it_too():
         slot = pool.agents["a"].slots[pool.view(request_id).slot]
         slot.state, slot.session_id = states.SLOT_IDLE, None
         slot.generation = slot.last_result = None
-        pool.feed(pool.agents["a"].report())
+        pool.report("a")
     view = pool.view(request_id)
     assert (view.state, view.reason) == (states.FAILED, codes.WORKER_LOST)
 
@@ -131,7 +130,7 @@ def test_slots_that_hang_have_it_too():
         pool.deliver_all()
         assert pool.view(request_id).state == states.PREPARING
         pool.now += pool.settings.prepare_timeout_s + 1
-        pool.feed(pool.agents["a"].report())
+        pool.report("a")
         pool.tick()
     view = pool.view(request_id)
     assert (view.state, view.reason) == (states.FAILED, codes.PREPARE_TIMEOUT)
@@ -199,28 +198,13 @@ def test_an_accelerator_that_all_slots_fail_is_refused_until_it_works():
     (unit,) = pool.memory.probation.faults
     assert unit.level is health.Level.ACCELERATOR
     assert pool.view(pool.open(accelerator="other")).state == states.PREPARING
-    group = objects.CreateGroup(
-        group_id=world.uuid_of("g"),
-        project_id="p",
-        accelerator="copy",
-        name="g",
-        size=1,
-    )
-    future = concurrent.futures.Future()
-    pool.feed(inputs.ChangeGroup(group, future=future))
-    (answer,) = [
-        one.value
-        for one in pool.wire
-        if isinstance(one, effects.Reply) and one.future is future
-    ]
-    assert answer.code == codes.ACCELERATOR_OUT_OF_USE
+    refusal = group_steps.change(pool, group_steps.new(size=1))
+    assert refusal == codes.ACCELERATOR_OUT_OF_USE
     # The pool tests it, and it is back.
     pool.tick(61.0)
-    (order,) = [
-        one.request for one in pool.wire if isinstance(one, effects.TestSlot)
-    ]
+    (order,) = [one.request for one in pool.sent(effects.TestSlot)]
     pool.deliver_all()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.end(states.CLOSED, codes.OK, order.slot)
     assert pool.view(pool.open()).state == states.PREPARING
 

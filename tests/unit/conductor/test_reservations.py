@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slots that instances have reserved, from the input to the rows."""
 
-import concurrent.futures
 import uuid
 
 import pytest
@@ -10,6 +9,7 @@ from fpgapool import objects
 from fpgapool.api.backends import inventory
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import reservations
 from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
@@ -58,15 +58,9 @@ def set_reservable(
     pool: world.Conductor, count: int, device: str = "board0"
 ) -> exception.FpgapoolException | None:
     """Say how many slots are reservable; return why that cannot be."""
-    future: concurrent.futures.Future[object] = concurrent.futures.Future()
-    pool.feed(
-        inputs.SetReservable(
-            host_uuid=HOST, device=device, slots=count, future=future
-        )
+    return pool.answer(
+        inputs.SetReservable(host_uuid=HOST, device=device, slots=count)
     )
-    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
-    pool.wire.remove(answer)
-    return answer.value
 
 
 def open_by_vm(pool: world.Conductor) -> str:
@@ -240,7 +234,13 @@ def test_nonsense_is_left_out(pool: world.Conductor) -> None:
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple) -> None:
     with pytest.raises(exception.InvalidRequest):
-        reservations.checked(*arguments)
+        limits.argument(
+            reservations.REQUEST,
+            dict(
+                zip(("host_uuid", "device", "slots"), arguments, strict=True)
+            ),
+            "",
+        )
 
 
 def test_the_end_of_an_instance_leaves_its_slot_to_all(

@@ -41,7 +41,7 @@ def test_a_restart_keeps_queue_order_and_running_sessions(single):
 def test_a_restart_keeps_how_often_sessions_were_passed_over() -> None:
     """Each time is recorded, though nobody is told."""
     pool = world.Conductor(
-        [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
+        world.hosts(a=1, b=1),
         make_strategy=skipping,
     )
     steps.open_until_ready(pool)

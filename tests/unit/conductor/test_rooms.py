@@ -119,7 +119,7 @@ def test_a_session_that_must_not_wait_again_is_not_revived(single):
     request_id = single.open()
     single.settle()
     single.agents["a"].end(0, states.CLOSED, codes.RESUME_TIMEOUT, single.now)
-    single.feed(single.agents["a"].report())
+    single.report("a")
     view = single.view(request_id)
     assert view.state == states.CLOSED
     single.engine.process(

@@ -379,7 +379,7 @@ class AuditedDatabase:
 
 
 def test_an_audit_and_its_repair():
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     pump = pumps.AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     pump.endpoint = made
@@ -403,7 +403,7 @@ def test_an_audit_and_its_repair():
     ],
 )
 def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     pump = pumps.AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     found = objects.Finding(
@@ -559,6 +559,31 @@ def test_a_malformed_report_after_a_good_one_is_dropped(endpoint, spoil):
     assert len(taken) == 1
     made.report(None, _form(seen_generation=9))
     assert taken[1].devices[0].slots[1].seen_generation == 9
+
+
+@pytest.mark.parametrize(
+    ("member", "wrong"),
+    [
+        ("host_name", "evil node-of-another=acc-stolen,x"),
+        ("host_name", "-directlyAccessNodeLabelStore"),
+        ("host_name", "host\n"),
+        ("host_name", ""),
+        ("host_name", "x" * 256),
+        ("host_name", "h\u00f6st"),
+        ("host_uuid", "../../allocations"),
+        ("host_uuid", "a b"),
+    ],
+)
+def test_what_a_host_says_of_itself_cannot_be_read_as_more(
+    endpoint, member, wrong
+):
+    made, taken, _ = endpoint
+    form = _form()
+    form["data"][member] = wrong
+    made.report(None, form)
+    assert taken == []
+    made.report(None, _form())
+    assert len(taken) == 1
 
 
 def test_a_report_of_other_slots_is_read_as_a_whole(endpoint):

@@ -194,7 +194,7 @@ class Replay:
         self._pool.deliver_all()
 
     def _wake_s(self) -> float:
-        wake_at = self._pool.engine.wake_at
+        wake_at = self._pool.memory.link.wake_at
         if not self._woken or wake_at is None:
             return math.inf
         wake_s = wake_at - self._began_s

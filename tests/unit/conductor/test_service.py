@@ -85,13 +85,14 @@ def take_over(database: Database, tmp_path, lines: str) -> set[str | None]:
     with leading(database, tmp_path, lines) as term:
         # Slots of a host that is not heard stay as they are.
         for agent in database.agents:
-            term._pump.put(agent.report())
-        found: set[str | None] = term.look(
+            term.pump.put(agent.report())
+        found: set[str | None] = term.pump.ask(
             lambda asked: {
                 slot.reserved_for
                 for slot in asked.pool.registry.slots.values()
             },
             waiting.LIMIT_S,
+            durable=False,
         )
     return found
 
@@ -181,11 +182,13 @@ def test_a_clock_that_was_set_while_no_conductor_ran(pool, tmp_path, jump_s):
     database = Database(pool, lease)
     database.time_s = pool.now + 10 + jump_s
     with leading(database, tmp_path, "") as term:
-        view = term.look(
-            lambda brain: world.find(brain, "p", request_id), waiting.LIMIT_S
+        view = term.pump.ask(
+            lambda brain: world.find(brain, "p", request_id),
+            waiting.LIMIT_S,
+            durable=False,
         )
         pool_time_s = term.pool_time_s()
-        now = term._pump.now()
+        now = term.pump.now()
         ((at_s, ahead_s),) = [database.begun_s]
     assert (view.state, view.queued_at) == ("QUEUED", pool.now)
     assert (
@@ -225,6 +228,6 @@ def test_a_leader_deletes_only_if_it_is_told_to(pool, tmp_path, monkeypatch):
     conf = "[database]\nretention_days = 30\n"
     with leading(database, tmp_path, conf) as term:
         before, _, epoch = database.purged.get(timeout=waiting.LIMIT_S)
-        now = term._pump.now()
+        now = term.pump.now()
     assert epoch == database.lease.epoch
     assert before == pytest.approx(now - 30 * 86_400, abs=waiting.LIMIT_S)

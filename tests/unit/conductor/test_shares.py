@@ -174,7 +174,7 @@ def test_limits_hold_after_a_restart():
     pool.open(project_id="a")
     second = pool.open(project_id="a")
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     assert find(pool, "a", second).state == states.QUEUED
 
 
@@ -249,7 +249,7 @@ def test_usage_goes_on_after_a_restart():
     pool.open(project_id="a")
     finish(pool, 0, 10)
     pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
     pool.open(project_id="a")
     finish(pool, 0, 20)
     (row,) = pool.rows["usage"].values()
@@ -305,7 +305,7 @@ def test_what_agents_say_never_is_more_than_a_row_takes() -> None:
 def report_energy(pool: world.Conductor, energy_j: float | None) -> None:
     """Let the agent's board say what the holder of its slot has drawn."""
     pool.agents["a"].slots[0].energy_j = energy_j
-    pool.feed(pool.agents["a"].report())
+    pool.report("a")
 
 
 def test_energy_is_recorded_where_it_is_measured():

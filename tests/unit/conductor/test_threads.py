@@ -311,14 +311,14 @@ class FakeCommitter:
 
     def put(self, wanted: effects.Effects) -> None:
         for message in wanted.after_commit:
-            if isinstance(message, effects.Reply | effects.EarlyReply):
+            if isinstance(message, effects.Reply):
                 sender._is_answered(message)
         self.batches(wanted)
 
 
 @pytest.fixture
 def pumping():
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     committer, outbox, failed = FakeCommitter(), Collector(), Collector()
     pool.engine.start = lambda now: effects.Effects(db_api.Changes())
     outbox.deliver = outbox
@@ -620,7 +620,7 @@ def test_a_resigned_office_is_free():
 @pytest.fixture
 def stuck():
     """Give a pump that is not started, so that all it gets waits."""
-    pool = world.Conductor([world.FakeAgent("a", 1)])
+    pool = world.Conductor(world.hosts(a=1))
     committer, outbox = FakeCommitter(), Collector()
     pool.engine.start = lambda now: effects.Effects(db_api.Changes())
     outbox.deliver = outbox

@@ -17,7 +17,7 @@ from tests.unit.conductor import world
 @pytest.fixture
 def pool() -> world.Conductor:
     """Two hosts with one slot each."""
-    return world.Conductor([world.FakeAgent("a", 1), world.FakeAgent("b", 1)])
+    return world.Conductor(world.hosts(a=1, b=1))
 
 
 def _spoil(pool: world.Conductor, table: str, key: int, **words: str) -> None:
@@ -122,7 +122,7 @@ def test_a_fault_of_an_unknown_level(pool, caplog):
     assert pool.view(pool.open("a")).state == states.PREPARING
     # Another fault gets another row.
     pool.agents["b"].slots[0].state = states.SLOT_FAULTY
-    pool.feed(pool.agents["b"].report())
+    pool.report("b")
     assert sorted(pool.rows["faults"]) == [7, 8]
     assert pool.rows["faults"][7].level == "rack"
 

@@ -16,7 +16,7 @@ def test_waiting_too_long_expires(single):
     single.now += 4.9
     single.feed()
     assert single.view(request_id).state == states.QUEUED
-    assert single.engine.wake_at <= single.now + 0.2
+    assert single.memory.link.wake_at <= single.now + 0.2
     single.now += 0.2
     single.feed()
     assert single.view(request_id).state == states.EXPIRED
@@ -32,7 +32,7 @@ def test_no_clock_that_was_set_makes_a_wait_shorter_or_longer(single, jumps_s):
     for jump_s in jumps_s:
         single.now += 50.0 / len(jumps_s)
         single.boot_conductor(jump_s)
-        single.feed(single.agents["a"].report())
+        single.report("a")
     assert {single.view(one).state for one in waiters} == {states.QUEUED}
     single.now += 9.9
     single.feed()
@@ -54,7 +54,7 @@ def test_a_session_that_waits_again_has_its_patience_by_any_clock(single):
     single.deliver_all()
     single.now += 40.0
     single.boot_conductor(7200.0)
-    single.feed(single.agents["a"].report())
+    single.report("a")
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     (row,) = single.rows["sessions"].values()
     patience_s = single.settings.wait_timeout_s
@@ -65,7 +65,7 @@ def test_a_project_does_not_pay_for_a_clock_that_was_set(single):
     steps.open_until_ready(single)
     single.now += 5.0
     single.boot_conductor(7200.0)
-    single.feed(single.agents["a"].report())
+    single.report("a")
     single.now += 5.0
     single.end(states.CLOSED, codes.OK)
     (row,) = single.rows["usage"].values()
@@ -91,7 +91,7 @@ def test_a_client_that_was_told_and_does_not_come_has_lost_its_slot(single):
     request_id = steps.open_until_ready(single)
     for _ in range(15):
         single.tick(2.0)
-        single.feed(single.agents["a"].report())
+        single.report("a")
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     view = single.view(request_id)
     assert (view.state, view.reason) == (

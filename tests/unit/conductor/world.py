@@ -32,6 +32,7 @@ from fpgapool.core.sizing import groups
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.db import records
+from fpgapool.db import rows
 from fpgapool.strategies import base
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
@@ -389,6 +390,11 @@ class FakeAgent:
                 slot.session_id = slot.generation = slot.last_result = None
 
 
+def hosts(**slots: int) -> list[FakeAgent]:
+    """Return hosts by name, each with so many slots; 0: without a board."""
+    return [FakeAgent(name, count) for name, count in slots.items()]
+
+
 class Conductor:
     """An engine, its agents, its database and the messages under way."""
 
@@ -456,7 +462,9 @@ class Conductor:
         snapshot = self._snapshot().moved(jump_s)
         for name in ("assignments", "hosts", "devices", "faults"):
             for row in getattr(snapshot, name):
-                self.rows[name][records.record_key(row)] = row
+                self.rows[name][
+                    getattr(row, records.KEYS.get(type(row), "id"))
+                ] = row
         self.unrecorded.clear()
         self.database_away = False
         self._never_recorded.clear()
@@ -575,18 +583,12 @@ class Conductor:
             ],
             unknown_sessions=[s for s in opened if s.state not in states.ALL],
             instances=[i for i in instances if i.deleted_at is None],
-            max_ids=db_api.MaxIds(
-                0,
-                0,
-                0,
-                max(self.rows["sessions"], default=0),
-                max(self.rows["usage"], default=0),
-                max(self.rows["quotas"], default=0),
-                bitstream=max(self.rows["bitstreams"], default=0),
-                instance=max(self.rows["instances"], default=0),
-                group=max(self.rows["groups"], default=0),
-                group_client=max(self.rows["group_clients"], default=0),
-                group_desk=max(self.rows["group_desks"], default=0),
+            max_ids=collections.Counter(
+                {
+                    kind: max(self.rows[table.name], default=0)
+                    for kind, table in rows.TABLES.items()
+                    if table.name in self.rows
+                }
             ),
         )
 
@@ -594,6 +596,26 @@ class Conductor:
         """Give the engine inputs of this instant."""
         self._take(self.engine.process(batch, self.now))
         self.check()
+
+    def answer(self, wanted: inputs.Change) -> Any:
+        """Give the engine a request; return what is answered."""
+        self.feed(wanted)
+        (found,) = [
+            one
+            for one in self.sent(effects.Reply)
+            if one.future is wanted.future
+        ]
+        assert not found.failed
+        self.wire.remove(found)
+        return found.value
+
+    def sent(self, kind: type) -> list[Any]:
+        """Return the messages of a kind that are under way."""
+        return [one for one in self.wire if isinstance(one, kind)]
+
+    def report(self, *names: str) -> None:
+        """Let agents report; no name: all of them."""
+        self.feed(*(self.agents[one].report() for one in names or self.agents))
 
     def tick(self, passed_s: float = 0.0) -> None:
         """Let time pass."""
@@ -610,7 +632,7 @@ class Conductor:
         )
         for name, table in self.rows.items():
             for row in changes.rows(_RECORDS[name]):
-                table[records.record_key(row)] = row
+                table[getattr(row, records.KEYS.get(type(row), "id"))] = row
         for name, table in self.rows.items():
             for row in changes.deleted(_RECORDS[name]):
                 table.pop(row.id, None)

@@ -62,7 +62,10 @@ def _apply(tables: dict, changes: api.Changes) -> None:
         tables.pop((api.AssignmentRecord, slot_id), None)
     for record_class in TABLES:
         for record in changes.rows(record_class):
-            tables[record_class, records.record_key(record)] = record
+            tables[
+                record_class,
+                getattr(record, records.KEYS.get(type(record), "id")),
+            ] = record
 
 
 @given(st.lists(any_changes, max_size=5))
@@ -118,14 +121,9 @@ def test_the_newest_time_of_what_is_under_way(
     queued_at, assigned_at, latest_at
 ):
     snapshot = api.Snapshot(
-        hosts=[],
-        devices=[],
-        slots=[],
-        accelerators=[],
         live_sessions=[types.SimpleNamespace(queued_at=t) for t in queued_at],
         assignments=[
             types.SimpleNamespace(assigned_at=t) for t in assigned_at
         ],
-        max_ids=api.MaxIds(0, 0, 0, 0),
     )
     assert snapshot.latest_at == latest_at

@@ -42,8 +42,6 @@ def _values(type_) -> st.SearchStrategy:
 
 def _payloads(cls) -> st.SearchStrategy:
     values = {name: _values(t) for name, t in base.members(cls).items()}
-    for name, pattern in base.patterns(cls).items():
-        values[name] = st.from_regex(pattern, fullmatch=True)
     return st.builds(cls, **values)
 
 
@@ -101,27 +99,6 @@ def test_each_missing_member_is_named(cls):
         del primitive["data"][name]
         with pytest.raises(ValueError, match=f"{cls.__name__}: {name} is"):
             cls.from_primitive(primitive)
-
-
-@pytest.mark.parametrize(
-    ("member", "wrong"),
-    [
-        ("host_name", "evil node-of-another=acc-stolen,x"),
-        ("host_name", "-directlyAccessNodeLabelStore"),
-        ("host_name", "host\n"),
-        ("host_name", ""),
-        ("host_name", "x" * 256),
-        ("host_name", "h\u00f6st"),
-        ("host_uuid", "../../allocations"),
-        ("host_uuid", "a b"),
-    ],
-)
-def test_what_a_host_says_of_itself_cannot_be_read_as_more(member, wrong):
-    primitive = _example(objects.AgentReport).to_primitive()
-    objects.AgentReport.from_primitive(primitive)
-    primitive["data"][member] = wrong
-    with pytest.raises(ValueError, match=f"AgentReport.{member}: "):
-        objects.AgentReport.from_primitive(primitive)
 
 
 @pytest.mark.parametrize("cls", PAYLOADS)

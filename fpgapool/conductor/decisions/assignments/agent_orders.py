@@ -48,10 +48,7 @@ def request(
     accelerator: str,
     **ordered: Any,
 ) -> objects.AssignRequest:
-    """Return the order to prepare a slot with an accelerator.
-
-    :param ordered: the holder's part of the order.
-    """
+    """Return the order to prepare a slot with an accelerator."""
     bitstream_id = bitstream.bitstream_id if bitstream else None
     return objects.AssignRequest(
         host_uuid=slot.host.uuid,

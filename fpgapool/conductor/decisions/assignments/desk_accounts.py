@@ -32,7 +32,6 @@ _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
 class DeskAccount:
     """The charged counts of a group's desk on one host.
 
-    :ivar changed: new rows, by id.
     :ivar running_s: the approximate slot time of running tasks. It is not idle
         time: tasks are charged when they end, locks at once.
     :ivar missing_since: time of the host's first report without the desk;
@@ -162,7 +161,6 @@ class DeskAccounts:
 
         Tasks that ran at a missing desk count as idle time.
 
-        :param reported: the groups whose desks are in the host's report.
         :param wanted: the groups that should have a desk there; their accounts
             are kept, because their members are charged.
         """

@@ -13,12 +13,12 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
-from fpgapool.conductor.decisions.assignments import absences
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
@@ -34,8 +34,6 @@ from fpgapool.vocabulary import group as description
 class _Desk:
     """The desk of a group on a host.
 
-    :ivar report: the last one; None: there was none.
-    :ivar ordered_at: when its agent was last sent an order.
     :ivar is_silent: whether its waiting tasks are excluded from the core's
         counts.
     """
@@ -63,7 +61,7 @@ class Desks(parts.Room):
         self._desks: dict[str, dict[str, _Desk]] = {}
         # By host, the agent that has reported last.
         self._boots: dict[str, str] = {}
-        self._absences = absences.Absences(
+        self._absences = Absences(
             self._settings.connect_timeout_s, self._settings.resume_grace_s
         )
         # Higher than those of all former leaders, as with generations.
@@ -110,7 +108,6 @@ class Desks(parts.Room):
             self._desk_accounts.drop(group_id)
 
     def _forget_order(self, group_id: str) -> None:
-        """Forget the order for a deleted group without desks."""
         if group_id not in self._groups.groups and not any(
             group_id in desks for desks in self._desks.values()
         ):
@@ -413,7 +410,6 @@ class Desks(parts.Room):
 
 
 def _deleted(group_id: str) -> objects.GroupOrder:
-    """Return the order to end the desk of a group."""
     return objects.GroupOrder(
         group_id=group_id,
         revision=0,
@@ -424,3 +420,77 @@ def _deleted(group_id: str) -> objects.GroupOrder:
         max_task_bytes=description.MAX_TASK_BYTES,
         deleted=True,
     )
+
+
+@dataclasses.dataclass(slots=True)
+class _Client:
+    """What is known of a client.
+
+    :ivar since: since when the reports of existing desks show no connection;
+        None: they show one.
+    """
+
+    was_connected: bool = False
+    since: float | None = None
+
+
+class Absences:
+    """Finds the clients that have been disconnected for too long.
+
+    :param connect_timeout_s: how long a client may take to connect for the
+        first time.
+    :param resume_grace_s: how long its connection may later be lost.
+    """
+
+    def __init__(
+        self, connect_timeout_s: float, resume_grace_s: float
+    ) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._resume_grace_s = resume_grace_s
+        self._clients: dict[str, _Client] = {}
+
+    def find(
+        self,
+        groups: Iterable[
+            tuple[
+                Sequence[db_api.GroupClientRecord],
+                Sequence[tuple[float, objects.GroupReport]],
+            ]
+        ],
+        now: float,
+    ) -> list[db_api.GroupClientRecord]:
+        """Return the clients to end.
+
+        :param groups: the clients of each group, and the last reports of its
+            desks with their times; empty if it is uncertain which clients are
+            connected, or if they cannot connect.
+        """
+        before, self._clients = self._clients, {}
+        found = []
+        for clients, reports in groups:
+            connected = {
+                one.client_id
+                for _, report in reports
+                for one in report.clients
+                if one.connected
+            }
+            can_connect = any(report.endpoints for _, report in reports)
+            heard_at = min((at for at, _ in reports), default=now)
+            for client in clients:
+                known = before.get(client.client_id) or _Client()
+                self._clients[client.client_id] = known
+                if client.client_id in connected:
+                    known.was_connected, known.since = True, None
+                elif not can_connect:
+                    known.since = None
+                elif known.since is None:
+                    known.since = now
+                elif heard_at >= known.since + self._limit_s(known):
+                    # All desks have reported this after the limit.
+                    found.append(client)
+        return found
+
+    def _limit_s(self, known: _Client) -> float:
+        if known.was_connected:
+            return self._resume_grace_s
+        return self._connect_timeout_s

@@ -17,6 +17,9 @@ from fpgapool.core import state as core_state
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 
+# Over shorter times, rates are mostly noise.
+_LEAST_TIME_S = 1.0
+
 #: Part of orders for holders without clients that connect to the slot.
 WITHOUT_CLIENT: dict[str, Any] = {
     "connect_timeout_s": 0.0,
@@ -52,7 +55,7 @@ class Hold(abc.ABC):
     It exists until the agent shows that the assignment is over.
 
     :ivar core: the assignment; only the core changes it.
-    :ivar ordered_at: when the agent was last ordered to prepare or release it.
+    :ivar holder: its kind, and the id of its row.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be under way.
     :ivar offer: where the client may connect before that.
@@ -65,6 +68,8 @@ class Hold(abc.ABC):
     slot: registry.SlotEntry
     core: slots.Hold
     assigned_at: float
+    holder: model.Holder
+    accelerator: str
     ordered_at: float = 0.0
     prepared: bool = False
     offer: objects.Offer | None = None
@@ -76,18 +81,8 @@ class Hold(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def holder(self) -> model.Holder:
-        """The kind of the holder, and the id of its row."""
-
-    @property
-    @abc.abstractmethod
     def public_id(self) -> str:
         """The holder's id in messages."""
-
-    @property
-    @abc.abstractmethod
-    def accelerator(self) -> str:
-        """The key of its accelerator in the library."""
 
     @property
     def wanted(self) -> bool:
@@ -178,18 +173,9 @@ class Member(Hold):
     charged_at: float
 
     @property
-    def holder(self) -> model.Holder:
-        return model.Holder(model.HolderKind.GROUP, self.group.id)
-
-    @property
     def public_id(self) -> str:
         """The group's id."""
         return self.group.group_id
-
-    @property
-    def accelerator(self) -> str:
-        """The group's accelerator."""
-        return self.group.accelerator
 
     @property
     def serves(self) -> bool:
@@ -223,13 +209,10 @@ class Holds(dict[int, Hold]):
         self.changed_groups: set[str] = set()
 
     def assigned(self, slot_id: int) -> slots.Hold:
-        """Return the assignment that the core has made.
-
-        :raises RuntimeError: if it has made none.
-        """
+        """Return the assignment that the core has made."""
         core = self._core.hold(slot_id)
         if core is None:
-            raise RuntimeError(f"the core gives slot {slot_id} to no holder")
+            raise RuntimeError(f"the core has no holder for slot {slot_id}")
         return core
 
     def members(self) -> Iterator[Member]:
@@ -252,3 +235,71 @@ class Holds(dict[int, Hold]):
     def _mark_changed(self, hold: Hold) -> None:
         if isinstance(hold, Member):
             self.changed_groups.add(hold.group.group_id)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The last measurement of a slot's holder.
+
+    :param input_bytes_per_s: since the previous reading; 0 for the first.
+    """
+
+    generation: int
+    at: float
+    input_bytes: int
+    output_bytes: int
+    input_bytes_per_s: float = 0.0
+    output_bytes_per_s: float = 0.0
+
+
+class Traffic:
+    """The readings of all slots that have a holder."""
+
+    def __init__(self) -> None:
+        self._readings: dict[int, Reading] = {}
+
+    def note(
+        self,
+        slot_id: int,
+        generation: int,
+        input_bytes: int,
+        output_bytes: int,
+        now: float,
+    ) -> Reading | None:
+        """Record the byte counts of a report; return a new reading, if any.
+
+        The first one of a holder, and one too soon, give none.
+        """
+        before = self._readings.get(slot_id)
+        if before is None or before.generation != generation:
+            self._readings[slot_id] = Reading(
+                generation=generation,
+                at=now,
+                input_bytes=input_bytes,
+                output_bytes=output_bytes,
+            )
+            return None
+        seconds = now - before.at
+        if seconds < _LEAST_TIME_S:
+            return None
+        reading = Reading(
+            generation=generation,
+            at=now,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+            # Not negative: a new worker counts from 0.
+            input_bytes_per_s=max(input_bytes - before.input_bytes, 0)
+            / seconds,
+            output_bytes_per_s=max(output_bytes - before.output_bytes, 0)
+            / seconds,
+        )
+        self._readings[slot_id] = reading
+        return reading
+
+    def of(self, slot_id: int) -> Reading | None:
+        """Return the last reading of a slot's holder."""
+        return self._readings.get(slot_id)
+
+    def forget(self, slot_id: int) -> None:
+        """Forget the reading of a slot that was released."""
+        self._readings.pop(slot_id, None)

@@ -103,7 +103,6 @@ def _compare_busy(hold: holds.Hold, report: objects.SlotReport) -> Finding:
 
 
 def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
-    """Compare an idle slot whose last result belongs to another assignment."""
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED
     if hold.revoked:

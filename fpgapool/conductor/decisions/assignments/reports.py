@@ -15,7 +15,6 @@ from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.hardware import accelerators
@@ -67,7 +66,7 @@ class Reports(parts.Room):
     _sessions: sessions.SessionBook
     _lives: lives.Lives
     _holds: holds.Holds
-    _traffic: rates.Traffic
+    _traffic: holds.Traffic
     _charging: charging.Charging
     _serving: servings.Serving
     _hosts: hosts.Hosts
@@ -153,7 +152,8 @@ class Reports(parts.Room):
         line: objects.SlotReport,
         report: objects.AgentReport,
     ) -> None:
-        self._end_unrecorded(slot, line)
+        if line.previous_result is not None:
+            self._end_unrecorded(slot, line.previous_result)
         hold = self._holds.get(slot.id)
         if hold is None or not hold.outdates(report):
             finding = reconcile.compare(hold, line)
@@ -166,12 +166,12 @@ class Reports(parts.Room):
             if hold is not None:
                 hold.note_energy(report.agent_boot_id, line)
                 self._handle_finding(hold, finding, line)
-        self._end_late(slot.host, line.last_result)
+        if line.last_result is not None:
+            self._end_late(slot.host, line.last_result)
 
     def _check_missing(
         self, slot: registry.SlotEntry, report: objects.AgentReport
     ) -> None:
-        """Take a slot out of use that a board no longer has."""
         self._probation.check_missing(slot)
         hold = self._holds.get(slot.id)
         if hold is not None and not hold.outdates(report):
@@ -180,17 +180,16 @@ class Reports(parts.Room):
     # -- ends that were missed ---------------------------------------------
 
     def _end_unrecorded(
-        self, slot: registry.SlotEntry, line: objects.SlotReport
+        self, slot: registry.SlotEntry, result: objects.SessionResult
     ) -> None:
         """End an assignment that the agent reports as its previous one.
 
         A former leader reassigned the slot, but died before recording it. So
         the new holder is unknown, and the former one has a result.
         """
-        hold, result = self._holds.get(slot.id), line.previous_result
+        hold = self._holds.get(slot.id)
         if (
             hold is not None
-            and result is not None
             and result.generation == hold.generation
             and not reconcile.is_not_prepared(hold, result)
         ):
@@ -198,14 +197,14 @@ class Reports(parts.Room):
             self._finished(hold, result)
 
     def _end_late(
-        self, host: registry.HostEntry, result: objects.SessionResult | None
+        self, host: registry.HostEntry, result: objects.SessionResult
     ) -> None:
         """End a session whose client used and closed its former slot.
 
         The slot's host was silent, so the session was queued again. It may
         have another slot that it no longer needs, or may have ended otherwise.
         """
-        if result is None or result.state != states.CLOSED:
+        if result.state != states.CLOSED:
             return
         session = self._sessions.by_id.get(result.session_id)
         if session is None or session.state in _NOT_CLOSED_LATE:
@@ -331,7 +330,6 @@ class Reports(parts.Room):
         )
 
     def _vanished(self, hold: holds.Hold) -> None:
-        """End or requeue an assignment whose worker is gone."""
         self._counts.reconciled["vanished"] += 1
         if not isinstance(hold, sessions.SessionHold):
             self._serving.free(hold, self._clock.now)
@@ -411,27 +409,19 @@ class Reports(parts.Room):
     def _how_it_ended(
         self, session: sessions.Session, result: objects.SessionResult
     ) -> tuple[str, str, str]:
-        """:returns: state, code and message."""
         at = f"ended at input offset {result.input_bytes}"
         if result.code in codes.ROOM_IS_MADE:
-            return (
-                states.FAILED,
-                result.code,
-                f"the slot was taken back; {at}",
-            )
+            message = f"the slot was taken back; {at}"
+            return states.FAILED, result.code, message
         if result.code == codes.CLAIM_EXCEEDED:
-            return (
-                states.FAILED,
-                result.code,
-                "the session sent more than the"
-                f" {session.claimed_bytes} bytes it claimed; {at}",
+            message = (
+                f"the session sent more than the {session.claimed_bytes} bytes"
+                f" it claimed; {at}"
             )
+            return states.FAILED, result.code, message
         if result.code == codes.DEADLINE_PASSED:
-            return (
-                states.EXPIRED,
-                result.code,
-                f"the deadline passed; {at}",
-            )
+            message = f"the deadline passed; {at}"
+            return states.EXPIRED, result.code, message
         # An agent of another release may report other ends.
         known = result.state in states.RESULTS - {states.PREPARE_FAILED}
         state = result.state if known else states.FAILED
@@ -484,8 +474,8 @@ class Reports(parts.Room):
         slot.stray_ordered_at = self._clock.now
         self._counts.reconciled["stray"] += 1
         LOG.warning(
-            "Slot %s works for session %s, generation %s, which should not"
-            " have it: released",
+            "Slot %s serves session %s, generation %s, which does not hold"
+            " it; releasing it",
             slot,
             line.session_id,
             line.generation,

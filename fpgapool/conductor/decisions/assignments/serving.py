@@ -14,7 +14,6 @@ from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import expected_waits
@@ -58,7 +57,7 @@ class Serving(parts.Room):
     _holds: holds.Holds
     _charging: charging.Charging
     _pace: expected_waits.Pace
-    _traffic: rates.Traffic
+    _traffic: holds.Traffic
 
     # -- instructions of the core ------------------------------------------
 
@@ -66,8 +65,12 @@ class Serving(parts.Room):
     def _program(self, order: instructions.Program) -> None:
         group_id = self._holds.assigned(order.slot_id).group_id
         if group_id:
-            hold: holds.Hold = self._begin_group(
-                self._groups.by_row[group_id], order.slot_id
+            group = self._groups.by_row[group_id]
+            hold: holds.Hold = self.hold_for_group(
+                group,
+                order.slot_id,
+                self._clock.now,
+                self._bitstream(group.accelerator, order.slot_id),
             )
         else:
             session = self._sessions.by_job[order.job_id]
@@ -85,7 +88,7 @@ class Serving(parts.Room):
         self, session: sessions.Session, slot_id: int
     ) -> sessions.SessionHold:
         session.check_move("assign")
-        self._sessions.uncount_queued(session)
+        self._sessions.count_queued(session, -1)
         waited_s = self._clock.pool_time - session.arrival_s
         self._pace.note(waited_s, self._clock.now)
         if not session.generation:
@@ -99,12 +102,6 @@ class Serving(parts.Room):
         )
         hold.offer = _offer_for(hold)
         return hold
-
-    def _begin_group(
-        self, group: db_api.GroupRecord, slot_id: int
-    ) -> holds.Member:
-        bitstream = self._bitstream(group.accelerator, slot_id)
-        return self.hold_for_group(group, slot_id, self._clock.now, bitstream)
 
     def _bitstream(
         self, accelerator: str, slot_id: int
@@ -122,6 +119,8 @@ class Serving(parts.Room):
         """Give a session the slot that the core has assigned to it."""
         hold = sessions.SessionHold(
             session=session,
+            holder=model.Holder(model.HolderKind.SESSION, session.row_id),
+            accelerator=session.accelerator,
             slot=self._registry.slots[slot_id],
             core=self._holds.assigned(slot_id),
             assigned_at=assigned_at,
@@ -143,6 +142,8 @@ class Serving(parts.Room):
         """Give a group the slot that the core has assigned to it."""
         hold = self._holds[slot_id] = holds.Member(
             group=group,
+            holder=model.Holder(model.HolderKind.GROUP, group.id),
+            accelerator=group.accelerator,
             slot=self._registry.slots[slot_id],
             core=self._holds.assigned(slot_id),
             assigned_at=assigned_at,
@@ -224,7 +225,6 @@ class Serving(parts.Room):
     def _lose(
         self, hold: holds.Hold, reason: str, *, tells_agent: bool
     ) -> None:
-        """Forget an assignment that the core has ended."""
         LOG.info(
             "%s %s loses slot %s: %s",
             hold.holder.kind.value.capitalize(),
@@ -338,8 +338,6 @@ class Serving(parts.Room):
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
-        :param reason: code of the reason for losing its slot.
-        :param message: details that the code does not express.
         :param yields: whether the core serves the waiting sessions first.
         """
         LOG.info(

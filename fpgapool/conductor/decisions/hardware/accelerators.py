@@ -64,10 +64,8 @@ class Accelerators(parts.Room):
         quota = self._quotas.of(self._catalogue.project_of(change))
         return bitstreams.LibraryContext(
             now=self._clock.now,
-            limits=bitstreams.BitstreamLimits(
-                count=self._settings.max_bitstreams_per_project,
-                total_bytes=quota.bitstream_bytes,
-            ),
+            max_count=self._settings.max_bitstreams_per_project,
+            max_bytes=quota.bitstream_bytes,
             capacities=self._registry.capacities(),
             running={
                 hold.bitstream_id

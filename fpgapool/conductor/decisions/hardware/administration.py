@@ -42,27 +42,11 @@ _REQUEST = shapes.Members(
 )
 
 
-def checked(
-    host_uuid: Any,
-    device: Any,
-    state: Any,
-    reason: Any,
-    drain_within_s: Any,
-) -> inputs.Administer:
-    """Check an operator's request, and return it as an input.
-
-    :raises InvalidRequest: if it is invalid.
-    """
-    wanted = {
-        "host_uuid": host_uuid,
-        "device": device,
-        "state": state,
-        "reason": reason,
-        "drain_within_s": drain_within_s,
-    }
+def checked(**wanted: Any) -> inputs.Administer:
+    """Check an operator's request, and return it as an input."""
     found = limits.argument(_REQUEST, wanted, "")
-    found["state"] = model.AdminState(state)
-    if drain_within_s is not None and found["state"] is not _DRAINING:
+    found["state"] = model.AdminState(found["state"])
+    if found["drain_within_s"] is not None and found["state"] is not _DRAINING:
         raise exception.InvalidRequest(
             reason="drain_within_s is allowed only when draining"
         )

@@ -5,9 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
-import uuid
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -20,35 +17,45 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
+from fpgapool.objects import untrusted
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
-_MAX_NAME_LENGTH = 255
-_MAX_VERSION_LENGTH = 64
-_UUID_LENGTH = 36
-_CHECKSUM = re.compile(r"[0-9a-f]{64}")
-_ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BitstreamLimits:
-    """The limits of one project; None: no limit."""
-
-    count: int | None = 200
-    total_bytes: int | None = None
+_MAX_DEPTH = 32
+# As long as their columns.
+_KEY = shapes.text(255)
+_VALUES = shapes.Members(
+    {
+        "bitstream_id": shapes.matching(
+            r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "a UUID"
+        ),
+        "version": shapes.text(64),
+        "format": shapes.one_of(formats.FORMATS),
+        "checksum_sha256": shapes.matching(
+            r"([0-9a-f]{64})?", "64 hexadecimal digits"
+        ),
+        "accelerator": shapes.matching(
+            r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+            "a name of up to 64 letters, digits and any of _.-",
+        ),
+    },
+    others=True,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryContext:
     """The state of the pool on which a change may depend.
 
-    :ivar now: wall-clock time.
-    :ivar capacities: the resources of the pool's slots, by shape.
+    :ivar max_count: of the project's bitstreams; None: no limit.
+    :ivar max_bytes: likewise of their sizes together.
     """
 
     now: float
-    limits: BitstreamLimits = BitstreamLimits()
+    max_count: int | None = 200
+    max_bytes: int | None = None
     capacities: declaration.Capacities = dataclasses.field(
         default_factory=dict
     )
@@ -86,10 +93,7 @@ class Catalogue:
     def set_builtins(
         self, builtins: Mapping[str, library.Builtins | None]
     ) -> bool:
-        """Take over what slots run without a file, by shape.
-
-        :returns: whether that changes which slots fit an accelerator.
-        """
+        """Take over what slots run; return whether others fit then."""
         before = self.library
         if builtins != before.builtins:
             self.library = library.Library(
@@ -134,10 +138,7 @@ class Catalogue:
         return self.library.profiles, key
 
     def project_of(self, change: bitstream.BitstreamChange) -> str:
-        """Return the project that owns the bitstream of a change.
-
-        :raises Rejected: if there is no such bitstream.
-        """
+        """Return the project that owns the bitstream of a change."""
         if isinstance(change, objects.CreateBitstream):
             return change.project_id
         return self._find(change.bitstream_id).project_id
@@ -182,7 +183,7 @@ class Catalogue:
             case objects.DeleteBitstream():
                 self._check_unused(old, context)
                 return dataclasses.replace(old, state=db_api.DELETED)
-        raise TypeError(f"not a change of what there is: {change}")
+        raise TypeError(f"unknown change: {change}")
 
     def _create(
         self, change: objects.CreateBitstream, context: LibraryContext
@@ -190,13 +191,7 @@ class Catalogue:
         if change.bitstream_id in self._by_id:
             return None
         own = self._of_project(change.project_id)
-        limit = context.limits.count
-        if limit is not None and len(own) >= limit:
-            raise admission.Rejected(
-                codes.QUOTA_EXCEEDED,
-                f"quota exceeded for bitstreams: limit {limit},"
-                f" {len(own)} used",
-            )
+        admission.check_quota("bitstreams", context.max_count, len(own), 1)
         self._last_id += 1
         record = db_api.BitstreamRecord(
             id=self._last_id,
@@ -227,14 +222,9 @@ class Catalogue:
                 codes.BITSTREAM_HAS_FILE, "the bitstream already has a file"
             )
         used = sum(one.size_bytes for one in self._of_project(old.project_id))
-        limit = context.limits.total_bytes
-        if limit is not None and used + change.size_bytes > limit:
-            raise admission.Rejected(
-                codes.QUOTA_EXCEEDED,
-                f"quota exceeded for bytes of bitstreams: limit {limit},"
-                f" {used} used, {change.size_bytes} requested",
-            )
-        shapes = _fitting(change, context.capacities)
+        admission.check_quota(
+            "bytes of bitstreams", context.max_bytes, used, change.size_bytes
+        )
         new = dataclasses.replace(
             old,
             state=library.UNAPPROVED,
@@ -242,7 +232,7 @@ class Catalogue:
             size_bytes=change.size_bytes,
             location=change.location,
             signed_by=change.signed_by,
-            shapes=shapes,
+            shapes=_fitting(change, context.capacities),
             profile=change.profile,
             uploaded_at=context.now,
         )
@@ -373,8 +363,8 @@ def _fitting(
             if shape in capacities and shape not in room:
                 raise admission.Rejected(
                     codes.INVALID_DECLARATION,
-                    "it needs more resources than slots of shape"
-                    f" {shape} have",
+                    f"it needs more resources than a slot of shape {shape}"
+                    " has",
                 )
         if not change.shapes and room:
             return list(room)
@@ -425,35 +415,12 @@ def _check_row(record: db_api.BitstreamRecord) -> None:
 
     A rejected row would block all later rows.
     """
+    values = dataclasses.asdict(record)
     try:
-        _check_values(record)
+        untrusted.check_values(values, "bitstream", _MAX_DEPTH)
+        _VALUES(values, "")
+        versions.parse(record.version)
+        _KEY(library.key_of(record), "accelerator and project_id")
+        library.check_profile(record.profile)
     except ValueError as error:
         raise admission.Rejected(codes.INVALID_REQUEST, str(error)) from error
-
-
-def _check_values(record: db_api.BitstreamRecord) -> None:
-    """:raises ValueError: with the reason."""
-    text = json.dumps(dataclasses.asdict(record), allow_nan=False)
-    # Fails for surrogates, which JSON escapes and databases refuse.
-    json.dumps(json.loads(text), ensure_ascii=False).encode()
-    if "\\u0000" in text:
-        raise ValueError("text must not contain a NUL character")
-    uuid.UUID(record.bitstream_id)
-    if len(record.bitstream_id) != _UUID_LENGTH:
-        raise ValueError(f"not a UUID: {record.bitstream_id!r:.80}")
-    versions.parse(record.version)
-    if len(record.version) > _MAX_VERSION_LENGTH:
-        raise ValueError(f"the version is too long: {record.version!r:.80}")
-    if record.format not in formats.FORMATS:
-        raise ValueError(f"unknown format: {record.format!r:.80}")
-    if record.checksum_sha256 and not _CHECKSUM.fullmatch(
-        record.checksum_sha256
-    ):
-        raise ValueError("checksum_sha256 must be 64 hexadecimal digits")
-    if not _ACCELERATOR.fullmatch(record.accelerator):
-        raise ValueError(
-            f"invalid accelerator name: {record.accelerator!r:.80}"
-        )
-    if len(library.key_of(record)) > _MAX_NAME_LENGTH:
-        raise ValueError("the names of accelerator and project are too long")
-    library.check_profile(record.profile)

@@ -193,8 +193,6 @@ class Hosts(parts.Room):
 
         A session waits for another one, unless too many have failed in this
         way.
-
-        :param message: details from the slot's driver or agent.
         """
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
@@ -263,7 +261,6 @@ class Hosts(parts.Room):
 
 
 def _for_owner(reason: str, message: str) -> str:
-    """Return the cause of a failure as one line for the session's owner."""
     if reason == codes.BITSTREAM_UNTRUSTED:
         # The agent's log has details.
         return "its bitstream is not signed by a key that the hosts trust"

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from oslo_log import log as logging
 
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
@@ -41,16 +40,14 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.Administer)
     def _administer(self, item: inputs.Administer) -> None:
-        host, device = self._find(item.host_uuid, item.device)
-        if host is None:
-            refusal: exception.FpgapoolException | None = (
-                exception.HostNotFound(host_uuid=item.host_uuid)
-                if item.device is None
-                else _no_device(item.host_uuid, item.device)
-            )
-        elif item.device is not None and device is None:
-            refusal = _no_device(item.host_uuid, item.device)
-        else:
+        with self._answering(item.future):
+            host, device = self._find(item.host_uuid, item.device)
+            if item.device is not None and device is None:
+                raise exception.DeviceNotFound(
+                    device=item.device, host_uuid=item.host_uuid
+                )
+            if host is None:
+                raise exception.HostNotFound(host_uuid=item.host_uuid)
             deadline_at = None
             if item.drain_within_s is not None:
                 deadline_at = self._clock.now + item.drain_within_s
@@ -62,8 +59,6 @@ class Operators(parts.Room):
                     deadline_at=deadline_at,
                 ),
             )
-            refusal = None
-        self._outbox.send(effects.Reply(item.future, refusal))
 
     def _find(
         self, host_uuid: str, device: str | None
@@ -133,16 +128,16 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.TestNow)
     def _test_now(self, item: inputs.TestNow) -> None:
-        _, device = self._find(item.host_uuid, item.device)
-        slot = device.slots.get(item.slot) if device else None
-        refusal: exception.FpgapoolException | None
-        if slot is None:
-            refusal = exception.SlotNotFound(
-                slot=item.slot, device=item.device, host_uuid=item.host_uuid
-            )
-        else:
-            refusal = self._probation.test(slot, item.accelerator)
-        self._outbox.send(effects.Reply(item.future, refusal))
+        with self._answering(item.future):
+            _, device = self._find(item.host_uuid, item.device)
+            slot = device.slots.get(item.slot) if device else None
+            if slot is None:
+                raise exception.SlotNotFound(
+                    slot=item.slot,
+                    device=item.device,
+                    host_uuid=item.host_uuid,
+                )
+            self._probation.test(slot, item.accelerator)
 
     # -- reservations ------------------------------------------------------
 
@@ -155,9 +150,9 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.SetReservable)
     def _set_reservable(self, item: inputs.SetReservable) -> None:
-        _, device = self._find(item.host_uuid, item.device)
-        refusal = reservations.refusal(item, device)
-        if device is not None and refusal is None:
+        with self._answering(item.future):
+            _, found = self._find(item.host_uuid, item.device)
+            device = reservations.check(item, found)
             LOG.info(
                 "Device %s %s: %d slots are reservable",
                 device.host.name,
@@ -169,7 +164,6 @@ class Operators(parts.Room):
             self._link.tell(
                 events.ReservableSlotsChanged(device.id, item.slots)
             )
-        self._outbox.send(effects.Reply(item.future, refusal))
 
     @parts.handles(instructions.Reserve)
     def _set_reserved(self, order: instructions.Reserve) -> None:
@@ -197,13 +191,7 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.AdmitInstance)
     def _admit_instance(self, item: inputs.AdmitInstance) -> None:
-        self._instances.admit(item.entry, self._clock.now)
-
-    @parts.handles(inputs.ReplaceToken)
-    def _replace_token(self, item: inputs.ReplaceToken) -> None:
-        self._instances.replace_token(
-            item.instance_id, item.lost_hash, item.nonce, item.hash_
-        )
+        self._instances.admit(item.entry, item.lost_hash, self._clock.now)
 
     @parts.handles(inputs.RevokeInstance)
     def _revoke_instance(self, item: inputs.RevokeInstance) -> None:
@@ -214,7 +202,3 @@ class Operators(parts.Room):
         self._instances.note(
             item.instance_id, item.host_uuid, item.max_sessions
         )
-
-
-def _no_device(host_uuid: str, device: str) -> exception.DeviceNotFound:
-    return exception.DeviceNotFound(device=device, host_uuid=host_uuid)

@@ -28,8 +28,9 @@ def caps(
         ignored: a project could otherwise raise the power of all slots.
     """
     by_host_w = dict(settings.host_power_caps_w)
-    for host_uuid, cap_w in pool.power_caps_w.items():
-        by_host_w[host_uuid] = min(cap_w, by_host_w.get(host_uuid, cap_w))
+    for uuid, host in pool.hosts.items():
+        if (cap_w := host.power_cap_w) is not None:
+            by_host_w[uuid] = min(cap_w, by_host_w.get(uuid, cap_w))
     if settings.power_cap_w is None and not by_host_w:
         return model.PowerCaps()
     own = [profile for profile in profiles if not profile.projects]
@@ -61,8 +62,8 @@ def doubts(caps: model.PowerCaps, pool: registry.Registry) -> Iterator[str]:
     for shape in sorted({shape for _, shape in kinds}):
         if not slots_w.get(shape):
             yield (
-                f"no accelerator of the pool says its active_w in slots of the"
-                f" shape {shape}: caps on power do not hold for them"
+                "no accelerator has an active_w for slots of the shape"
+                f" {shape}: caps on power do not apply to them"
             )
         elif caps.pool_w is not None and slots_w[shape] > caps.pool_w:
             yield (

@@ -26,7 +26,6 @@ from fpgapool.bitstreams import library
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.hardware import bitstreams
@@ -43,17 +42,7 @@ LOG = logging.getLogger(__name__)
 
 _MAX_ERROR_LENGTH = 1000
 
-# The members common to rows and faults.
-_KEPT = (
-    "reason",
-    "failures",
-    "since",
-    "tests",
-    "tries",
-    "last_test",
-    "last_test_at",
-    "next_test_at",
-)
+_kept = registry.common(health.Fault, db_api.FaultRecord)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -75,7 +64,9 @@ class Probation(parts.Room):
                 if row.active and (unit := _unit(row)) is not None
             ],
         )
-        self._tests: dict[int, self_tests.SelfTest] = {}
+        self.faults = self._health.faults
+        # The tests under way, by slot.
+        self.tests: dict[int, self_tests.SelfTest] = {}
         self._bench = self_tests.Bench(
             self._settings,
             self._registry,
@@ -90,15 +81,6 @@ class Probation(parts.Room):
         self._deaths: dict[int, float] = {}
         # By unit: the number of started tests.
         self._turns: dict[health.Unit, int] = {}
-
-    @property
-    def faults(self) -> Mapping[health.Unit, health.Fault]:
-        return self._health.faults
-
-    @property
-    def tests(self) -> Mapping[int, self_tests.SelfTest]:
-        """The tests that are under way, by slot."""
-        return self._tests
 
     def start(self) -> None:
         """Apply the faults in the database, after the hosts are restored."""
@@ -214,7 +196,7 @@ class Probation(parts.Room):
             # A slot that is new, or back, may belong to a device that is out
             # of use.
             self._refresh(slot)
-        test = self._tests.get(slot.id)
+        test = self.tests.get(slot.id)
         if test is None:
             self._follow_agent(slot, report)
             return False
@@ -239,7 +221,7 @@ class Probation(parts.Room):
     def check_missing(self, slot: registry.SlotEntry) -> None:
         """Take a slot out of use that its agent no longer reports."""
         if slot.fault_reason != registry.NOT_REPORTED:
-            LOG.warning("Slot %s is out of use: not reported", slot)
+            LOG.warning("Slot %s is out of service: not reported", slot)
             self._refresh(slot)
 
     def _follow_agent(
@@ -329,14 +311,13 @@ class Probation(parts.Room):
         self._refresh(test.slot)
 
     def _drop_test(self, unit: health.Unit) -> None:
-        """Cancel the tests of a unit."""
-        for test in list(self._tests.values()):
+        for test in list(self.tests.values()):
             if test.unit == unit:
                 self._outbox.send(test.call_off())
                 self._release(test)
 
     def _release(self, test: self_tests.SelfTest) -> None:
-        del self._tests[test.slot.id]
+        del self.tests[test.slot.id]
         self._link.tell(events.SlotReleased(test.slot.id, test.generation))
 
     # -- time --------------------------------------------------------------
@@ -344,7 +325,7 @@ class Probation(parts.Room):
     def end_overdue(self) -> None:
         """End overdue tests, and forget deleted accelerators."""
         limit_s = self._settings.prepare_timeout_s
-        for test in list(self._tests.values()):
+        for test in list(self.tests.values()):
             host = test.slot.host
             if not host.up:
                 self._end(test, None)
@@ -369,7 +350,6 @@ class Probation(parts.Room):
             self._apply(found)
 
     def _forget_deleted(self) -> None:
-        """Forget faults of deleted accelerators, which cannot be tested."""
         profiles = self._catalogue.profiles
         for unit in list(self.faults):
             if unit.accelerator and unit.accelerator not in profiles:
@@ -427,7 +407,7 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         name: str,
     ) -> None:
-        self._tests[slot.id] = self_tests.SelfTest(
+        self.tests[slot.id] = self_tests.SelfTest(
             unit=unit,
             slot=slot,
             accelerator=name,
@@ -441,37 +421,34 @@ class Probation(parts.Room):
     @parts.handles(instructions.Test)
     def carry_out(self, order: instructions.Test) -> None:
         """Order an agent to test a slot that the core has given to a test."""
-        test = self._tests[order.slot_id]
+        test = self.tests[order.slot_id]
         test.generation = order.generation
         LOG.info("Slot %s is tested with %s", test.slot, test.accelerator)
         self._outbox.send(test.order())
 
     # -- orders of operators -----------------------------------------------
 
-    def test(
-        self, slot: registry.SlotEntry, accelerator: str
-    ) -> exception.FpgapoolException | None:
+    def test(self, slot: registry.SlotEntry, accelerator: str) -> None:
         """Begin a test now, if the slot is free.
 
         The tested unit is the slot's device if it is out of use, else the
         slot, else the accelerator on the host. A passed test brings it back.
         If none of them is out, a failed test takes the slot out.
 
-        :param accelerator: the accelerator to test with; empty: any.
-        :returns: why no test was started; None if one was.
+        :raises SlotNotTested: if no test was started.
         """
         profile = self._catalogue.profiles.get(accelerator)
         if accelerator and (profile is None or profile.projects):
-            return exception.SlotNotTested(
+            raise exception.SlotNotTested(
                 code=codes.UNKNOWN_ACCELERATOR,
                 reason=f"no public accelerator is named {accelerator!r:.80}",
             )
         unit = self._bench.unit_of_test(slot, accelerator)
         names = self._bench.names_for(slot, unit, accelerator)
         for code, reason in self._bench.obstacles(slot, unit, self._clock.now):
-            return exception.SlotNotTested(code=code, reason=reason)
+            raise exception.SlotNotTested(code=code, reason=reason)
         if not names:
-            return exception.SlotNotTested(
+            raise exception.SlotNotTested(
                 code=codes.NO_COMPATIBLE_SLOT,
                 reason=f"{accelerator} does not fit the slot"
                 if accelerator
@@ -482,7 +459,6 @@ class Probation(parts.Room):
         self._turns[unit] = turn + 1
         self._health.begin(unit)
         self._order(unit, slot, names[turn % len(names)])
-        return None
 
     # -- effects -----------------------------------------------------------
 
@@ -491,7 +467,7 @@ class Probation(parts.Room):
             match one:
                 case health.TakeOut(fault):
                     LOG.error(
-                        "%s is out of use: %s, %d failures in a row",
+                        "%s is out of service: %s, %d consecutive failures",
                         _name(fault.unit, self._registry),
                         fault.reason,
                         fault.failures,
@@ -499,7 +475,9 @@ class Probation(parts.Room):
                     self._save(fault)
                     self._refresh_all(fault.unit)
                 case health.BringBack(unit):
-                    LOG.info("%s is in use again", _name(unit, self._registry))
+                    LOG.info(
+                        "%s is in service again", _name(unit, self._registry)
+                    )
                     self._turns.pop(unit, None)
                     self._outbox.write(
                         self._rows.of_end(unit, self._clock.now)
@@ -547,15 +525,12 @@ class _Rows:
         self._last_id = max((row.id for row in rows), default=0)
 
     def of_fault(self, fault: health.Fault) -> db_api.FaultRecord:
-        """Return the row of a unit that is out of use."""
         if fault.unit not in self._ids:
             self._last_id += 1
             self._ids[fault.unit] = self._last_id
-        values = {name: getattr(fault, name) for name in _KEPT}
-        return self._row(fault.unit, **values)
+        return self._row(fault.unit, **_kept(fault))
 
     def of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
-        """Return the row of a unit that is in use again."""
         return self._row(
             unit, active=False, reason="", since=now, next_test_at=now
         )
@@ -605,13 +580,11 @@ def _name(unit: health.Unit, pool: registry.Registry) -> str:
 
 
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:
-    level = stored_enums.read(health.Level, row, "level")
+    level = limits.read_enum(health.Level, row, "level")
     return level and health.Unit(
         level, row.target_id, row.accelerator, row.shape
     )
 
 
 def _fault(unit: health.Unit, row: db_api.FaultRecord) -> health.Fault:
-    return health.Fault(
-        unit=unit, **{name: getattr(row, name) for name in _KEPT}
-    )
+    return health.Fault(unit=unit, **_kept(row))

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -17,7 +18,6 @@ from typing import Any
 from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.conductor.decisions import limits
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
@@ -38,31 +38,6 @@ _DOUBLES = 3
 # Readings kept of a host's clock. After that many reports, a clock that was
 # set back is measured correctly again.
 _CLOCK_READINGS = 4
-# Members common to entries and rows.
-_host_columns = fields.copier(("id", "uuid", "name", "nic_bytes_per_s"))
-_device_columns = fields.copier(
-    (
-        "id",
-        "name",
-        "model",
-        "dma_bytes_per_s",
-        "healthy",
-        "fault_reason",
-        "reservable_slots",
-    )
-)
-_slot_columns = fields.copier(
-    (
-        "id",
-        "number",
-        "shape",
-        "programmed",
-        "programming_time_s",
-        "faulty",
-        "fault_reason",
-        "reserved_for",
-    )
-)
 # By then the conductor has read the reports that arrived while it was
 # suspended.
 _CLOCK_SETTLES_S = 10.0
@@ -88,7 +63,7 @@ class Administration:
         return cls(
             # Keep a row with an unknown state as disabled: its agent reports
             # the hardware anyway.
-            state=stored_enums.read(model.AdminState, row, "admin_state")
+            state=limits.read_enum(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
             reason=row.admin_reason,
             deadline_at=row.drain_deadline_at,
@@ -131,10 +106,10 @@ class SlotEntry:
     )
     #: When its agent was last ordered to release an unknown holder.
     stray_ordered_at: float = -math.inf
+    host: HostEntry = dataclasses.field(init=False, repr=False)
 
-    @property
-    def host(self) -> HostEntry:
-        return self.device.host
+    def __post_init__(self) -> None:
+        self.host = self.device.host
 
     @property
     def programmed_now(self) -> str | None:
@@ -204,6 +179,10 @@ class HostEntry:
     clock_turned_at: float = -math.inf
     #: Why its network card is not capped as configured; None: no error.
     link_message: str | None = None
+    #: Its cap on power, and the longest piece that its workers accept; None:
+    #: not reported. Not in the database, because each report contains them.
+    power_cap_w: float | None = None
+    chunk_bytes: int | None = None
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
@@ -223,10 +202,7 @@ class HostEntry:
         return boot_id not in self.old_boots
 
     def is_double(self, boot_id: str, sent_at: float | None) -> bool:
-        """Whether a late report comes from a second agent that still runs.
-
-        :param sent_at: when it was sent, by the host's clock.
-        """
+        """Whether a late report comes from a second agent that still runs."""
         started_ns, _, _ = self.boot_id.partition("-")
         if (
             boot_id in self.old_boots
@@ -264,10 +240,7 @@ class HostEntry:
             self.clock_turned_at = now
 
     def turned_clock(self) -> bool:
-        """Whether to log that its clock has become wrong or right.
-
-        :returns: True once for each change that later reports have confirmed.
-        """
+        """Whether to log, once, that its clock has become wrong or right."""
         if (
             self.clock_is_wrong is self.clock_logged_wrong
             or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
@@ -334,8 +307,8 @@ def _device_spec(
 class Registry:
     """All known hosts, devices and slots, by name and id.
 
-    :ivar power_caps_w: caps reported by hosts, by UUID. Not in the database,
-        because each report contains them.
+    :ivar chunk_bytes: the longest piece that all workers accept; None:
+        unknown.
     """
 
     def __init__(self) -> None:
@@ -344,12 +317,9 @@ class Registry:
         self.devices: dict[int, DeviceEntry] = {}
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
-        self.power_caps_w: dict[str, float] = {}
+        self.chunk_bytes: int | None = None
         # By shape; shapes of removed hosts are kept.
         self._builtins: set[tuple[str, str]] = set()
-        self._chunks_bytes: dict[str, int] = {}
-        # Number of hosts, by the longest piece that their workers accept.
-        self._hosts_by_chunk_bytes = collections.Counter[int]()
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
     def restore(
@@ -370,10 +340,10 @@ class Registry:
         for host in sorted(hosts, key=lambda row: row.id):
             self._add_host(
                 HostEntry(
-                    **_host_columns(host),
+                    **_host_columns(host) | {"up": False},
                     heard_at=now,
                     admin=Administration.of_row(host),
-                    compute=stored_enums.read(
+                    compute=limits.read_enum(
                         db_api.ComputeState, host, "compute_state"
                     )
                     or db_api.ComputeState.NONE,
@@ -431,39 +401,20 @@ class Registry:
         for device_report in report.devices:
             rows.extend(self._update_device(host, device_report))
         rows.extend(_missing_devices(host, report))
-        self._note_chunk_bytes(host.uuid, report.chunk_bytes)
-        capped = self._note_power_cap(host.uuid, report.power_cap_w)
+        if _assign(host, chunk_bytes=report.chunk_bytes):
+            self._update_chunk_bytes()
+        cap_w = report.power_cap_w
+        # A driver may return anything.
+        cap_w = None if cap_w is None else max(cap_w, 0.0)
+        capped = _assign(host, power_cap_w=cap_w)
         offered = self._note_builtins(report)
         return host, bool(rows) or capped or offered, rows
 
-    @property
-    def chunk_bytes(self) -> int | None:
-        """The longest piece that all workers accept; None: unknown."""
-        return min(self._hosts_by_chunk_bytes, default=None)
-
-    def _note_chunk_bytes(
-        self, host_uuid: str, chunk_bytes: int | None
-    ) -> None:
-        before_bytes = self._chunks_bytes.pop(host_uuid, None)
-        if chunk_bytes is not None:
-            self._chunks_bytes[host_uuid] = chunk_bytes
-        if chunk_bytes == before_bytes:
-            return
-        counts = self._hosts_by_chunk_bytes
-        if chunk_bytes is not None:
-            counts[chunk_bytes] += 1
-        if before_bytes is not None:
-            counts[before_bytes] -= 1
-            if not counts[before_bytes]:
-                del counts[before_bytes]
-
-    def _note_power_cap(self, host_uuid: str, cap_w: float | None) -> bool:
-        """Take over a host's cap; return whether it has changed."""
-        before_w = self.power_caps_w.pop(host_uuid, None)
-        if cap_w is not None:
-            # A driver may return anything.
-            cap_w = self.power_caps_w[host_uuid] = max(cap_w, 0.0)
-        return cap_w != before_w
+    def _update_chunk_bytes(self) -> None:
+        known = (host.chunk_bytes for host in self.hosts.values())
+        self.chunk_bytes = min(
+            (one for one in known if one is not None), default=None
+        )
 
     def _update_device(
         self, host: HostEntry, report: objects.DeviceReport
@@ -547,10 +498,7 @@ class Registry:
         return found
 
     def _note_builtins(self, report: objects.AgentReport) -> bool:
-        """Update which accelerators a host's slots run without a file.
-
-        :returns: whether that changed anything.
-        """
+        """Update which accelerators a host's slots run without a file."""
         host, replaced = self.hosts[report.host_uuid], False
         for device_report in report.devices:
             device = host.devices[device_report.name]
@@ -559,9 +507,10 @@ class Registry:
             device.builtins = text
         hosts = self.hosts.values() if replaced else [host]
         found = {
-            (slot.shape, slot.device.builtins)
+            (slot.shape, device.builtins)
             for host in hosts
-            for slot in host.slots()
+            for device in host.devices.values()
+            for slot in device.slots.values()
             if not slot.missing
         }
         if not replaced:
@@ -584,26 +533,19 @@ class Registry:
     def set_compute(
         self, host_uuid: str, state: db_api.ComputeState
     ) -> list[db_api.Record]:
-        """Set the state of a host's compute node in Nova.
-
-        :returns: the row to write, if the state of a known host changed.
-        """
+        """Set the state of a compute node; return the rows to write."""
         host = self.hosts.get(host_uuid)
         if host is None or not _assign(host, compute=state):
             return []
         return [host_row(host)]
 
     def forget(self, host: HostEntry) -> db_api.HostRecord:
-        """Remove a host that has no devices.
-
-        :returns: the row that deletes it.
-        """
+        """Remove a host that has no devices."""
         if host.devices:
             raise ValueError(f"host {host.name} has devices")
         del self.hosts[host.uuid]
         del self.hosts_by_id[host.id]
-        self._note_power_cap(host.uuid, None)
-        self._note_chunk_bytes(host.uuid, None)
+        self._update_chunk_bytes()
         return dataclasses.replace(host_row(host), admin_state=db_api.DELETED)
 
     def _add_device(self, device: DeviceEntry) -> DeviceEntry:
@@ -658,11 +600,25 @@ def _assign(
     return changed
 
 
+def common(
+    entry: type[Any], record: type[Any]
+) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that returns the members of both, by name."""
+    names = {one.name for one in dataclasses.fields(record)}
+    return fields.copier(
+        one.name for one in dataclasses.fields(entry) if one.name in names
+    )
+
+
+_host_columns = common(HostEntry, db_api.HostRecord)
+_device_columns = common(DeviceEntry, db_api.DeviceRecord)
+_slot_columns = common(SlotEntry, db_api.SlotRecord)
+
+
 def host_row(host: HostEntry) -> db_api.HostRecord:
     return db_api.HostRecord(
         **_host_columns(host),
         **host.admin.columns(),
-        up=host.up,
         last_report_at=host.heard_at or None,
         compute_state=host.compute.value,
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-from typing import Any
 
 from oslo_log import log as logging
 
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.db import api as db_api
@@ -22,7 +20,8 @@ LOG = logging.getLogger(__name__)
 # The length of the columns, that of a UUID.
 _MAX_ID_LENGTH = 36
 
-_REQUEST = shapes.Members(
+#: What an operator may ask for.
+REQUEST = shapes.Members(
     {
         "host_uuid": shapes.text(),
         "device": shapes.text(),
@@ -31,32 +30,27 @@ _REQUEST = shapes.Members(
 )
 
 
-def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
-    """Check an operator's request, and return it as an input.
-
-    :raises InvalidRequest: if it is invalid.
-    """
-    wanted = {"host_uuid": host_uuid, "device": device, "slots": slots}
-    return inputs.SetReservable(**limits.argument(_REQUEST, wanted, ""))
-
-
-def refusal(
+def check(
     wanted: inputs.SetReservable, device: registry.DeviceEntry | None
-) -> exception.FpgapoolException | None:
-    """Return why a number of reservable slots is refused, or None."""
+) -> registry.DeviceEntry:
+    """Check that a number of slots can be reservable; return their device.
+
+    :raises FpgapoolException: if there is no such device, or if it has too few
+        slots or too many reservations.
+    """
     if device is None:
-        return exception.DeviceNotFound(
+        raise exception.DeviceNotFound(
             device=wanted.device, host_uuid=wanted.host_uuid
         )
     if wanted.slots > len(device.slots):
-        return exception.InvalidRequest(
+        raise exception.InvalidRequest(
             reason=f"device {device.name} has only {len(device.slots)} slots"
         )
     if wanted.slots < device.reserved_slots:
-        return exception.FewerThanReserved(
+        raise exception.FewerThanReserved(
             reserved=device.reserved_slots, device=device.name
         )
-    return None
+    return device
 
 
 def restore(
@@ -72,10 +66,7 @@ def restore(
 def replace(
     pool: registry.Registry, by_device: Mapping[str, Mapping[str, int]]
 ) -> list[db_api.Record]:
-    """Replace all reservations.
-
-    :returns: the rows to write.
-    """
+    """Replace all reservations."""
     wanted = {}
     for device_uuid, counts in by_device.items():
         device = pool.find_device(device_uuid)

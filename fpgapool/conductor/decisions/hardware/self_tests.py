@@ -31,9 +31,7 @@ class SelfTest:
 
     :ivar is_check: whether the unit is in use and an operator requested the
         test.
-    :ivar ordered_at: when the agent was last ordered to test.
     :ivar generation: of the assignment; 0 until the core has made it.
-    :ivar seen: whether the agent has reported it as running.
     """
 
     unit: health.Unit
@@ -77,27 +75,19 @@ class SelfTest:
         )
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Bench:
     """Selects the slots in which a unit can be tested.
 
-    :param used: the slots that sessions have, or may still have.
+    :ivar _used: the slots that sessions have, or may still have.
     """
 
-    def __init__(
-        self,
-        settings: admission.PoolLimits,
-        pool: registry.Registry,
-        catalogue: bitstreams.Catalogue,
-        core: core_state.PoolState,
-        used: Container[int],
-        faults: Mapping[health.Unit, health.Fault],
-    ) -> None:
-        self._settings = settings
-        self._pool = pool
-        self._catalogue = catalogue
-        self._core = core
-        self._used = used
-        self._faults = faults
+    _settings: admission.PoolLimits
+    _pool: registry.Registry
+    _catalogue: bitstreams.Catalogue
+    _core: core_state.PoolState
+    _used: Container[int]
+    _faults: Mapping[health.Unit, health.Fault]
 
     def candidates(
         self, unit: health.Unit, now: float
@@ -167,7 +157,6 @@ class Bench:
     def _accelerators(
         self, slot: registry.SlotEntry, unit: health.Unit
     ) -> list[str]:
-        """Return the accelerators with which a slot can be tested."""
         profiles = self._catalogue.library.profiles
         if unit.accelerator:
             names = [unit.accelerator] if unit.accelerator in profiles else []

@@ -76,16 +76,6 @@ FROM_KEYSTONE = "keystone"
 class ProjectQuota:
     """The limits of one project; None: no limit.
 
-    :ivar sessions: sessions with a slot; further ones wait.
-    :ivar queued: waiting requests; further ones are refused.
-    :ivar queued_bytes: the bytes that waiting requests claim.
-    :ivar bitstream_bytes: total size of its bitstreams; further ones are
-        refused.
-    :ivar groups: number of its groups; further ones are refused.
-    :ivar group_slots: the slots that its groups may grow to; more are refused.
-    :ivar group_clients: clients attached to its groups; more are refused.
-    :ivar max_priority: the highest priority of its sessions that counts
-        against other projects.
     :ivar sources: the sources of limits other than FROM_DEFAULT.
     """
 
@@ -132,10 +122,7 @@ RESOURCES = tuple(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quotas:
-    """The limits of all projects.
-
-    :ivar default: of the projects without limits of their own.
-    """
+    """The limits of all projects."""
 
     default: ProjectQuota = ProjectQuota()
     of_projects: Mapping[str, ProjectQuota] = dataclasses.field(
@@ -151,7 +138,6 @@ class Quotas:
     ) -> Self:
         """Combine a default with projects' own limits.
 
-        :param default: for limits that a project does not have itself.
         :param limits: by project and resource; below 0: no limit.
         """
         return cls(
@@ -176,20 +162,8 @@ class Quotas:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Queue:
-    """The length of the queue."""
-
-    total: int = 0
-    of_project: int = 0
-    bytes_of_project: int = 0
-
-
 class Rejected(exceptions.PicklableError):
-    """A request cannot become a session.
-
-    :ivar code: of :mod:`fpgapool.vocabulary.codes`.
-    """
+    """A request cannot become a session."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -201,13 +175,8 @@ def check(
     limits: PoolLimits,
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
-    quota: ProjectQuota,
-    queue: Queue,
 ) -> None:
-    """Check a request.
-
-    :raises Rejected: if the request cannot become a session.
-    """
+    """Check a request, whatever else its project has."""
     try:
         rules.check_request_id(request.request_id)
         description.FIELDS.checked(vars(request))
@@ -217,7 +186,6 @@ def check(
         raise Rejected(codes.UNKNOWN_HOST, f"unknown host {request.host_uuid}")
     check_accelerator(request.accelerator, pool, profiles)
     _check_size(request, limits)
-    _check_room(request, limits, quota, queue)
 
 
 def _unless_negative(limit: int) -> int | None:
@@ -229,10 +197,7 @@ def check_accelerator(
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
 ) -> None:
-    """Check that the pool can run an accelerator.
-
-    :raises Rejected: if it cannot.
-    """
+    """Check that the pool can run an accelerator."""
     profile = profiles.get(name)
     if profile is None:
         raise Rejected(
@@ -258,8 +223,6 @@ def check_in_use(
 ) -> None:
     """Check that an accelerator is not out of use everywhere because of
     failures.
-
-    :raises Rejected: if they have.
     """
     if not any(unit.accelerator == name for unit in faults):
         return
@@ -285,7 +248,6 @@ def _fault_of(
     slot: registry.SlotEntry,
     faults: Mapping[health.Unit, health.Fault],
 ) -> health.Fault | None:
-    """Return why an accelerator is out of use in a slot, None if it is not."""
     level, host_id = health.Level.ACCELERATOR, slot.host.id
     return faults.get(
         health.Unit(level, host_id, name, slot.shape)
@@ -310,7 +272,6 @@ def check_deadline(
     """Check that a slot could compute a request before its deadline.
 
     :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
-    :raises Rejected: if none could.
     """
     least_s = request.claimed_bytes / best_peak_bytes_per_s
     if deadline_s < least_s:
@@ -322,28 +283,10 @@ def check_deadline(
         )
 
 
-def _check_room(
-    request: objects.OpenRequest,
-    limits: PoolLimits,
-    quota: ProjectQuota,
-    queue: Queue,
-) -> None:
-    if queue.total >= limits.max_queued_sessions:
-        raise Rejected(codes.QUEUE_FULL, "the queue is full; try again later")
-    check_quota("queued requests", quota.queued, queue.of_project, 1)
-    check_quota(
-        "queued bytes",
-        quota.queued_bytes,
-        queue.bytes_of_project,
-        request.claimed_bytes,
-    )
-
-
 def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
     """Check that a project may have more of a resource.
 
     :param limit: None: no limit.
-    :raises Rejected: if it may not.
     """
     if limit is not None and used + wanted > limit:
         raise Rejected(

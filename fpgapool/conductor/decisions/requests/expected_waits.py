@@ -24,10 +24,7 @@ class Pace:
         )
 
     def note(self, waited_s: float, now: float) -> None:
-        """Record that a session gets a slot.
-
-        :param now: wall clock in seconds.
-        """
+        """Record that a session gets a slot."""
         if waited_s > 0:
             self._given_at.append(now)
         else:
@@ -37,7 +34,6 @@ class Pace:
         """Estimate the remaining wait at the current rate.
 
         :param position: in the queue; 0 is next.
-        :param now: wall clock in seconds.
         :returns: None while there are too few measurements.
         """
         interval_s = self.interval_s(now)
@@ -46,7 +42,6 @@ class Pace:
     def interval_s(self, now: float) -> float | None:
         """Return the mean time from one session that gets a slot to the next.
 
-        :param now: wall clock in seconds.
         :returns: None while there are too few measurements.
         """
         count = len(self._given_at)

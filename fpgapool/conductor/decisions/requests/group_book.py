@@ -31,10 +31,8 @@ _REMEMBERED = 10_000
 class GroupContext:
     """The state of the pool on which a change may depend.
 
-    :ivar now: wall clock.
     :ivar find_accelerator: returns the key of the accelerator that a project
         names; raises Rejected if the project may not use it.
-    :ivar is_stateless: whether the accelerator with this key keeps no state.
     """
 
     now: float
@@ -140,7 +138,9 @@ class GroupBook:
                 return self._attach(old, change, context)
             case objects.RevokeClient():
                 client = self._client(old, change.client_id)
-                return [ended(client) if change.ended else revoked(client)]
+                if change.ended:
+                    return [revoked(client, states.CLIENT_ENDED)]
+                return [revoked(client)]
             case objects.SetGoal(goal=goal):
                 new = dataclasses.replace(old, **_goal(goal, context.now))
             case objects.UpdateGroup():
@@ -309,19 +309,12 @@ def charge_of(group: db_api.GroupRecord) -> int:
 def _given(
     change: objects.CreateGroup | objects.UpdateGroup,
 ) -> Mapping[str, Any]:
-    """Return the options that a change contains.
-
-    :raises RequestError: if one is wrong.
-    """
     given = {k: v for k, v in vars(change).items() if v is not None}
     return description.GROUP.checked(given)
 
 
 def _goal(goal: objects.Goal | None, now: float) -> Mapping[str, Any]:
-    """Return the columns of a goal without any completed tasks.
-
-    :raises RequestError: if it is wrong.
-    """
+    """Return the columns of a goal without any completed tasks."""
     if goal is None:
         wanted, kind = objects.Goal(), ""
     else:
@@ -339,16 +332,14 @@ def _check_goal_of(group: db_api.GroupRecord) -> None:
         )
 
 
-def revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row of a client that loses access to a group."""
-    return dataclasses.replace(client, state=states.CLIENT_REVOKED)
+def revoked(
+    client: db_api.GroupClientRecord, state: str = states.CLIENT_REVOKED
+) -> db_api.GroupClientRecord:
+    """Return the row of a client that may not use its group any more.
 
-
-def ended(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row of a client that its program has ended, or whose program
-    is gone.
+    :param state: CLIENT_ENDED if its program has ended it, or is gone.
     """
-    return dataclasses.replace(client, state=states.CLIENT_ENDED)
+    return dataclasses.replace(client, state=state)
 
 
 def _not_found(group_id: str) -> admission.Rejected:

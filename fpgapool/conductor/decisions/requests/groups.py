@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
-from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.hardware import bitstreams
@@ -60,7 +60,7 @@ class Groups(parts.Room):
             if row.holder_kind != states.HELD_BY_GROUP:
                 continue
             if group is not None and row.slot_id not in self._holds:
-                phase = stored_enums.read(model.Phase, row, "phase")
+                phase = limits.read_enum(model.Phase, row, "phase")
                 self._serving.restore_group(
                     group, row, phase or model.Phase.ACTIVE
                 )
@@ -99,10 +99,7 @@ class Groups(parts.Room):
         return key
 
     def _keep(self, rows: Iterable[group_book.Row]) -> None:
-        """Send a change to the core, and store it.
-
-        :raises Rejected: if the core refuses it; nothing has changed then.
-        """
+        """Send a change to the core, and store it."""
         for row in rows:
             if isinstance(row, db_api.GroupClientRecord):
                 self._write(row)
@@ -130,19 +127,13 @@ class Groups(parts.Room):
     # -- the core ----------------------------------------------------------
 
     def _created(self, group: db_api.GroupRecord) -> None:
-        """Send the core a new group.
-
-        :raises Rejected: if its goal cannot be reached.
-        """
+        """Send the core a new group."""
         self._link.tell(events.GroupCreated(_as_wanted(group), _goal(group)))
 
     def _changed(
         self, old: db_api.GroupRecord, new: db_api.GroupRecord
     ) -> None:
-        """Send the core changed sizes, or another goal.
-
-        :raises Rejected: if the goal cannot be reached.
-        """
+        """Send the core changed sizes, or another goal."""
         if _as_wanted(old) != _as_wanted(new):
             self._link.tell(events.GroupChanged(_as_wanted(new)))
         if _goal(old) != _goal(new) or (
@@ -164,7 +155,6 @@ class Groups(parts.Room):
 
     @parts.handles(instructions.Resize)
     def _resized(self, order: instructions.Resize) -> None:
-        """Record a size or state that the core has decided."""
         old = self._groups.by_row.get(order.group_id)
         if old is None:
             return
@@ -184,7 +174,6 @@ class Groups(parts.Room):
 
     @parts.handles(instructions.GoalReached)
     def _goal_reached(self, order: instructions.GoalReached) -> None:
-        """Record that all tasks of a goal have ended."""
         old = self._groups.by_row.get(order.group_id)
         if old is not None:
             LOG.info("Group %s has reached its goal", old.group_id)
@@ -194,11 +183,11 @@ class Groups(parts.Room):
         """End clients whose programs are gone."""
         for client in clients:
             LOG.info(
-                "Client %s of group %s ends: it has no connection",
+                "Client %s of group %s ends: it is not connected",
                 client.client_id,
                 client.group_id,
             )
-            self._keep([group_book.ended(client)])
+            self._keep([group_book.revoked(client, states.CLIENT_ENDED)])
 
     def record_progress(self) -> None:
         """Record the tasks that have ended for goals, after reports."""
@@ -208,7 +197,6 @@ class Groups(parts.Room):
                 self._write(dataclasses.replace(old, actions_done=going.done))
 
     def _client_changed(self, client: db_api.GroupClientRecord) -> None:
-        """Inform the core and the desks about a stored client."""
         group = self._groups.groups[client.group_id]
         self._holds.changed_groups.add(group.group_id)
         self._link.tell(self._clients_of(group))
@@ -227,7 +215,6 @@ class Groups(parts.Room):
 
 
 def _as_wanted(group: db_api.GroupRecord) -> model.Group:
-    """Return the core's value of a group."""
     return model.Group(
         id=group.id,
         accelerator=group.accelerator,

@@ -9,12 +9,11 @@ Pure: :mod:`fpgapool.conductor.outside.instance_watch` polls Nova with
 from __future__ import annotations
 
 import dataclasses
-import re
-import uuid
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
 from fpgapool import objects
 from fpgapool.clients import nova
@@ -26,14 +25,33 @@ from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import shapes
 
 # Number of deleted instances to remember: a late request must not revive one.
 # The database knows the older ones.
 _REMEMBERED = 100_000
 
-_HASH = re.compile(r"[0-9a-f]{64}")
 _entry = fields.copier(base.members(objects.InstanceEntry))
-_NONCE = re.compile(r"[0-9a-f]{32,64}")
+#: What the members of an entry must be, so that its row can be written.
+ENTRY = shapes.Members(
+    {
+        "instance_id": shapes.matching(
+            r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID"
+        ),
+        "project_id": shapes.text(least=1),
+        "token_nonce": shapes.matching(
+            r"[0-9a-f]{32,64}", "32 to 64 hexadecimal digits"
+        ),
+        "token_hash": shapes.matching(r"[0-9a-f]{64}", "a SHA-256"),
+        "max_sessions": shapes.nullable(shapes.integer(0, 2**31 - 1)),
+    },
+    others=True,
+)
+
+# Nova's transactions take time, and its clock may be behind: queries overlap.
+_OVERLAP_S = 120.0
+# After this time, Nova may have archived deleted servers.
+_MAX_GAP_S = 3600.0
 
 
 class Directory:
@@ -56,20 +74,30 @@ class Directory:
         rows, self._changed = list(self._changed.values()), {}
         return rows
 
-    def admit(self, entry: objects.InstanceEntry, now: float) -> None:
+    def admit(
+        self, entry: objects.InstanceEntry, lost_hash: str, now: float
+    ) -> None:
         """Add an instance with its token, or update a known one.
 
         A known instance keeps its token: of two concurrent requests the first
         one wins.
 
-        :param entry: the instance, and its token if it is new.
-        :param now: wall-clock time.
+        :param lost_hash: hash of the token to replace; any other token stays.
         """
         known = self._live.get(entry.instance_id)
         if known is not None:
+            token: dict[str, Any] = {}
+            if known.token_hash == lost_hash:
+                token = {
+                    "token_nonce": entry.token_nonce,
+                    "token_hash": entry.token_hash,
+                }
             self._put(
                 dataclasses.replace(
-                    known, name=entry.name, max_sessions=entry.max_sessions
+                    known,
+                    name=entry.name,
+                    max_sessions=entry.max_sessions,
+                    **token,
                 )
             )
         elif entry.instance_id not in self._deleted:
@@ -80,19 +108,6 @@ class Directory:
                 )
             )
 
-    def replace_token(
-        self, instance_id: str, lost_hash: str, nonce: str, hash_: str
-    ) -> None:
-        """Give an instance another token.
-
-        :param lost_hash: hash of the token to replace; any other token stays.
-        """
-        known = self._live.get(instance_id)
-        if known is not None and known.token_hash == lost_hash:
-            self._put(
-                dataclasses.replace(known, token_nonce=nonce, token_hash=hash_)
-            )
-
     def revoke(self, instance_id: str) -> None:
         """Revoke an instance's token for good."""
         known = self._live.get(instance_id)
@@ -100,10 +115,7 @@ class Directory:
             self._put(dataclasses.replace(known, token_revoked=True))
 
     def delete(self, instance_id: str, now: float) -> bool:
-        """Record that an instance was deleted.
-
-        :returns: whether it was known.
-        """
+        """Record that an instance was deleted."""
         known = self._live.pop(instance_id, None)
         if known is None:
             return False
@@ -125,17 +137,16 @@ class Directory:
                 )
             )
 
-    def check(self, request: objects.OpenRequest, used: int) -> None:
+    def check(self, user_id: str, project_id: str, used: int) -> None:
         """Check that an instance may have one more session.
 
         :param used: the number of sessions of the same user.
-        :raises Rejected: if it may not.
         """
-        instance_id = instance.id_of(request.user_id)
+        instance_id = instance.id_of(user_id)
         if instance_id is None:
             return
         known = self._live.get(instance_id)
-        if known is None or known.project_id != request.project_id:
+        if known is None or known.project_id != project_id:
             raise admission.Rejected(
                 codes.INSTANCE_DELETED,
                 f"instance {instance_id} no longer exists",
@@ -148,10 +159,7 @@ class Directory:
             )
 
     def host_uuid(self, user_id: str) -> str | None:
-        """Return the host of an instance; None if it is unknown.
-
-        :param user_id: the user id of the instance; of other users it is None.
-        """
+        """Return the host of an instance; None if it is unknown."""
         known = self._live.get(instance.id_of(user_id) or "")
         return known.host_uuid if known else None
 
@@ -207,8 +215,6 @@ def changed_computes(
     Hosts that never had a compute node are ignored: agents also run without
     Nova.
 
-    :param hosts: the known state of each host's compute node, by UUID.
-    :param listed: UUIDs of the compute nodes that Nova lists.
     :returns: hosts whose compute node is new, and hosts whose compute node
         Nova no longer lists.
     """
@@ -219,90 +225,43 @@ def changed_computes(
     )
 
 
-def suspects(
+def missing(
     known: Mapping[str, db_api.InstanceRecord],
     servers: Iterable[nova.Server],
-    before: float,
+    since: float | None,
+    now: float,
 ) -> list[str]:
-    """Return the instances that a full list of Nova's servers lacks.
+    """Return the instances to ask Nova for one by one.
 
-    :param before: wall-clock time of the query to Nova; younger instances are
-        skipped.
+    A list of all servers lacks those that are deleted, and a list of changes
+    those that were running long before they got tokens.
+
+    :param since: wall clock: from when ``servers`` has changes; None: it has
+        all servers.
+    :param now: when they were listed.
     """
     listed_ids = {server.id for server in servers}
     return [
         record.instance_id
         for record in known.values()
-        if record.instance_id not in listed_ids and record.created_at < before
+        if record.instance_id not in listed_ids
+        and (
+            record.created_at < now
+            if since is None
+            else record.created_at >= since
+        )
     ]
 
 
-def newcomers(
-    known: Mapping[str, db_api.InstanceRecord],
-    servers: Iterable[nova.Server],
-    since: float,
-) -> list[str]:
-    """Return the instances with new tokens that a list of changes lacks.
+def query_start(since: float | None, now: float) -> float | None:
+    """Return from when to ask Nova for changes; None: ask for all servers.
 
-    They may have been running long before they got tokens.
-
-    :param since: wall clock; instances with older tokens are left out.
+    :param since: wall clock of the last successful query; None: there was
+        none.
     """
-    listed_ids = {server.id for server in servers}
-    return [
-        record.instance_id
-        for record in known.values()
-        if record.instance_id not in listed_ids and record.created_at >= since
-    ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Cursor:
-    """The time of the last successful query of changes in Nova.
-
-    Nova selects changes by its own clock, which may be behind, and its
-    transactions take time. So queries overlap.
-
-    :ivar since: wall clock of the last successful query; None: there was none,
-        and the next one asks for all servers.
-    """
-
-    since: float | None = None
-
-    #: The overlap of queries.
-    OVERLAP_S = 120.0
-    #: After this time, Nova may have archived deleted servers.
-    MAX_GAP_S = 3600.0
-
-    def start(self, now: float) -> float | None:
-        """Return the start of the next query; None: ask for all servers.
-
-        :param now: wall clock.
-        """
-        if self.since is None or not 0 <= now - self.since < self.MAX_GAP_S:
-            return None
-        return self.since - self.OVERLAP_S
-
-
-def check_entry(entry: objects.InstanceEntry) -> None:
-    """Check that an instance's row can be written.
-
-    :raises ValueError: with the reason.
-    """
-    try:
-        if str(uuid.UUID(entry.instance_id)) != entry.instance_id:
-            raise ValueError
-    except ValueError:
-        raise ValueError("InstanceEntry.instance_id is not a UUID") from None
-    if not entry.project_id:
-        raise ValueError("InstanceEntry.project_id is empty")
-    if not _NONCE.fullmatch(entry.token_nonce):
-        raise ValueError("InstanceEntry.token_nonce is malformed")
-    if not _HASH.fullmatch(entry.token_hash):
-        raise ValueError("InstanceEntry.token_hash is malformed")
-    limit = entry.max_sessions
-    if limit is not None and not 0 <= limit < 2**31:
-        raise ValueError("InstanceEntry.max_sessions is out of range")
+    if since is None or not 0 <= now - since < _MAX_GAP_S:
+        return None
+    return since - _OVERLAP_S
 
 
 def entry_of(record: db_api.InstanceRecord) -> objects.InstanceEntry:

@@ -60,21 +60,14 @@ class Lives(parts.Room):
         host_uuid: str | None,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a call with a session's view after this batch.
-
-        :param host_uuid: of the calling front door, if there is one.
-        """
+        """Answer a call with a session's view after this batch."""
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
 
     def view(
         self, session: sessions.Session, host_uuid: str | None = None
     ) -> objects.SessionView:
-        """Return a session's view.
-
-        :param host_uuid: of the receiving front door; it gets the secret of
-            sessions that were opened there.
-        """
+        """Return a session's view, with its secret for its front door."""
         if host_uuid and host_uuid in session.front_doors:
             return session.view(with_secret=True)
         chunk_bytes = self._registry.chunk_bytes
@@ -93,15 +86,12 @@ class Lives(parts.Room):
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
     ) -> None:
-        """End a session, before its slot is released.
-
-        :raises WrongMove: if its state does not allow this end.
-        """
+        """End a session, before its slot is released."""
         now = self._clock.now
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, now, self._clock.pool_time)
         if was_queued:
-            self._sessions.uncount_queued(session)
+            self._sessions.count_queued(session, -1)
         self._counts.ended[state, tallies.known(code)] += 1
         met = None if session.judged else session.deadline_met
         session.judged = session.judged or met is not None

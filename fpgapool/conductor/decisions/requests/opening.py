@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import uuid
 from collections.abc import Callable
-from typing import NoReturn
 
 from oslo_log import log as logging
 
@@ -48,10 +46,7 @@ _WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Opening(parts.Room):
-    """Admits requests, and drops sessions that are no longer needed.
-
-    :ivar recorded_id: the last new session that the database holds.
-    """
+    """Admits requests, and drops sessions that are no longer needed."""
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
@@ -76,7 +71,10 @@ class Opening(parts.Room):
     def _open(self, item: inputs.Open) -> None:
         request = item.request
         if self._clock.now > item.awaited_until:
-            LOG.info("Request %s came too late", request.request_id[:80])
+            LOG.info(
+                "Request %s arrived too late and is ignored",
+                request.request_id[:80],
+            )
             return
         known = self._sessions.by_request.get(
             (request.project_id, request.request_id)
@@ -137,33 +135,18 @@ class Opening(parts.Room):
         new = effects.NewSession(
             session.row_id, session.session_id, request, item.future
         )
-        self._outbox.admit(new)
+        self._outbox.admissions.append(new)
         self._unrecorded.append(new)
 
     def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
-        """Return a request with the key of its accelerator.
-
-        :raises admission.Rejected: if it cannot become a session.
-        """
-        limits = self._settings
+        """Return a request with the key of its accelerator."""
         known, accelerator = self._catalogue.resolve(
             request.accelerator, request.project_id
         )
         if accelerator != request.accelerator:
             request = dataclasses.replace(request, accelerator=accelerator)
-        project_id = request.project_id
-        admission.check(
-            request,
-            limits,
-            self._registry,
-            known,
-            self._quotas.of(project_id),
-            admission.Queue(
-                total=self._sessions.queued.total(),
-                of_project=self._sessions.queued[project_id],
-                bytes_of_project=self._sessions.queued_bytes[project_id],
-            ),
-        )
+        admission.check(request, self._settings, self._registry, known)
+        self._check_room(request)
         admission.check_in_use(
             accelerator, self._registry, known, self._probation.faults
         )
@@ -174,10 +157,25 @@ class Opening(parts.Room):
                 request.deadline_s,
                 view.best_peak_bytes_per_s(view.accelerators[accelerator]),
             )
-        self._instances.check(
-            request, self._sessions.count_of_instance(request.user_id)
-        )
+        self._check_instance(request)
         return request
+
+    def _check_room(self, request: objects.OpenRequest) -> None:
+        project_id, book = request.project_id, self._sessions
+        if book.queued.total() >= self._settings.max_queued_sessions:
+            raise admission.Rejected(
+                codes.QUEUE_FULL, "the queue is full; try again later"
+            )
+        quota = self._quotas.of(project_id)
+        admission.check_quota(
+            "queued requests", quota.queued, book.queued[project_id], 1
+        )
+        admission.check_quota(
+            "queued bytes",
+            quota.queued_bytes,
+            book.queued_bytes[project_id],
+            request.claimed_bytes,
+        )
 
     def _session(
         self, request: objects.OpenRequest, job_id: int, session_id: str
@@ -205,8 +203,8 @@ class Opening(parts.Room):
     ) -> Callable[[], objects.DryRun]:
         """Prepare a dry run of a request, without changing anything.
 
-        :returns: a function that computes the answer in any thread; it raises
-            DryRunUnsupported if the core's state cannot be copied.
+        :returns: a function that computes the answer in any thread.
+        :raises DryRunUnsupported: if the core's state cannot be copied.
         """
         try:
             if self._outages.database_failing:
@@ -227,7 +225,7 @@ class Opening(parts.Room):
         try:
             snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
-            return functools.partial(_raise_unsupported, str(error))
+            raise exception.DryRunUnsupported(reason=str(error)) from error
         return lambda: _dry_run_of(snapshot.ask(job), interval_s)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
@@ -247,7 +245,6 @@ class Opening(parts.Room):
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        """Refuse a request; nothing is recorded."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
@@ -288,7 +285,7 @@ class Opening(parts.Room):
         :param record: the session that had the name before; None if the
             database is away.
         """
-        self._outbox.withdraw(new.row_id)
+        self._outbox.withdrawn.append(new.row_id)
         session = self._sessions.by_id.get(new.session_id)
         if session is None:
             return
@@ -303,10 +300,9 @@ class Opening(parts.Room):
             self._refuse(new.request, new.future, error)
 
     def _drop(self, session: sessions.Session) -> None:
-        """Forget a session, and revoke its slot."""
         if session.live:
             if session.hold is None:
-                self._sessions.uncount_queued(session)
+                self._sessions.count_queued(session, -1)
             self._link.tell(
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
@@ -405,7 +401,9 @@ class Opening(parts.Room):
             instance_objects.user_of(item.instance_id)
         )
         LOG.info(
-            "Instance %s is gone: %d sessions", item.instance_id, len(own)
+            "Instance %s was deleted: %d sessions end",
+            item.instance_id,
+            len(own),
         )
         for session in own:
             self._lives.cancel(
@@ -457,14 +455,17 @@ class Opening(parts.Room):
         """Whether the session's instance, if any, may have one more
         session.
         """
-        instance_id = instance_objects.id_of(session.user_id)
-        if instance_id is None:
-            return True
-        known = self._instances.live.get(instance_id)
-        if known is None:
+        try:
+            self._check_instance(session)
+        except admission.Rejected:
             return False
-        used = self._sessions.count_of_instance(session.user_id)
-        return known.max_sessions is None or used < known.max_sessions
+        return True
+
+    def _check_instance(
+        self, one: objects.OpenRequest | sessions.Session
+    ) -> None:
+        used = self._sessions.count_of_instance(one.user_id)
+        self._instances.check(one.user_id, one.project_id, used)
 
     @parts.handles(inputs.RenewSecret)
     def _renew_secret(self, item: inputs.RenewSecret) -> None:
@@ -477,17 +478,9 @@ class Opening(parts.Room):
             self._serving.ask_secret(session.hold)
 
 
-def _raise_unsupported(reason: str) -> NoReturn:
-    raise exception.DryRunUnsupported(reason=reason)
-
-
 def _dry_run_of(
     found: what_if.Prediction, interval_s: float | None
 ) -> objects.DryRun:
-    """Return the core's answer for the client.
-
-    :param interval_s: between two sessions that get slots, if known.
-    """
     match found.status.verdict:
         case model.Verdict.OK:
             return objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
@@ -524,8 +517,8 @@ def _is_door(
     if host_uuid is None or host_uuid in session.front_doors:
         return True
     _OFTEN.warning(
-        "%s: %s of session %s by host %.80r is refused: it was not opened at"
-        " the front door there",
+        "%s: %s of session %s by host %.80r is refused: the session was not"
+        " opened at its front door",
         codes.MESSAGE_REFUSED,
         method,
         session.session_id,

@@ -24,7 +24,6 @@ class QuotaBook:
     """The limits in force: those set for projects, or the defaults.
 
     :ivar kept_here: whether the database, not Keystone, has the limits.
-    :param default: for resources without a limit of the project.
     :param others: the limits from Keystone; None: those of the rows apply.
     """
 
@@ -80,7 +79,6 @@ class QuotaBook:
         """Change limits of a project.
 
         :param limits: by resource; others stay. None: back to the default.
-        :returns: the rows to write.
         """
         rows = self._rows.setdefault(project_id, {})
         changed = []
@@ -103,11 +101,7 @@ class QuotaBook:
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:
-    """Check the limits in a request, and return them by resource.
-
-    :returns: the limits by resource.
-    :raises ValueError: with the reason.
-    """
+    """Check the limits in a request, and return them by resource."""
     found = _LIMITS(limits, "limits")
     if not found:
         raise shapes.Invalid("limits", "must have at least one resource")

@@ -77,10 +77,8 @@ class SessionHold(holds.Hold):
     :ivar announced_at: when this leader first announced the slot as ready.
     :ivar quantum_bytes: the input between two borders at which the session may
         have to leave the slot; 0: it never has to.
-    :ivar quanta: the borders that it has reached.
     :ivar is_left: whether its client already waits for another slot.
     :ivar failure: why it could not be prepared, for the session's owner.
-    :ivar booked_bytes: input and output that are already charged.
     """
 
     session: Session
@@ -92,19 +90,9 @@ class SessionHold(holds.Hold):
     booked_bytes: tuple[int, int] = (0, 0)
 
     @property
-    def holder(self) -> model.Holder:
-        """The session."""
-        return model.Holder(model.HolderKind.SESSION, self.session.row_id)
-
-    @property
     def public_id(self) -> str:
         """The session's id."""
         return self.session.session_id
-
-    @property
-    def accelerator(self) -> str:
-        """The session's accelerator."""
-        return self.session.accelerator
 
     @property
     def abandoned(self) -> bool:
@@ -189,8 +177,6 @@ class Session:
 
     :ivar hold: its slot; None while it waits, and after the slot is released.
     :ivar end: its terminal state; empty while it lives.
-    :ivar arrival_s: when it was queued, in pool time: the start of its waiting
-        time.
     :ivar job_id: its id in the core; a new one when it moves while its
         former slot is still being revoked.
     :ivar secret_sha256: hash of the secret that its first slot accepts, and
@@ -299,10 +285,7 @@ class Session:
     def same_request(
         self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
-        """Return whether a repeated request equals the first one.
-
-        :param settings: defaults for options that the request omits.
-        """
+        """Return whether a repeated request equals the first one."""
         wanted = requested(request, settings)
         # A session that has yielded its slot has another claim.
         has_own_claim = bool(self.former_input_bytes)
@@ -482,7 +465,6 @@ def requested(
 
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
-    """Return the possible keys of a request's accelerator in the library."""
     own = names.key_of(request.accelerator, request.project_id)
     return request.accelerator, own
 
@@ -493,12 +475,10 @@ class SessionBook:
     It holds live and recently ended sessions: a client that missed the last
     message asks again within seconds.
 
-    :ivar queued: number of waiting sessions by project.
     :ivar queued_by_size: waiting sessions by claim, between neighbouring
         thresholds, the smallest first.
     :ivar queued_by_host: number of waiting sessions by the id of the host
         that they come from; None: from outside of the pool.
-    :ivar queued_by_accelerator: number of waiting sessions by accelerator.
     :ivar last_row_id: the highest id used by a job or a row.
     """
 
@@ -531,10 +511,7 @@ class SessionBook:
         self._note_alive(session)
 
     def of_instance(self, user_id: str) -> list[Session]:
-        """Return the sessions of an instance that wait for or have a slot.
-
-        :param user_id: the instance's user; other users have none here.
-        """
+        """Return the sessions of an instance that wait for or have a slot."""
         return list(self._of_instance.get(user_id, {}).values())
 
     def count_of_instance(self, user_id: str) -> int:
@@ -553,26 +530,15 @@ class SessionBook:
             if not own:
                 del self._of_instance[session.user_id]
 
-    def count_queued(self, session: Session) -> None:
-        """Count a session that begins to wait."""
-        self._count(session, 1)
-
-    def uncount_queued(self, session: Session) -> None:
-        """Count a session that has stopped waiting."""
-        self._count(session, -1)
-
-    def _count(self, session: Session, change: int) -> None:
+    def count_queued(self, session: Session, change: int = 1) -> None:
+        """Count a session that begins to wait, or with -1 stops waiting."""
         project_id, size_bytes = session.project_id, session.claimed_bytes
+        queue = bisect.bisect_left(self._thresholds_bytes, size_bytes)
         self.queued[project_id] += change
         self.queued_bytes[project_id] += change * size_bytes
-        self.queued_by_size[self._size_class(session)] += change
+        self.queued_by_size[queue] += change
         self.queued_by_host[session.host_id] += change
         self.queued_by_accelerator[session.accelerator] += change
-
-    def _size_class(self, session: Session) -> int:
-        return bisect.bisect_left(
-            self._thresholds_bytes, session.claimed_bytes
-        )
 
     def rename_job(self, session: Session, job_id: int) -> None:
         """Give a session a new id in the core."""

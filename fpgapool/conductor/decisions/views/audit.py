@@ -38,12 +38,10 @@ _AGENTS = {
 class Memory:
     """A copy of the leader's memory.
 
-    :ivar sessions: the live ones, by row id.
     :ivar holds: by slot, the kind and row id of its holder, and the
         generation.
     :ivar reservations: devices, and instances that have reserved slots of
         them.
-    :ivar differences: between this memory and the agents' reports.
     """
 
     epoch: int
@@ -58,10 +56,7 @@ def remember(
     epoch: int,
     reports: Mapping[str, objects.AgentReport],
 ) -> Memory:
-    """Copy the leader's memory, on the thread that owns it.
-
-    :param reports: the last one of each agent, by host UUID.
-    """
+    """Copy the leader's memory, on the thread that owns it."""
     return Memory(
         epoch=epoch,
         sessions={

@@ -30,10 +30,6 @@ from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 SESSION_QUEUED = "session.queued"
-SESSION_PREPARING = "session.preparing"
-SESSION_READY = "session.ready"
-SESSION_ACTIVE = "session.active"
-SESSION_DETACHED = "session.detached"
 SESSION_END = "session.end"
 DEVICE_UPDATE = "device.update"
 DEVICE_DRAIN = "device.drain"
@@ -51,38 +47,44 @@ GROUP_CLIENT_ATTACH = "group.client.attach"
 GROUP_CLIENT_REVOKE = "group.client.revoke"
 GROUP_CLIENT_END = "group.client.end"
 
+# Of sessions that have not ended.
+_STEPS = {
+    state: f"session.{state.lower()}"
+    for state in (
+        states.QUEUED,
+        states.PREPARING,
+        states.READY,
+        states.ACTIVE,
+        states.DETACHED,
+    )
+}
 #: Every event with the class of its payload.
 EVENTS: dict[str, type[base.Payload]] = {
-    SESSION_QUEUED: notification.SessionPayload,
-    SESSION_PREPARING: notification.SessionPayload,
-    SESSION_READY: notification.SessionPayload,
-    SESSION_ACTIVE: notification.SessionPayload,
-    SESSION_DETACHED: notification.SessionPayload,
-    SESSION_END: notification.SessionPayload,
-    DEVICE_UPDATE: notification.DevicePayload,
-    DEVICE_DRAIN: notification.DevicePayload,
-    DEVICE_FAULT: notification.DevicePayload,
-    SLOT_UPDATE: notification.SlotPayload,
-    SLOT_FAULT: notification.SlotPayload,
-    HOST_UPDATE: notification.HostPayload,
-    HOST_DRAIN: notification.HostPayload,
-    HOST_DOWN: notification.HostPayload,
-    GROUP_CREATE: notification.GroupPayload,
-    GROUP_UPDATE: notification.GroupPayload,
-    GROUP_GOAL_REACH: notification.GroupPayload,
-    GROUP_DELETE: notification.GroupPayload,
-    GROUP_CLIENT_ATTACH: notification.GroupClientPayload,
-    GROUP_CLIENT_REVOKE: notification.GroupClientPayload,
-    GROUP_CLIENT_END: notification.GroupClientPayload,
+    type_: payload
+    for payload, types in {
+        notification.SessionPayload: (*_STEPS.values(), SESSION_END),
+        notification.DevicePayload: (
+            DEVICE_UPDATE,
+            DEVICE_DRAIN,
+            DEVICE_FAULT,
+        ),
+        notification.SlotPayload: (SLOT_UPDATE, SLOT_FAULT),
+        notification.HostPayload: (HOST_UPDATE, HOST_DRAIN, HOST_DOWN),
+        notification.GroupPayload: (
+            GROUP_CREATE,
+            GROUP_UPDATE,
+            GROUP_GOAL_REACH,
+            GROUP_DELETE,
+        ),
+        notification.GroupClientPayload: (
+            GROUP_CLIENT_ATTACH,
+            GROUP_CLIENT_REVOKE,
+            GROUP_CLIENT_END,
+        ),
+    }.items()
+    for type_ in types
 }
 
-_STEPS = {
-    states.QUEUED: SESSION_QUEUED,
-    states.PREPARING: SESSION_PREPARING,
-    states.READY: SESSION_READY,
-    states.ACTIVE: SESSION_ACTIVE,
-    states.DETACHED: SESSION_DETACHED,
-}
 # Ended sessions to remember: the last row of a session may arrive twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
@@ -90,7 +92,6 @@ _ILL_ENDS = frozenset({states.FAILED, states.LOST})
 
 
 def _published(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
-    """Return a function that returns what notifications show of a row."""
     noted = [one for one in described.in_notification if one.in_record]
     copy = fields.copier(one.name for one in noted)
     times = [one.name for one in noted if one.kind is fields.TIME]
@@ -276,7 +277,6 @@ class Journal:
         )
 
     def _place(self, slot: db_api.SlotRecord) -> dict[str, Any]:
-        """Return the members of a :class:`.notification.PlacePayload`."""
         device = self._devices[slot.device_id]
         board = _board(device, self._hosts[device.host_id])
         slot_id = _named(board["device_id"], str(slot.number))
@@ -361,7 +361,6 @@ def _device(
 def _board(
     device: db_api.DeviceRecord, host: db_api.HostRecord
 ) -> dict[str, Any]:
-    """Return the members that identify a device."""
     return {
         "device_id": _named(host.uuid, device.name),
         "device": device.name,

@@ -7,7 +7,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -33,16 +32,11 @@ class Questions:
     """Answers queries, on the thread that owns the pool."""
 
     pool: pools.Pool
-    _opening: openings.Opening
+    opening: openings.Opening
     _serving: servings.Serving
     _restoring: restoring.Restoring
     _desks: desks.Desks
     _strategy_name: str
-
-    def dry_run(
-        self, request: objects.OpenRequest
-    ) -> Callable[[], objects.DryRun]:
-        return self._opening.dry_run(request)
 
     # -- sessions ----------------------------------------------------------
 
@@ -56,7 +50,6 @@ class Questions:
     ) -> tuple[list[objects.SessionView], list[str]]:
         """Return the sessions that changed since the caller last saw them.
 
-        :param revisions: the last revision that the caller has seen, by id.
         :param host_uuid: of the calling front door; it gets the secrets of
             sessions that were opened there.
         :returns: the sessions with another revision, and the ids of sessions
@@ -155,7 +148,6 @@ class Questions:
     def reservable_slots(self, device_id: str) -> int:
         """Return the number of slots of a device that instances can reserve.
 
-        :param device_id: its UUID in the API and in Placement.
         :returns: 0 also for an unknown device.
         """
         device = self.pool.registry.find_device(device_id)
@@ -204,8 +196,6 @@ class Questions:
 
         It does not iterate over waiting sessions, because there may be very
         many.
-
-        :param max_projects: the most projects to list by name.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
@@ -243,10 +233,7 @@ class Questions:
         return (one for one in self.pool.sessions.by_id.values() if one.live)
 
     def ask_reports(self, host_uuid: str | None = None) -> set[str]:
-        """Ask the agents of hosts that are up for reports.
-
-        :param host_uuid: of one host; None: all hosts.
-        """
+        """Ask the agents of hosts that are up for reports."""
         up = {
             host.uuid
             for host in self.pool.registry.hosts.values()
@@ -260,7 +247,6 @@ class Questions:
     ) -> None:
         """Write the rows of a session and a slot again.
 
-        :param session_id: None: no session.
         :param slot_id: row id; None: the session's slot, if it has one.
         """
         pool = self.pool

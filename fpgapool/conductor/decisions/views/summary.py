@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import rates
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import sessions
@@ -46,8 +45,6 @@ class GroupFigures:
     """Numbers of one group, or of several.
 
     :ivar wanted: the slots that it should have.
-    :ivar programming: the slots being prepared for it.
-    :ivar waiting: tasks in the queues of its desks.
     """
 
     wanted: int = 0
@@ -61,11 +58,8 @@ class Figures:
     """Numbers for metrics.
 
     :ivar queued_by_size: waiting sessions, by priority queue.
-    :ivar queued_bytes: the bytes that waiting sessions claim.
     :ivar slots: by state; ``host_down`` if the host is silent.
-    :ivar hosts: whether each is up, by name.
     :ivar clocks_behind_s: how far each wall clock is behind ours.
-    :ivar devices: by administrative state.
     :ivar reservations: of slots, ``ready`` and ``pending``.
     """
 
@@ -121,7 +115,7 @@ def reservations_by_state(
 def nic_loads(
     pool: registry.Registry,
     held: Iterable[holds.Hold],
-    readings: rates.Traffic,
+    readings: holds.Traffic,
 ) -> dict[int, float]:
     """Return the used share of hosts' network cards, by the hosts' ids.
 
@@ -161,10 +155,7 @@ def groups(
     waiting: Mapping[str, int],
     most: int,
 ) -> dict[str, GroupFigures]:
-    """Return the numbers of the groups with the most slots, and of the rest.
-
-    :param waiting: the tasks that wait, by group.
-    """
+    """Return the numbers of the groups with most slots, and of the rest."""
     programming = collections.Counter[str]()
     serving = collections.Counter[str]()
     for one in members:

@@ -34,10 +34,6 @@ _METADATA = sa.MetaData()
 
 
 def _table(name: str, *parts: Any) -> None:
-    """Define a table.
-
-    :param parts: columns, iterators of columns, and constraints.
-    """
     items: list[Any] = []
     for part in parts:
         items += part if isinstance(part, Iterator) else [part]
