@@ -82,6 +82,11 @@ class Outages:
     failing_at: float = -math.inf
     unreachable_until: float = -math.inf
 
+    @property
+    def last_at(self) -> float:
+        """When clients last could not be notified."""
+        return max(self.failing_at, self.unreachable_until)
+
 
 class Outbox:
     """Collects the rows and messages of a batch.

@@ -1054,6 +1054,22 @@ def test_a_client_that_never_connects_ends(pool):
     assert clients(pool) == set()
 
 
+def test_a_client_that_could_not_learn_where_to_connect_stays(pool):
+    group_id = create(pool, size=1)
+    client_id = attach(pool, group_id)
+    pool.deliver_all()
+    pool.agents["a"].desks[group_id].away = {client_id}
+    limit_s = pool.settings.connect_timeout_s
+    pass_time(pool, 1.0)
+    pool.engine.set_database_state(0, failing=True)
+    pass_time(pool, 2 * limit_s)
+    pool.engine.set_database_state(0, failing=False)
+    pass_time(pool, limit_s - 5.0)
+    assert clients(pool) == {client_id}
+    pass_time(pool, 15.0)
+    assert clients(pool) == set()
+
+
 def test_a_client_stays_while_its_desks_cannot_be_heard(pool):
     group_id = create(pool, size=3)
     client_id = attach(pool, group_id)

@@ -306,6 +306,7 @@ class Desks(parts.Room):
                 (self._groups.clients_of(group_id), reports.get(group_id, ()))
                 for group_id in self._groups.groups
             ),
+            self._outages.last_at,
             self._clock.now,
         )
 
@@ -457,6 +458,7 @@ class Absences:
                 Sequence[tuple[float, objects.GroupReport]],
             ]
         ],
+        failed_at: float,
         now: float,
     ) -> list[db_api.GroupClientRecord]:
         """Return the clients to end.
@@ -464,6 +466,8 @@ class Absences:
         :param groups: the clients of each group, and the last reports of its
             desks with their times; empty if it is uncertain which clients are
             connected, or if they cannot connect.
+        :param failed_at: when the database or the bus last failed. Until then
+            clients could not learn where to connect.
         """
         before, self._clients = self._clients, {}
         found = []
@@ -485,7 +489,9 @@ class Absences:
                     known.since = None
                 elif known.since is None:
                     known.since = now
-                elif heard_at >= known.since + self._limit_s(known):
+                elif heard_at >= max(known.since, failed_at) + self._limit_s(
+                    known
+                ):
                     # All desks have reported this after the limit.
                     found.append(client)
         return found

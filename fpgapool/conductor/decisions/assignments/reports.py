@@ -434,11 +434,7 @@ class Reports(parts.Room):
         or a former leader died before publishing the session.
         """
         enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
-        told_at = max(
-            hold.announced_at,
-            self._outages.failing_at,
-            self._outages.unreachable_until,
-        )
+        told_at = max(hold.announced_at, self._outages.last_at)
         # announced_at is infinite if the client was never notified.
         return self._clock.now - told_at < enough_s
 
