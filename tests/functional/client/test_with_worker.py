@@ -15,7 +15,6 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import aes
-from fpgapool.client.doors import frontdoor
 from fpgapool.client.sessions import flow
 from fpgapool.client.transfers import feeding
 from fpgapool.cmd import run
@@ -168,33 +167,6 @@ def test_encrypts_in_one_slot_after_the_other(directory, seed):
     assert report.reopens == 2
 
 
-def test_runs_in_one_slot_after_the_other(directory):
-    chooser = random.Random(7)
-    data = chooser.randbytes(30000)
-    door = _moving_door(directory, chooser)
-    output = b""
-    try:
-        with client.acc_open(
-            "aes",
-            len(data),
-            params={"key": KEY, "iv": IV},
-            front_door=door.path,
-            timeout_s=breaking.TIMEOUT_S,
-        ) as session:
-            for start in range(0, len(data), 1000):
-                session.pin[:1000] = data[start : start + 1000]
-                if start == 5000:
-                    door.worker.kill()
-                if start == 15000:
-                    door.take_back()
-                output += session.run(1000, timeout_s=breaking.TIMEOUT_S)
-            output += session.finish(timeout_s=breaking.TIMEOUT_S)
-    finally:
-        door.stop()
-    assert output == programs.encrypted(data)
-    assert session.reopens == 2
-
-
 def _cbc(data: bytes) -> bytes:
     core = aes.AesCbcCore({"key": KEY.hex(), "iv": IV.hex()})
     output = memoryview(bytearray(len(data) + 32))
@@ -257,27 +229,6 @@ def test_state_moves_between_tasks(directory):
         door.stop()
     assert output == _cbc(data)
     assert (session.reopens, session.stateless) == (2, False)
-
-
-def test_a_slot_that_the_pool_gave_up_as_the_client_came_is_replaced(
-    directory,
-):
-    door = slots.Door(directory, "shm")
-    door.spares.append(slots.Slot(directory / "spare", "tcp"))
-    data = random.Random(11).randbytes(1600)
-    try:
-        with client.acc_open(
-            "copy",
-            len(data),
-            front_door=door.path,
-            timeout_s=breaking.TIMEOUT_S,
-        ) as session:
-            door.take_back("PREPARE_TIMEOUT")
-            session.pin[: len(data)] = data
-            assert session.run(len(data), timeout_s=breaking.TIMEOUT_S) == data
-    finally:
-        door.stop()
-    assert session.reopens == 1
 
 
 def test_state_that_is_lost_ends_the_session(directory):
@@ -465,37 +416,6 @@ def test_digest_is_started_over(directory):
     assert (report.restarts, report.reopens) == (1, 0)
 
 
-def test_cpu_gives_the_same_as_the_pool(local_door, directory):
-    data = random.Random(9).randbytes(40 * harness.CHUNK_BYTES + 4711)
-    outputs = []
-    for path in (local_door.path, str(directory / "none")):
-        output, report = client.run_buffer(
-            "aes",
-            data,
-            params={"key": KEY, "iv": IV},
-            front_door=path,
-            fallback="cpu",
-            timeout_s=breaking.TIMEOUT_S,
-        )
-        outputs.append((bytes(output), report.fallback_reason))
-    assert outputs == [
-        (programs.encrypted(data), None),
-        (programs.encrypted(data), "FRONT_DOOR_UNAVAILABLE"),
-    ]
-
-
-def test_killed_worker(local_door):
-    with client.acc_open(
-        "sha", 1, front_door=local_door.path, timeout_s=breaking.TIMEOUT_S
-    ) as session:
-        session.run(1)
-        local_door.worker.kill()
-        with pytest.raises(client.SessionFailed) as caught:
-            session.run(1, timeout_s=breaking.TIMEOUT_S)
-    assert (caught.value.code, caught.value.offset_bytes) == ("WORKER_DIED", 1)
-    assert local_door.cancelled.is_set()
-
-
 def _command(door, *arguments):
     return run.main(["--socket", door.path, "--timeout", "60", *arguments])
 
@@ -529,30 +449,6 @@ def test_command_encrypts_and_decrypts(local_door, directory, capsys):
     assert report["input_bytes"] == report["output_bytes"] == 300_000
     assert again.read_bytes() == data
     assert not list(directory.glob("*.part"))
-
-
-def test_command_fails_in_one_line(local_door, directory, capsys):
-    source = directory / "in"
-    source.write_bytes(b"abc")
-    destination = directory / "out"
-    paths = ["--in", str(source), "--out", str(destination)]
-    status = _command(
-        local_door, "aes", "--param", "key=zz", "--iv", IV.hex(), *paths
-    )
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert status == 1
-    assert error.startswith("fpgapool-run: INVALID_PARAMS: ")
-    assert "zz" not in error
-    assert not destination.exists()
-    key_file = directory / "key"
-    key_file.write_bytes(KEY)
-    status = _command(
-        local_door,
-        *("aes", "--key-file", str(key_file), "--size-bytes", "4", *paths),
-    )
-    assert status == 1
-    assert "SIZE_MISMATCH" in capsys.readouterr().err
-    assert not list(directory.glob("out*"))
 
 
 @pytest.mark.parametrize(
@@ -676,15 +572,3 @@ def _hasty(door, directory, words, stderr=subprocess.PIPE):
         stdout=subprocess.PIPE,
         stderr=stderr,
     )
-
-
-def test_no_front_door(directory, capsys, monkeypatch):
-    monkeypatch.setattr(
-        frontdoor, "candidate_paths", lambda: [str(directory / "none")]
-    )
-    source = directory / "in"
-    source.write_bytes(b"abc")
-    paths = ["--in", str(source), "--out", str(directory / "out")]
-    for arguments in ([], ["--socket", str(directory / "none")]):
-        assert run.main(["copy", *paths, *arguments]) == 1
-        assert "FRONT_DOOR_UNAVAILABLE" in capsys.readouterr().err
