@@ -2,7 +2,6 @@
 
 """A desk's process, as clients and its agent see it."""
 
-import collections
 import concurrent.futures
 import os
 import socket
@@ -514,37 +513,6 @@ def test_a_desk_that_is_killed_loses_no_result(desk, tcp):
         ]
 
 
-def test_resizing_loses_no_result(desk):
-    with harness.open_group(desk) as opened:
-        futures = [opened.submit(b"sleep 0.02 %d" % n) for n in range(100)]
-        generation = 1
-        for _ in range(5):
-            desk.want(1)
-            desk.await_states({0: "left", 1: "joined"})
-            desk.members.pop(0).wait()
-            generation += 1
-            reply = desk.agent.ask(
-                "members",
-                members=[
-                    {"device": "board0", "slot": 1, "generation": 1},
-                    {
-                        "device": "board0",
-                        "slot": 0,
-                        "generation": generation,
-                    },
-                ],
-            )
-            assert reply["ok"]
-            desk.start_member(0, generation)
-            desk.await_states({0: "joined", 1: "joined"})
-        assert [one.result(30) for one in futures] == [
-            b"sleep 0.02 %d" % number for number in range(100)
-        ]
-        told = [(event["slot"], event["state"]) for event in desk.agent.events]
-        assert told.count((0, "left")) == 5
-        assert (0, "lost") not in told
-
-
 def test_two_hosts_share_the_tasks(desk, tmp_path):
     second = harness.DeskProcess(tmp_path / "i", slots=1)
     try:
@@ -564,34 +532,6 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
             assert sent[0] >= 1.5 * sent[1]
             second.process.kill()
             assert {one.result(30) for one in futures} == {b"sleep 0.05"}
-    finally:
-        second.close()
-
-
-@pytest.mark.parametrize("way", ["run", "submit"])
-def test_a_task_moves_to_a_host_that_had_none(desk, tmp_path, way):
-    second = harness.DeskProcess(tmp_path / "i", slots=3)
-    try:
-        second.admit("c")
-        second.join(0, 1, 2)
-        hosts = desk.host("h"), second.host("i")
-        door = harness.GivenDoor(*hosts, h=desk, i=second)
-        with (
-            group.group_open("c", front_door=door) as opened,
-            concurrent.futures.ThreadPoolExecutor(1) as pool,
-        ):
-            links = opened._hosts._links
-            waiting.wait_until(
-                lambda: all(one.wire is not None for one in links.values()),
-                "both desks",
-            )
-            if way == "run":
-                future = pool.submit(opened.run, b"sleep 2", timeout_s=30)
-            else:
-                future = opened.submit(b"sleep 2")
-            waiting.wait_until(lambda: links["i"].unanswered, "a task")
-            second.process.kill()
-            assert future.result(30) == b"sleep 2"
     finally:
         second.close()
 
@@ -876,35 +816,6 @@ def test_a_client_that_breaks_its_rings_is_dropped_alone(desk):
                 wire.receive(channel.deadline_after(30))
             wire.close()
             assert opened.run(b"x") == b"x"
-
-
-def test_a_flood_is_refused_and_the_others_are_served(tmp_path):
-    desk = harness.DeskProcess(tmp_path / "h", window_tasks=50)
-    try:
-        desk.admit("c", "d")
-        desk.join(0)
-        with harness.open_group(desk) as opened:
-            shared, wire = _raw(desk)
-            answers = collections.Counter()
-            sent = 0
-            while sent < 100_000:
-                while sent < 100_000 and shared.put(
-                    records.header(records.TASK, sent), b"x"
-                ):
-                    sent += 1
-                while (record := shared.get()) is not None:
-                    answers[records.split(record).kind] += 1
-                    shared.free()
-            assert opened.run(b"x", timeout_s=30) == b"x"
-            while answers.total() < 100_000:
-                record = wire.receive(channel.deadline_after(30))
-                answers[records.split(record).kind] += 1
-                wire.free()
-            assert answers[records.DONE] >= 50
-            assert answers[records.FAILED] > 0
-            wire.close()
-    finally:
-        desk.close()
 
 
 def test_a_second_desk_of_a_group_ends(desk):
