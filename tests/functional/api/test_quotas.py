@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import datetime
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -21,8 +19,6 @@ pytestmark = pytest.mark.long
 SLOTS = 4
 SESSIONS = 2
 QUEUED = 5
-CLIENTS = 8
-SESSIONS_PER_CLIENT = 4
 DATA = bytes(range(256)) * 200
 
 
@@ -33,48 +29,6 @@ def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
         clouds.HostPlan("board", slots=SLOTS),
         options={"quota": {"sessions": SESSIONS, "queued": QUEUED}},
     )
-
-
-def test_racing_clients_of_a_project_never_exceed_its_limits(api) -> None:
-    over: list[dict] = []
-    done = threading.Event()
-
-    def watch() -> int:
-        """Look at what is in use all the time; :returns: the most of it."""
-        most = 0
-        while not done.is_set():
-            found = api.ask("GET", "/v1/quotas").document["quota"]
-            for resource, limit in (("sessions", 2), ("queued", QUEUED)):
-                if found[resource]["in_use"] > limit:
-                    over.append(found)
-            most = max(most, found["sessions"]["in_use"])
-        return most
-
-    def use(_: int) -> int:
-        """Open and close sessions; :returns: how often it was refused."""
-        refused = served = 0
-        while served < SESSIONS_PER_CLIENT:
-            answer = api.open()
-            if answer.status == 429:
-                assert answer.code == "QUOTA_EXCEEDED"
-                assert int(answer.headers["retry-after"]) > 0
-                refused += 1
-                continue
-            session = api.wait(answer.session, "READY")
-            assert api.close(session["id"]) == 204
-            served += 1
-        return refused
-
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as executor:
-        watching = executor.submit(watch)
-        try:
-            refused = list(executor.map(use, range(CLIENTS)))
-        finally:
-            done.set()
-    assert not over
-    assert watching.result() == SESSIONS
-    # 8 clients on 2 slots and 5 places: somebody finds no room.
-    assert sum(refused) > 0
 
 
 def test_what_was_used_is_told_with_its_energy(api, cloud) -> None:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import threading
 import typing
 from collections.abc import Callable
@@ -13,8 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool import client
-from fpgapool.agent.door import doorway
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting
@@ -115,20 +111,6 @@ def _open_more(flood: Flood, door: doors.Door) -> None:
         door.next_message()
 
 
-def _open_and_cancel(flood: Flood, door: doors.Door) -> None:
-    try:
-        request_id = door.open()
-    except doors.Refused as error:
-        # As many as one connection may are being taken back; it goes on.
-        if error.code != "QUOTA_EXCEEDED":
-            raise
-    else:
-        door.request("cancel", request_id=request_id)
-    door.history.clear()
-    door.views.clear()
-    flood.note(asked=1)
-
-
 def _use(cloud: clouds.Cloud, count: int) -> Iterator[None]:
     """Open sessions of the other project, one after the other."""
     path = cloud.hosts["board"].socket_path(clouds.OTHER_PROJECT)
@@ -156,47 +138,3 @@ def test_a_flood_of_opens(cloud) -> None:
     # In line behind all that waited, each of them would have seen as many.
     assert served < OWN_SESSIONS * CROWD / 10
     _settled(cloud)
-
-
-def test_a_flood_of_opens_and_cancellations(cloud) -> None:
-    """However many come and go, the others' requests are served."""
-    board = cloud.hosts["board"]
-    with Flood(board.socket_path(), _open_and_cancel, 4) as flood:
-        flood.wait_asked(10 * OWN_SESSIONS)
-        for number, _ in enumerate(_use(cloud, OWN_SESSIONS), start=1):
-            # It goes on meanwhile.
-            flood.wait_asked(10 * OWN_SESSIONS + 5 * number)
-    _settled(cloud)
-
-
-def test_connections_that_send_nothing(cloud) -> None:
-    """They leave room for others."""
-    board = cloud.hosts["board"]
-    silent, refused = [], 0
-    # As long as a quarter of all is free, it may have more than its share.
-    room = math.ceil(CONNECTIONS * doorway.SCARCE_SHARE)
-    with contextlib.ExitStack() as stack:
-        for _ in range(2 * CONNECTIONS):
-            silent.append(stack.enter_context(board.door()))
-        for door in silent[room:]:
-            (answer,) = door.read_to_end()
-            refused += answer["error"]["code"] == "TOO_MANY_CONNECTIONS"
-        assert refused == len(silent) - room
-        for door in silent[:room]:
-            assert door.request("hello")["ok"]
-        text = b"not delayed" * 1000
-        output, _report = client.run_buffer(
-            "copy", text, front_door=board.socket_path(clouds.OTHER_PROJECT)
-        )
-        assert output == text
-    # The room is there again.
-    waiting.wait_until(lambda: _may_enter(board), "the project is served")
-    _settled(cloud)
-
-
-def _may_enter(board: clouds.Host) -> bool:
-    with board.door() as door:
-        try:
-            return bool(door.request("hello")["ok"])
-        except (ConnectionError, doors.Refused):
-            return False
