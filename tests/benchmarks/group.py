@@ -91,11 +91,8 @@ def opened(members: int, clients: int) -> Iterator[Pool]:
         tempfile.TemporaryDirectory(prefix="fpgapool-") as name,
         workers.closed_channels(),
     ):
-        pool = Pool(pathlib.Path(name), members, clients)
-        try:
+        with Pool(pathlib.Path(name), members, clients) as pool:
             yield pool
-        finally:
-            pool.close()
 
 
 def _main(path: str, client_id: str, members: str, length_bytes: str) -> None:

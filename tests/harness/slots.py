@@ -67,7 +67,10 @@ class Door:
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def stop(self) -> None:
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -33,9 +33,8 @@ def door(
     """Give a front door whose sessions run one after the other."""
     own = directory / request.param
     own.mkdir()
-    made = slots.Door(own, request.param)
-    yield made
-    made.stop()
+    with slots.Door(own, request.param) as made:
+        yield made
 
 
 def run(door: slots.Door, accelerator: str, data: bytes, **params) -> bytes:

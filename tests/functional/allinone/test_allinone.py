@@ -87,17 +87,14 @@ def test_a_driver_that_cannot_work_is_told(
     """Instead of a pool that is ready and fails each session."""
     monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "--no-such-flag")
     with harness.short_directory() as run_dir:
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir, "--hosts=1", "--boards=1", "--slots=1", "--driver=opencl"
-        )
-        try:
+        ) as pool:
             output = pool.read_output()
             assert pool.process.returncode == 1
             cause = "board0: KERNEL_BUILD_FAILED: Invalid build option"
             assert f"no board can be used: {cause}" in output
             assert "ready" not in output
-        finally:
-            pool.close()
 
 
 @pytest.mark.long

@@ -140,7 +140,7 @@ def expected(core: str = "aes", **params: object) -> bytes:
 @contextlib.contextmanager
 def running_pool(*options: str) -> Iterator[Pool]:
     with allinone.short_directory() as run_dir:
-        running = allinone.Pool(
+        with allinone.Pool(
             run_dir,
             "--hosts=1",
             "--boards=1",
@@ -148,12 +148,9 @@ def running_pool(*options: str) -> Iterator[Pool]:
             "--unlimited",
             "--api-port=0",
             *options,
-        )
-        try:
+        ) as running:
             url = urllib.parse.urlparse(running.wait_until_ready()["api_url"])
             yield Pool(url.netloc, running.front_door(), run_dir / "state")
-        finally:
-            running.close()
 
 
 @pytest.fixture(scope="module")

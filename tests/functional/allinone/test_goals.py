@@ -35,16 +35,13 @@ def site() -> Iterator[tasksite.Site]:
     with harness.short_directory() as run_dir:
         config = pathlib.Path(run_dir, "goals.conf")
         config.write_text(CONFIG)
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir,
             *(*harness.SMALL, "--unlimited", "--api-port=0"),
             f"--config-file={config}",
-        )
-        try:
+        ) as pool:
             url = pool.wait_until_ready()["api_url"]
             yield tasksite.Site(pool, url, pathlib.Path(run_dir))
-        finally:
-            pool.close()
 
 
 def within(time_s: float, actions: int) -> dict[str, Any]:

@@ -24,12 +24,9 @@ def site() -> Iterator[groupsite.Site]:
     """Give a pool of two slots."""
     with harness.short_directory() as run_dir:
         state_dir = pathlib.Path(run_dir)
-        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
-        try:
+        with harness.Pool(run_dir, *harness.SMALL, "--api-port=0") as pool:
             url = pool.wait_until_ready()["api_url"]
             yield groupsite.Site(pool, url, state_dir)
-        finally:
-            pool.close()
 
 
 @pytest.fixture(autouse=True)

@@ -32,15 +32,12 @@ def site() -> Iterator[harness.Site]:
     with harness.short_directory() as run_dir:
         path = run_dir / "pool.conf"
         path.write_text(CONFIG)
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir,
             *("--hosts=1", "--boards=1", "--slots=1", "--unlimited"),
             *("--api-port=0", f"--config-file={path}"),
-        )
-        try:
+        ) as pool:
             yield harness.Site(pool, pool.wait_until_ready()["api_url"])
-        finally:
-            pool.close()
 
 
 def test_the_owner_sees_why_and_loses_nothing(
