@@ -126,9 +126,15 @@ class Door:
             with channel.connect_unix(path) as connection:
                 socket.send_fds(sock, [reply], [connection.fileno()])
             return
+        sock.sendall(reply)
         if message["op"] == "cancel":
             self.cancelled.set()
-        sock.sendall(reply)
+        if message["op"] == "close" and not message["confirmed"]:
+            # The worker has not heard it, and would wait for its client.
+            with contextlib.suppress(channel.ChannelClosed):
+                self.slot.agent.tell(
+                    "release", generation=self._generation, reason="CLOSED"
+                )
         if message["op"] == "open":
             if self._generation:
                 self.slot.agent.wait_result(self._generation)
