@@ -236,16 +236,6 @@ def test_steps_are_gathered_and_a_free_slot_is_reported_at_once(
     }
 
 
-def test_messages_without_sense_change_nothing(host, caplog):
-    agent = start_idle(host)
-    agent.manager.assign({}, 1, {"fpgapool_object": "AssignRequest"})
-    agent.manager.release({}, "x", "board0", 0, "s", 1, "r")
-    agent.manager.session_changed({}, 1, [{}])
-    assert caplog.text.count("dropped") == 3
-    harness.assign(agent, 7)
-    host.conductor.wait_for("prepared", lambda one: True)
-
-
 @pytest.mark.parametrize(
     "epoch",
     cases.some(
@@ -264,44 +254,6 @@ def test_what_no_leader_can_be_keeps_no_leader_out(host, caplog, epoch):
     host.conductor.wait_for("prepared", lambda one: one.generation == 7)
     assert agent.table.leader_epoch == 1
     assert not agent.table.refusals
-
-
-@pytest.mark.parametrize("generation", [2 << 32, 2**62, -1])
-def test_what_no_leader_has_given_out_keeps_nobody_from_a_slot(
-    host, caplog, generation
-):
-    agent = start_idle(host)
-
-    def kept_out() -> int:
-        dropped = caplog.text.count("dropped")
-        return dropped + agent.table.refusals["generation"]
-
-    harness.assign(agent, generation)
-    harness.release(agent, generation)
-    waiting.wait_until(lambda: kept_out() == 2, "both are kept out")
-    harness.assign(agent, (1 << 32) + 7)
-    host.conductor.wait_for("prepared", lambda one: True)
-    assert kept_out() == 2
-
-
-def test_an_agent_that_is_started_again_takes_any_leader(staying_host):
-    """It is the way out if one has heard of a leader that never was."""
-    first = start_idle(staying_host)
-    harness.assign(first, 7)
-    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    first.manager.report_now({}, agent_rpcapi.MAX_EPOCH)
-    harness.release(first, 7)
-    waiting.wait_until(
-        lambda: first.table.refusals == {"epoch": 1}, "a leader is refused"
-    )
-    first.stop()
-    staying_host.conductor.calls.clear()
-    second = staying_host.start()
-    staying_host.conductor.wait_for_slot(
-        0, lambda one: one.session_id == "session-7"
-    )
-    harness.release(second, 7)
-    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "idle")
 
 
 def test_a_generation_of_no_leader_goes_with_its_worker(staying_host):

@@ -15,15 +15,12 @@ from tests.harness import cloud as clouds
 from tests.harness import programs
 
 CHUNK = clouds.CHUNK_BYTES
-MAX_QUEUED = 12
 
 
 @pytest.fixture(scope="module")
 def cloud(make_cloud) -> clouds.Cloud:
     return make_cloud(
-        clouds.HostPlan("board", slots=2),
-        clouds.HostPlan("compute", slots=0),
-        options={"conductor": {"max_queued_sessions": MAX_QUEUED}},
+        clouds.HostPlan("board", slots=2), clouds.HostPlan("compute", slots=0)
     )
 
 
