@@ -126,9 +126,9 @@ class Door:
             with channel.connect_unix(path) as connection:
                 socket.send_fds(sock, [reply], [connection.fileno()])
             return
-        sock.sendall(reply)
         if message["op"] == "cancel":
             self.cancelled.set()
+        sock.sendall(reply)
         if message["op"] == "close" and not message["confirmed"]:
             # The worker has not heard it, and would wait for its client.
             with contextlib.suppress(channel.ChannelClosed):
