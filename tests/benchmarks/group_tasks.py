@@ -12,7 +12,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool import client
-from fpgapool.client.groups import group as client_group
 from tests.benchmarks import group
 from tests.benchmarks import measure
 from tests.benchmarks import plain_relay
@@ -45,9 +44,7 @@ def _latency(plan: measure.Plan) -> Iterator[measure.Row]:
         session = stack.enter_context(
             client.acc_open("copy", 1, front_door=door.path)
         )
-        ours = stack.enter_context(
-            client_group.group_open("group", front_door=pool.door(0))
-        )
+        ours = stack.enter_context(pool.open(0))
         direct = plain_relay.open_channel(parts.echo())
         stack.callback(direct.close)
         relayed = plain_relay.open_channel(*parts.relay(1, [parts.echo()]))

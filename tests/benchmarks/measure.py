@@ -59,7 +59,6 @@ class Row:
         turns with it; None: the values stand for themselves.
     :ivar floor_samples: one for each repetition, too.
     :ivar point: its place, if it is a point of a curve.
-    :ivar course: (seconds, value) pairs, if it was watched over time.
     :raises ValueError: if there is not a floor for each sample.
     """
 
@@ -69,7 +68,6 @@ class Row:
     floor: str | None = None
     floor_samples: Sequence[Sample] = ()
     point: Point | None = None
-    course: Sequence[tuple[float, float]] = ()
 
     def __post_init__(self) -> None:
         expected = len(self.samples) if self.floor else 0

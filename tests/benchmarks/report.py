@@ -113,39 +113,18 @@ def load_medians(path: pathlib.Path) -> dict[str, float]:
 
 
 def draw(title: str, rows: Sequence[measure.Row], path: pathlib.Path) -> None:
-    """Draw rows as a PNG file.
-
-    Those that were watched over time are drawn so, if there are any; others
-    as curves if they are points, else as bars.
-    """
+    """Draw rows as a PNG file: as curves if all are points, else as bars."""
     from matplotlib import figure as mpl_figure
     from matplotlib.backends import backend_agg
 
     figure = mpl_figure.Figure(layout="constrained")
     backend_agg.FigureCanvasAgg(figure)
-    if any(row.course for row in rows):
-        _draw_courses(figure, [row for row in rows if row.course])
-    elif all(row.point for row in rows):
+    if all(row.point for row in rows):
         _draw_curves(figure, rows)
     else:
         _draw_bars(figure, rows)
     figure.suptitle(title)
     figure.savefig(path, format="png", dpi=110)
-
-
-def _draw_courses(figure: Any, rows: Sequence[measure.Row]) -> None:
-    units = list(dict.fromkeys(row.unit for row in rows))
-    figure.set_size_inches(10, 4 * len(units))
-    all_axes = figure.subplots(len(units), 1, squeeze=False)[:, 0]
-    for axes, unit in zip(all_axes, units, strict=True):
-        for row in rows:
-            if row.unit == unit:
-                axes.plot(*zip(*row.course, strict=True), label=row.name)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("s")
-        axes.set_ylabel(unit)
-        axes.grid(alpha=0.3)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _draw_curves(figure: Any, rows: Sequence[measure.Row]) -> None:

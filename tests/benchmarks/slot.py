@@ -36,17 +36,14 @@ def opened(transport: str, **settings: object) -> Iterator[slots.Door]:
     """
     # Not where files of other programs are: paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="fpgapool-") as name:
-        door = slots.Door(
+        with slots.Door(
             pathlib.Path(name),
             transport,
             chunk_bytes=CHUNK_BYTES,
             window_chunks=WINDOW_CHUNKS,
             **settings,
-        )
-        try:
+        ) as door:
             yield door
-        finally:
-            door.stop()
 
 
 def meter(*doors: slots.Door) -> usage.Meter:

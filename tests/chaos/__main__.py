@@ -25,7 +25,6 @@ from tests.chaos import faults
 from tests.chaos import plan
 from tests.chaos import pool as pools
 from tests.chaos import report
-from tests.chaos import resending
 from tests.chaos import run as runs
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
@@ -55,12 +54,6 @@ def _parser() -> argparse.ArgumentParser:
         "--alone",
         action="store_true",
         help="never two faults at a time",
-    )
-    parser.add_argument(
-        "--bug",
-        choices=sorted(resending.BUGS),
-        default="",
-        help="plant a bug into the clients: the run has to fail",
     )
     parser.add_argument(
         "--out",
@@ -98,7 +91,6 @@ def parse(
         kinds=kinds,
         conductors=args.conductors,
         second_share=0.0 if args.alone else plan.SECOND_SHARE,
-        bug=args.bug,
     )
     return options, args.out
 
@@ -136,10 +128,7 @@ def staged(
                 options.clients,
                 doors_of(pool),
                 api_harness.TOKEN,
-                pool.transport_url,
-                [host.uuid for host in pool.hosts.values()],
                 pool.groups,
-                options.bug,
             )
         )
         yield runs.Run(options, pool, crowd, say)
@@ -168,10 +157,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             rows = runs.save(run, out)
     console.print(report.text(rows, f"seed {options.seed}"), markup=False)
-    told = ", ".join(
-        f"{count} × {target}" for target, count in run.nonsense().items()
-    )
-    say(f"nonsense: {told}")
     resent, least = run.resent(), run.least
     say(
         f"long streams were sent again in part: {resent.reopens} reopens"

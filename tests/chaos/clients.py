@@ -41,8 +41,6 @@ class Settings:
     :ivar doors: paths of sockets, and addresses of APIs.
     :ivar streams: how many more clients there are, which do nothing but long
         streams.
-    :ivar bug: of :data:`resending.BUGS`, planted into the library; empty if
-        it is to be right.
     """
 
     seed: str
@@ -50,7 +48,6 @@ class Settings:
     doors: list[str]
     token: str
     streams: int = 0
-    bug: str = ""
 
 
 @dataclasses.dataclass
@@ -351,8 +348,5 @@ def _connection(door: str) -> socket.socket:
 
 if __name__ == "__main__":
     obeying.obey_signals()
-    settings = Settings(**json.loads(sys.argv[1]))
-    if settings.bug:
-        resending.BUGS[settings.bug]()
     resending.count()
-    Crowd(settings).follow()
+    Crowd(Settings(**json.loads(sys.argv[1]))).follow()

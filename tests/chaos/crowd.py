@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import json
@@ -19,7 +18,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 
 from tests.chaos import clients
-from tests.chaos import fuzzers
 from tests.chaos import grouptasks
 from tests.harness import processes
 
@@ -38,7 +36,7 @@ class Flowing(typing.NamedTuple):
 
 
 class Program:
-    """A process with several clients, or with fuzzers.
+    """A process with several clients.
 
     :param tell: called with everything that it says.
     """
@@ -46,7 +44,7 @@ class Program:
     def __init__(
         self,
         module: types.ModuleType,
-        settings: clients.Settings | fuzzers.Settings | grouptasks.Settings,
+        settings: clients.Settings | grouptasks.Settings,
         tell: Callable[[dict[str, typing.Any]], None],
     ) -> None:
         self._module = module
@@ -157,10 +155,7 @@ class Crowd:
         count: int,
         doors: list[str],
         token: str,
-        broker_url: str,
-        hosts: list[str],
         groups: dict[str, str],
-        bug: str = "",
     ) -> None:
         self._rng = random.Random(seed)
         self._victims = Program(
@@ -180,7 +175,6 @@ class Crowd:
         self._batches: list[grouptasks.Batch] = []
         self._paused = 0
         self._bugs: list[str] = []
-        self._nonsense: collections.Counter[str] = collections.Counter()
         shares = [
             len(range(number, count, self.PROGRAMS))
             for number in range(self.PROGRAMS)
@@ -191,7 +185,6 @@ class Crowd:
                 clients.Settings(
                     *(f"{seed} {number}", share, doors, token),
                     streams=1,
-                    bug=bug,
                 ),
                 self._take,
             )
@@ -213,17 +206,9 @@ class Crowd:
                 self._take,
             )
         )
-        sockets = [door for door in doors if door.startswith("/")]
-        self._fuzzers = Program(
-            fuzzers,
-            fuzzers.Settings(f"{seed} nonsense", sockets, broker_url, hosts),
-            self._take,
-        )
-        # Those that come to an end when they are told to.
-        self._obeying = [*self.programs, self._fuzzers]
 
     def __enter__(self) -> Crowd:
-        for program in (*self._obeying, self._victims):
+        for program in (*self.programs, self._victims):
             program.start()
         self._killer.start()
         return self
@@ -231,7 +216,7 @@ class Crowd:
     def __exit__(self, *exc_info: object) -> None:
         self._over.set()
         self._killer.join()
-        for program in (*self._obeying, self._victims):
+        for program in (*self.programs, self._victims):
             program.kill()
 
     def _kill_victims(self) -> None:
@@ -253,8 +238,6 @@ class Crowd:
                 self._outcomes.append(clients.Outcome(**told))
             elif event == "tasks":
                 self._batches.append(grouptasks.Batch(**told))
-            elif event == "sent":
-                self._nonsense[told["target"]] += told["count"]
             elif event == "bug":
                 self._bugs.append(told["text"])
             else:
@@ -277,15 +260,10 @@ class Crowd:
             return list(self._batches)
 
     def take_bugs(self) -> list[str]:
-        """Return what came of nonsense since the last call that must not."""
+        """Return what groups told since the last call that must not be."""
         with self._changed:
             bugs, self._bugs = self._bugs, []
             return bugs
-
-    def nonsense(self) -> dict[str, int]:
-        """Return how often whom nonsense was told."""
-        with self._changed:
-            return dict(self._nonsense)
 
     def wait_ready(self, count: int, limit_s: float) -> bool:
         """Wait until so many more slots have been given out."""
@@ -315,15 +293,15 @@ class Crowd:
             self._victims.kill()
         with self._changed:
             self._paused = 0
-        for program in self._obeying:
+        for program in self.programs:
             program.say("pause")
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._paused == len(self._obeying), limit_s
+                lambda: self._paused == len(self.programs), limit_s
             )
 
     def go(self) -> None:
-        for program in self._obeying:
+        for program in self.programs:
             program.say("go")
         with self._killing:
             self._victims.start()

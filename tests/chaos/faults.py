@@ -311,19 +311,10 @@ KINDS = (
         "system/test_conductors.py",
     ),
     Kind("network", "connections dropped", _drop_all, ""),
-    Kind(
-        *("network", "messages lost", _bad_network),
-        "",
-    ),
+    Kind("network", "messages lost", _bad_network, ""),
     Kind("host", "disk full", _fill_disk, "agent/test_cache.py", True),
-    Kind(
-        *("leader", "clock wrong", _wrong_clock(_leader)),
-        "system/test_clocks.py",
-    ),
-    Kind(
-        *("agent", "clock wrong", _wrong_clock(_agent)),
-        "system/test_clocks.py",
-    ),
+    Kind("leader", "clock wrong", _wrong_clock(_leader), ""),
+    Kind("agent", "clock wrong", _wrong_clock(_agent), ""),
 )
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the client library sends again: counted, and broken on purpose.
+"""What the client library sends again, counted.
 
 The library does so in the thread that receives, which is the one that opened
 the session.
@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import threading
 import typing
-from collections.abc import Callable
 
 from fpgapool.client.sessions import flow as flows
-from fpgapool.protocol import stream
 
 #: Fewer pieces do not show in which order they come, and which are left out.
 LEAST_PIECES = 2
-
-_Outbound: typing.TypeAlias = stream.Outbound[stream.Piece]
 
 _tallies = threading.local()
 
@@ -76,67 +72,3 @@ def begin() -> Tally:
     """Begin to count what this thread sends again."""
     _tallies.mine = Tally()
     return _tallies.mine
-
-
-# Bugs.
-
-
-def skipped() -> None:
-    """Leave out the second piece that is sent again."""
-
-    def skip(out: _Outbound) -> None:
-        del out.unsent[1]
-
-    _resume_wrongly(skip)
-
-
-def zeroed() -> None:
-    """Send zeros in place of the second piece that is sent again."""
-
-    def zero(out: _Outbound) -> None:
-        piece = out.unsent[1]
-        piece.data = memoryview(bytearray(len(piece.data)))
-
-    _resume_wrongly(zero)
-
-
-def doubled() -> None:
-    """Send the second piece twice."""
-
-    def double(out: _Outbound) -> None:
-        out.unsent.insert(1, out.unsent[1])
-
-    _resume_wrongly(double)
-
-
-def believed() -> None:
-    """Take an acknowledgement for one of the next piece as well."""
-    acknowledge = stream.Outbound.acknowledge
-
-    def early(out: _Outbound, *args: typing.Any) -> list[stream.Piece]:
-        pieces = acknowledge(out, *args)
-        if len(out.kept) > len(out.unsent):
-            pieces.append(out.kept.popleft())
-        return pieces
-
-    stream.Outbound.acknowledge = early  # type: ignore[method-assign]
-
-
-#: By their names on the command line.
-BUGS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (skipped, zeroed, doubled, believed)
-}
-
-
-def _resume_wrongly(change: Callable[[_Outbound], None]) -> None:
-    """Have both ends do something to what they send again."""
-    resume = stream.Outbound.resume
-
-    def wrong(out: _Outbound, offset_bytes: int) -> list[stream.Piece]:
-        there = resume(out, offset_bytes)
-        pieces = [piece for piece in out.unsent if piece.data]
-        if len(pieces) >= LEAST_PIECES:
-            change(out)
-        return there
-
-    stream.Outbound.resume = wrong  # type: ignore[method-assign]

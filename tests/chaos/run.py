@@ -59,7 +59,6 @@ class Options:
     second_share: float = plan.SECOND_SHARE
     lasts_s: tuple[float, float] = plan.LASTS_S
     recovery_limit_s: float = 60.0
-    bug: str = ""
 
 
 class Run:
@@ -136,10 +135,6 @@ class Run:
         return measure.rows(
             self._crowd.ready_s(), self._crowd.outcomes(), self.windows
         )
-
-    def nonsense(self) -> dict[str, int]:
-        """Return how often whom nonsense was told."""
-        return self._crowd.nonsense()
 
     def outcomes(self) -> list[clients.Outcome]:
         """Return what has become of jobs."""
@@ -313,7 +308,6 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
         "duration_s": options.duration_s,
         "clients": options.clients,
         "faults": [window.title for window in run.windows],
-        "nonsense": run.nonsense(),
         "resent": dataclasses.asdict(run.resent()),
         "resent_least": dataclasses.asdict(run.least),
         "problems": run.problems,

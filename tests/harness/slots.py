@@ -67,7 +67,10 @@ class Door:
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def stop(self) -> None:
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -126,6 +129,12 @@ class Door:
         if message["op"] == "cancel":
             self.cancelled.set()
         sock.sendall(reply)
+        if message["op"] == "close" and not message["confirmed"]:
+            # The worker has not heard it, and would wait for its client.
+            with contextlib.suppress(channel.ChannelClosed):
+                self.slot.agent.tell(
+                    "release", generation=self._generation, reason="CLOSED"
+                )
         if message["op"] == "open":
             if self._generation:
                 self.slot.agent.wait_result(self._generation)

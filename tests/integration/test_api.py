@@ -320,51 +320,6 @@ def test_who_may_do_what(
     assert set(found.values()) <= {200, 201, 202, 204, 403, 404, 409}
 
 
-def test_another_projects_session_does_not_exist(
-    api: server.Server,
-    tokens: Mapping[str, str],
-    session_of_a: Mapping[str, object],
-) -> None:
-    """404, not 403: and it is in no list."""
-    session_id = str(session_of_a["id"])
-    answer = api.show(session_id, tokens["stranger"])
-    assert (answer.status, answer.code) == (404, "SESSION_NOT_FOUND")
-    assert api.close(session_id, tokens["stranger"]) == 404
-    listed = api.ask("GET", "/v1/sessions", tokens["stranger"])
-    assert session_id not in json.dumps(listed.document)
-    everything = api.ask(
-        "GET", "/v1/sessions?all_projects=true", tokens["stranger"]
-    )
-    assert everything.status == 403
-
-
-def test_secrets_are_for_members(
-    api: server.Server,
-    tokens: Mapping[str, str],
-    session_of_a: Mapping[str, object],
-) -> None:
-    """Neither readers nor administrators can take a session's slot."""
-    session_id = str(session_of_a["id"])
-    assert session_of_a["connection"]["secret"]
-    for persona in ("reader", "admin"):
-        session = api.show(session_id, tokens[persona]).session
-        assert session["connection"] is None
-    assert api.show(session_id, tokens["manager"]).session["connection"]
-
-
-@pytest.mark.parametrize("token", ["", "nonsense", "gAAAAA" * 30])
-def test_no_valid_token(api: server.Server, token: str) -> None:
-    """The answer is an error of ours, and says where to get one."""
-    answer = api.ask("GET", "/v1/sessions", token)
-    assert (answer.status, answer.code) == (401, "UNAUTHORIZED")
-    assert "www-authenticate" in answer.headers
-
-
-def test_public_documents_need_none(api: server.Server) -> None:
-    for path in ("/", "/v1", "/v1/openapi.json"):
-        assert api.ask("GET", path, "nonsense").status == 200
-
-
 def test_program_with_an_application_credential(
     clouds_yaml: pathlib.Path,
     cloud: clouds.Cloud,
@@ -401,15 +356,6 @@ def test_command(clouds_yaml: pathlib.Path, tmp_path: pathlib.Path) -> None:
         )
     assert (tmp_path / "secret").read_bytes() != DATA
     assert (tmp_path / "out").read_bytes() == DATA
-
-
-def test_reader_cannot_open(clouds_yaml: pathlib.Path) -> None:
-    """The library says what the service says."""
-    with pytest.raises(client.RequestRejected) as caught:
-        client.acc_open(
-            "copy", 1, front_door=client.PoolApi.from_cloud("reader")
-        )
-    assert caught.value.code == "FORBIDDEN"
 
 
 def test_wrong_credential(clouds_yaml: pathlib.Path) -> None:

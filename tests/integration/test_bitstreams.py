@@ -227,25 +227,6 @@ def test_an_upload_that_breaks_off_leaves_nothing(
     assert library.ask("DELETE", f"/{bitstream_id}", "member").status == 204
 
 
-def test_two_projects(library: Library) -> None:
-    """Private: it does not exist. Shared: it can be seen, and not had."""
-    bitstream_id = library.create()
-    assert library.upload(bitstream_id).status == 200
-    library.approve(bitstream_id)
-    path = f"/{bitstream_id}"
-    assert library.ask("GET", path, "stranger").status == 404
-    for other in ("stranger", "nova"):
-        assert library.fetch(bitstream_id, other)[0] in (403, 404)
-    body = {"bitstream": {"visibility": "public"}}
-    assert library.ask("PATCH", path, "member", body).status == 403
-    assert library.ask("PATCH", path, "admin", body).status == 200
-    assert library.ask("GET", path, "stranger").status == 200
-    assert library.fetch(bitstream_id, "stranger")[0] == 403
-    assert library.fetch(bitstream_id, "reader") == (200, DATA)
-    assert library.ask("DELETE", path, "admin").status == 204
-    assert library.ask("GET", path, "member").status == 404
-
-
 @pytest.mark.long
 def test_without_glance_the_bitstream_waits(
     library: Library, glance: glance_service.Glance

@@ -26,7 +26,7 @@ from tests.harness import waiting
 from tests.services import openstack
 from tests.services import process
 
-# In the gate: what it leads to, in test_api.py and test_accounts.py.
+# In the gate: what it leads to, in test_api.py.
 pytestmark = pytest.mark.long
 
 PAGE = openstack.ROOT / "doc" / "source" / "install" / "install.rst"

@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -179,41 +176,6 @@ def await_limit(
     )
 
 
-@pytest.mark.long
-def test_all_limits_are_read_at_once(
-    limits: Limits,
-    options: clouds.Options,
-    project_id: str,
-    tmp_path: pathlib.Path,
-) -> None:
-    """By a process of its own: oslo.limit uses the global configuration."""
-    path = tmp_path / "fpgapool.conf"
-    openstack.write_config(path, options)
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _READ, str(path)],
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr.decode()[-4000:]
-    assert json.loads(found.stdout.splitlines()[-1]) == [
-        {"sessions": DEFAULT_SESSIONS, "queued_bytes": -1},
-        {project_id: {"sessions": OWN_SESSIONS}},
-    ]
-
-
-_READ = """
-import json
-import sys
-from fpgapool.clients import keystone
-from fpgapool.common import config
-config.init("reader", ["--config-file", sys.argv[1]])
-keystone.prepare()
-found = keystone.LimitsReader().read()
-print(json.dumps([found.registered, found.of_projects]))
-"""
-
-
 def test_the_conductor_takes_limits_from_keystone(
     front: harness.Server, project_id: str
 ) -> None:
@@ -240,21 +202,6 @@ def test_they_are_what_counts(front: harness.Server, project_id: str) -> None:
     }
     for session_id in opened:
         assert front.close(session_id, token) == 204
-
-
-def test_limits_are_not_set_here(
-    front: harness.Server, project_id: str
-) -> None:
-    path = f"/v1/quotas/{project_id}"
-    for method, body in (
-        ("PUT", {"quota": {"sessions": 9}}),
-        ("DELETE", None),
-    ):
-        answer = front.ask(method, path, harness.ADMIN_TOKEN, body)
-        assert (answer.status, answer.code) == (409, "QUOTAS_IN_KEYSTONE")
-        detail = answer.document["errors"][0]["detail"]
-        assert "openstack limit set" in detail
-    assert limit_of(front, project_id)[1] == "keystone"
 
 
 def test_changes_take_effect(

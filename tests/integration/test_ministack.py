@@ -8,13 +8,11 @@ import os
 import pathlib
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import pymysql
 import pytest
@@ -22,17 +20,13 @@ import pytest
 from tests.harness import waiting
 from tests.integration.nova import harness
 from tests.services import kept
-from tests.services import mariadb as mariadb_service
 from tests.services import nova
 from tests.services import openstack
 from tests.services import process
-from tests.services import rabbitmq as rabbitmq_service
-from tests.services import stack as stacks
 
 COMMAND = openstack.ROOT / "tools" / "ministack"
 # Generous: it costs time only where something is wrong.
 LIMIT_S = 500
-LISTENING = "0A"
 #: As fpgapool makes them in Placement.
 TRAIT = "CUSTOM_FPGAPOOL_AES"
 SERVERS = {"epmd", "rabbitmq", "mariadb", "keystone", "glance"}
@@ -120,47 +114,6 @@ def processes_in(directory: pathlib.Path) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def sockets_of(pids: set[int]) -> set[str]:
-    """Return the inodes of sockets that processes have open."""
-    found = set()
-    for pid in pids:
-        for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                target = os.readlink(descriptor)
-            except FileNotFoundError:
-                # It has been closed meanwhile.
-                continue
-            if target.startswith("socket:["):
-                found.add(target[len("socket:[") : -1])
-    return found
-
-
-def listening_addresses(pids: set[int]) -> set[tuple[str, int]]:
-    """Return the addresses and ports that processes listen on."""
-    inodes = sockets_of(pids)
-    found = set()
-    for family, table in (
-        (socket.AF_INET, "/proc/net/tcp"),
-        (socket.AF_INET6, "/proc/net/tcp6"),
-    ):
-        for line in pathlib.Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTENING and fields[9] in inodes:
-                address, _, port = fields[1].partition(":")
-                found.add((readable(family, address), int(port, 16)))
-    return found
-
-
-def readable(family: socket.AddressFamily, address: str) -> str:
-    """Return an address of the kernel's tables as people write it."""
-    words = bytes.fromhex(address)
-    if sys.byteorder == "little":
-        words = b"".join(
-            words[start : start + 4][::-1] for start in range(0, len(words), 4)
-        )
-    return socket.inet_ntop(family, words)
-
-
 @pytest.fixture(scope="module")
 def tool(service_workspace: process.Workspace) -> Iterator[Tool]:
     """Give the command, with everything up."""
@@ -182,21 +135,6 @@ def test_up_says_where_everything_is(tool: Tool) -> None:
     ]
     for purpose in ("rabbitmq", "mariadb", "keystone", "glance"):
         assert f":{tool.ports()[purpose]}" in printed
-
-
-def test_up_again_changes_nothing(tool: Tool) -> None:
-    before = tool.pids()
-    assert set(before) == SERVERS
-    processes = tool.processes()
-    tool.expect("up")
-    assert tool.pids() == before
-    assert tool.processes() == processes
-
-
-def test_everything_listens_on_loopback_only(tool: Tool) -> None:
-    found = listening_addresses(tool.processes())
-    assert {address for address, _ in found} <= {process.LOOPBACK, "::1"}
-    assert {port for _, port in found} >= set(tool.ports().values())
 
 
 def test_env_is_what_the_client_of_openstack_needs(tool: Tool) -> None:
@@ -305,14 +243,6 @@ def test_down_ends_what_up_has_started_and_up_finds_its_data(
     assert accounts(tool).create_project("before-down") == made
 
 
-def test_wipe_leaves_nothing(tool: Tool) -> None:
-    ports = tool.ports()
-    tool.expect("down", "--wipe")
-    assert not tool.state.exists()
-    assert tool.processes() == set()
-    assert all(process.port_is_free(port) for port in ports.values())
-
-
 def test_directory_of_something_else_is_refused(
     tmp_path: pathlib.Path, service_workspace: process.Workspace
 ) -> None:
@@ -322,15 +252,6 @@ def test_directory_of_something_else_is_refused(
     assert "nothing was started" in tool.expect("down", "--wipe")
     assert tool.run("env").returncode == 1
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
-
-
-def test_unknown_service_is_named(
-    tmp_path: pathlib.Path, service_workspace: process.Workspace
-) -> None:
-    result = Tool(tmp_path, service_workspace).run("up", "--services=swift")
-    assert result.returncode == 2
-    assert "unknown: swift" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 class Cloud:
@@ -444,30 +365,3 @@ def test_nova_comes_back_as_it_was_and_begins_anew_after_a_wipe(
         assert cloud.inventory() == fresh
     finally:
         tool.run("down", "--wipe")
-
-
-def test_a_later_run_finds_nothing_of_one_before(
-    own_mariadb: mariadb_service.MariaDB,
-) -> None:
-    """Databases have the same names in all runs on one server."""
-    # It is only named; nothing of Nova runs.
-    broker = mock.create_autospec(rabbitmq_service.RabbitMQ, instance=True)
-    broker.transport_url.return_value = "rabbit://127.0.0.1:9/"
-    for _ in range(2):
-        with process.Workspace() as workspace:
-            stack = stacks.Stack(workspace, broker, own_mariadb)
-            stack.nova.prepare()
-            # As after an upgrade: the tables are there, and stay.
-            (workspace.path / "nova" / "tables-made").unlink()
-            stack.nova.prepare()
-        cells = rows(own_mariadb, "SELECT name FROM nova_api.cell_mappings")
-        assert sorted(cells) == [("cell0",), ("cell1",)]
-
-
-def rows(
-    mariadb: mariadb_service.MariaDB, query: str
-) -> list[tuple[object, ...]]:
-    """Return what the database answers."""
-    with mariadb.cursor() as cursor:
-        cursor.execute(query)
-        return list(cursor.fetchall())

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import logging
 import pathlib
-import threading
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -143,14 +142,6 @@ def test_who_may_read_what(fpga: Command, persona: str) -> None:
             assert result.output == ""
 
 
-def test_a_service_reads(fpga: Command) -> None:
-    (host,) = fpga("service", "host", "list", "-f", "json").document
-    assert host["Name"] == "board"
-    assert (host["Up"], host["Devices"], host["Slots"]) == (True, 1, 2)
-    shown = fpga("service", "host", "list", "--down", "-f", "json").document
-    assert shown == []
-
-
 def test_inventory(fpga: Command) -> None:
     """What lists say is what shows say, and filters find it."""
     pool = fpga("reader", "pool", "show", "-f", "json").document
@@ -177,26 +168,6 @@ def test_a_slot_is_shown_and_tested(fpga: Command) -> None:
     refused = fpga("reader", "slot", "test", slot["ID"])
     assert refused.status == 1
     assert "does not allow it (FORBIDDEN)" in refused.errors
-
-
-def test_table(fpga: Command) -> None:
-    """For people, rates have units."""
-    result = fpga("reader", "accelerator", "show", "copy")
-    assert result.status == 0
-    assert "| peak_bytes_per_s " in result.output
-
-
-def test_pages_are_joined(fpga: Command) -> None:
-    names = fpga(
-        *("reader", "accelerator", "list", "-f", "value", "-c", "Name")
-    ).output.split()
-    assert names == sorted(names)
-    assert len(names) > 3
-    rest = fpga(
-        *("reader", "accelerator", "list", "-f", "value", "-c", "Name"),
-        *("--marker", names[0], "--limit", "2", "--sort", "name:asc"),
-    ).output.split()
-    assert rest == names[1:3]
 
 
 def test_life_of_a_session(
@@ -239,46 +210,6 @@ def test_life_of_a_session(
     assert closed["state"] == "CANCELLED"
 
 
-@pytest.mark.security
-def test_reader_cannot_open(fpga: Command) -> None:
-    result = fpga("reader", "session", "create", "copy", "1")
-    assert result.status == 1
-    assert "FORBIDDEN" in result.errors
-
-
-@pytest.mark.long
-def test_progress_is_told(
-    fpga: Command,
-    opened: Callable[..., dict[str, Any]],
-    api: server.Server,
-    tokens: Mapping[str, str],
-) -> None:
-    """Who waits sees the queue; a slot becomes free meanwhile."""
-    holders = [opened("--wait") for _ in range(2)]
-
-    def queued() -> list[dict[str, Any]]:
-        answer = api.ask("GET", "/v1/sessions?state=QUEUED", tokens["member"])
-        found: list[dict[str, Any]] = answer.document["sessions"]
-        return found
-
-    def make_room() -> None:
-        waiting.wait_until(queued, "the third session waits")
-        api.close(holders[0]["id"], tokens["member"])
-
-    helper = threading.Thread(target=make_room)
-    helper.start()
-    result = fpga("member", "session", "create", "copy", "1", "--wait")
-    helper.join()
-    assert result.status == 0, result.errors
-    lines = result.errors.splitlines()
-    assert "QUEUED" in lines[0]
-    assert "0 before it" in result.errors
-    assert lines[-1].endswith("READY")
-    session_id = lines[-1].split()[1].rstrip(":")
-    assert session_id in result.output
-    api.close(session_id, tokens["member"])
-
-
 def test_waiting_in_vain(
     fpga: Command, opened: Callable[..., dict[str, Any]]
 ) -> None:
@@ -294,31 +225,6 @@ def test_waiting_in_vain(
     assert "WAIT_TIMEOUT" in result.errors
 
 
-@pytest.mark.parametrize("kind", ["device", "session", "accelerator"])
-def test_what_is_not_there(fpga: Command, kind: str) -> None:
-    """It says what is missing, and how to see what there is."""
-    result = fpga("member", kind, "show", NOBODY)
-    assert result.status == 1
-    assert f"there is no {kind} '{NOBODY}'" in result.errors
-    assert f"'openstack fpga {kind} list' lists all" in result.errors
-
-
-@pytest.mark.long
-def test_closing_goes_on(
-    fpga: Command, opened: Callable[..., dict[str, Any]]
-) -> None:
-    """What cannot be closed is named; the others are closed."""
-    first, last = opened(), opened()
-    result = fpga(
-        "member", "session", "close", first["id"], NOBODY, last["id"]
-    )
-    assert result.status == 1
-    assert f"1 of 3 sessions were not closed: {NOBODY}" in result.errors
-    for session in (first, last):
-        shown = fpga("member", "session", "show", session["id"], "-f", "json")
-        assert shown.document["state"] == "CANCELLED"
-
-
 def test_application_credential(openstack_as: Command) -> None:
     """Of a program, with the versions of the API that there are."""
     for version in ("1", "1.0"):
@@ -329,26 +235,6 @@ def test_application_credential(openstack_as: Command) -> None:
             *("fpga", "pool", "show", "-f", "json"),
         )
         assert result.document["slots"] == 2
-
-
-def test_version_that_is_not_known(openstack_as: Command) -> None:
-    result = openstack_as(
-        server.CLOUD,
-        *("--os-fpgapool-api-version", "7", "fpga", "pool", "show"),
-    )
-    assert result.status != 0
-    assert "7 is not in supported versions: 1, 1.0" in result.errors
-
-
-def test_cloud_without_a_pool(
-    fpga: Command, clouds_yaml: pathlib.Path
-) -> None:
-    document = json.loads(clouds_yaml.read_text())
-    document["clouds"]["member"]["fpgapool_service_type"] = "fpgapool-other"
-    clouds_yaml.write_text(json.dumps(document))
-    result = fpga("member", "pool", "show")
-    assert result.status == 1
-    assert "'openstack catalog list' shows" in result.errors
 
 
 def test_sdk(clouds_yaml: pathlib.Path) -> None:
@@ -523,20 +409,6 @@ def test_quotas_by_the_names_of_projects(fpga: Command, personas: Any) -> None:
     assert _limits(last) == default
     general = fpga("reader", "quota", "show", "--default", "-f", "json")
     assert _limits(general) == default
-
-
-@pytest.mark.security
-def test_tenants_do_not_set_quotas(fpga: Command, personas: Any) -> None:
-    refused = fpga(
-        "member",
-        "quota",
-        "set",
-        "--sessions",
-        "-1",
-        personas.member.project.id,
-    )
-    assert refused.status == 1
-    assert "FORBIDDEN" in refused.errors
 
 
 @pytest.mark.long

@@ -47,7 +47,6 @@ from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
-from tests.chaos import resending
 from tests.world import run
 
 _Plant = Callable[[], None]
@@ -266,24 +265,59 @@ def secret_of_the_former_front_door_awaited() -> None:
     opening.Opening._repeat = careless  # type: ignore[method-assign]
 
 
+def _resume_wrongly(
+    change: Callable[[stream.Outbound[typing.Any]], None],
+) -> None:
+    """Have both ends do something to what they send again."""
+    resume = stream.Outbound.resume
+
+    def wrong(
+        out: stream.Outbound[typing.Any], offset_bytes: int
+    ) -> list[typing.Any]:
+        there = resume(out, offset_bytes)
+        # A single piece does not show what is left out.
+        if len([piece for piece in out.unsent if piece.data]) > 1:
+            change(out)
+        return there
+
+    stream.Outbound.resume = wrong  # type: ignore[method-assign]
+
+
 @_bug("BAD_OFFSET")
 def chunk_skipped_when_resent() -> None:
-    resending.skipped()
+    def skip(out: stream.Outbound[typing.Any]) -> None:
+        del out.unsent[1]
+
+    _resume_wrongly(skip)
 
 
 @_bug("something else is sent again")
 def chunk_zeroed_when_resent() -> None:
-    resending.zeroed()
+    def zero(out: stream.Outbound[typing.Any]) -> None:
+        piece = out.unsent[1]
+        piece.data = memoryview(bytearray(len(piece.data)))
+
+    _resume_wrongly(zero)
 
 
 @_bug("more is sent than the credit")
 def chunk_doubled_when_resent() -> None:
-    resending.doubled()
+    _resume_wrongly(lambda out: out.unsent.insert(1, out.unsent[1]))
 
 
 @_bug("more is let go than was acknowledged")
 def acknowledgement_believed_too_early() -> None:
-    resending.believed()
+    acknowledge = stream.Outbound.acknowledge
+
+    def early(
+        out: stream.Outbound[typing.Any], *args: typing.Any
+    ) -> list[typing.Any]:
+        pieces = acknowledge(out, *args)
+        if len(out.kept) > len(out.unsent):
+            pieces.append(out.kept.popleft())
+        return pieces
+
+    stream.Outbound.acknowledge = early  # type: ignore[method-assign]
 
 
 @_bug("let go twice")

@@ -58,9 +58,8 @@ def door(
     directory: pathlib.Path, profile: pathlib.Path
 ) -> Iterator[slots.Door]:
     """Give a pool of one slot that knows the accelerator."""
-    made = slots.Door(directory, "shm")
-    yield made
-    made.stop()
+    with slots.Door(directory, "shm") as made:
+        yield made
 
 
 def test_the_library_takes_it(profile, tmp_path, capsys):

@@ -160,84 +160,6 @@ def test_a_slot_gets_what_was_fetched_and_says_so(host, library):
     assert cached(host, bitstream).read_bytes() == declaration()
 
 
-def test_a_file_is_fetched_once(host, library):
-    bitstream = library.put(declaration())
-    agent = start(host)
-    for generation in (1, 2):
-        assign(agent, generation, bitstream)
-        ready(host, generation)
-        harness.release(agent, generation)
-        assert ended(host, generation).state == "CANCELLED"
-    assert library.asked == 1
-
-
-def test_slots_that_want_the_same_file_wait_for_one_fetch(host, library):
-    bitstream = library.put(declaration())
-    library.open.clear()
-    agent = start(host)
-    assign(agent, 1, bitstream, slot=0)
-    assign(agent, 2, bitstream, slot=1)
-    for slot in (0, 1):
-        host.conductor.wait_for_slot(
-            slot, lambda one: one.state == "preparing"
-        )
-    library.open.set()
-    ready(host, 1, slot=0)
-    ready(host, 2, slot=1)
-    assert library.asked == 1
-
-
-def test_a_fetch_holds_up_nobody_else(host, library):
-    bitstream = library.put(declaration())
-    library.open.clear()
-    agent = start(host)
-    assign(agent, 1, bitstream, slot=0)
-    harness.assign(agent, 2, 1)
-    assert ready(host, 2, slot=1).programmed == "copy"
-    library.open.set()
-    ready(host, 1, slot=0)
-
-
-def test_a_slot_can_be_taken_back_while_its_file_comes(host, library):
-    bitstream = library.put(declaration())
-    library.open.clear()
-    agent = start(host)
-    assign(agent, 1, bitstream)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "preparing")
-    harness.release(agent, 1)
-    assert ended(host, 1).state == "CANCELLED"
-    harness.assign(agent, 2)
-    ready(host, 2)
-    library.open.set()
-    # What comes late is kept for the next one, and disturbs nobody.
-    harness.release(agent, 2)
-    ended(host, 2)
-    assign(agent, 3, bitstream)
-    assert ready(host, 3).programmed == KEY
-    assert library.asked == 1
-
-
-def test_a_file_that_cannot_be_had_fails_the_preparation_only(host, library):
-    agent = start(host)
-    assign(agent, 1, reference(declaration()))
-    result = ended(host, 1)
-    assert (result.state, result.code) == (
-        "PREPARE_FAILED",
-        "BITSTREAM_UNAVAILABLE",
-    )
-    harness.assign(agent, 2)
-    ready(host, 2)
-
-
-def test_a_file_that_comes_wrong_is_not_used(host, library):
-    bitstream = library.put(declaration())
-    library.path(bitstream).write_bytes(declaration(core="sha1"))
-    agent = start(host)
-    assign(agent, 1, bitstream)
-    assert ended(host, 1).code == "BITSTREAM_UNAVAILABLE"
-    assert not cached(host, bitstream).exists()
-
-
 def test_a_new_version_is_programmed(host, library):
     old = library.put(declaration(), 1)
     new = library.put(declaration(core="sha"), 2)
@@ -249,20 +171,6 @@ def test_a_new_version_is_programmed(host, library):
         assert slot.bitstream_id == bitstream.bitstream_id
         harness.release(agent, generation)
         ended(host, generation)
-
-
-def test_a_file_that_was_changed_is_fetched_again(host, library):
-    bitstream = library.put(declaration())
-    agent = start(host)
-    assign(agent, 1, bitstream)
-    ready(host, 1)
-    harness.release(agent, 1)
-    ended(host, 1)
-    damage(cached(host, bitstream))
-    assign(agent, 2, bitstream)
-    ready(host, 2)
-    assert library.asked == 2
-    assert cached(host, bitstream).read_bytes() == declaration()
 
 
 def test_what_the_driver_finds_damaged_is_fetched_again_once(
@@ -292,47 +200,6 @@ def test_what_the_driver_finds_damaged_is_fetched_again_once(
     }
     # The conductor never hears of it.
     assert "BITSTREAM_DAMAGED" not in results
-
-
-def test_what_is_damaged_every_time_fails_the_preparation(
-    host, library, monkeypatch
-):
-    bitstream = library.put(declaration())
-    agent = start(host)
-    get = agent._cache.get
-
-    def get_and_damage(*arguments: object) -> str:
-        path = get(*arguments)
-        damage(pathlib.Path(path))
-        return path
-
-    monkeypatch.setattr(agent._cache, "get", get_and_damage)
-    assign(agent, 1, bitstream)
-    result = ended(host, 1)
-    assert (result.state, result.code) == (
-        "PREPARE_FAILED",
-        "BITSTREAM_DAMAGED",
-    )
-    assert library.asked == 2
-    monkeypatch.undo()
-    assign(agent, 2, bitstream)
-    ready(host, 2)
-
-
-def test_a_bitstream_that_the_driver_cannot_use_is_told_apart(host, library):
-    agent = start(host)
-    for generation, (data, code) in enumerate(
-        (
-            (b"a netlist", "BITSTREAM_UNKNOWN"),
-            (declaration(core="no-such-core"), "BITSTREAM_UNKNOWN"),
-        ),
-        1,
-    ):
-        assign(agent, generation, library.put(data, generation))
-        result = ended(host, generation)
-        assert (result.state, result.code) == ("PREPARE_FAILED", code)
-    harness.assign(agent, 3)
-    ready(host, 3)
 
 
 @pytest.mark.security
@@ -371,17 +238,3 @@ def test_a_key_that_is_withdrawn_while_the_file_comes_counts_no_more(
         signer.trust("release.pem")
         assign(agent, 4, bitstream, slot=1)
         assert ready(host, 4, slot=1).programmed == KEY
-
-
-def test_the_cache_survives_the_agent(directory, library):
-    bitstream = library.put(declaration())
-    with harness.running_host(directory, bitstream_source=library) as host:
-        agent = start(host)
-        assign(agent, 1, bitstream)
-        ready(host, 1)
-        agent.stop()
-        host.conductor.calls.clear()
-        agent = start(host)
-        assign(agent, 2, bitstream)
-        ready(host, 2)
-    assert library.asked == 1

@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 import os
 import pathlib
-import random
 import socket
 import stat
 import struct
@@ -20,7 +19,6 @@ import pytest
 
 from fpgapool import client as fpgapool_client
 from fpgapool.agent.door import doorway
-from fpgapool.agent.door import opens
 from fpgapool.agent.door import questions
 from fpgapool.common import exception
 from fpgapool.protocol import frames
@@ -264,67 +262,6 @@ def test_open_goes_to_the_conductor_and_events_come_back(
     assert events[1]["secret"] == "ab"
 
 
-def test_an_open_that_is_not_answered_fails(client, conductor, monkeypatch):
-    monkeypatch.setattr(opens, "TAKES_BACK_AFTER_S", 0.5)
-    client.open("r1")
-    event = client.event()
-    assert (event["state"], event["reason"], event["request_id"]) == (
-        "REJECTED",
-        "CONDUCTOR_UNAVAILABLE",
-        "r1",
-    )
-    # It was repeated, and at last taken back.
-    conductor.wait_for("cancel_session", lambda one: one[1] == "r1")
-    assert len(conductor.named("submit_sessions")) >= 2
-
-
-@pytest.mark.parametrize(
-    ("members", "code"),
-    [
-        ({"size_bytes": 0}, "INVALID_SIZE"),
-        ({"size_bytes": 2**70}, "INVALID_SIZE"),
-        ({"size_bytes": True}, "INVALID_SIZE"),
-        ({"accelerator": "a/b"}, "UNKNOWN_ACCELERATOR"),
-        ({"wait_timeout_s": -1}, "INVALID_TIMEOUT"),
-    ],
-)
-def test_bad_opens_do_not_reach_the_conductor(
-    client, conductor, members, code
-):
-    assert code_of(client.open("r1", **members)) == code
-    assert client.request("hello")["ok"]
-    assert conductor.named("submit_sessions") == []
-
-
-def test_the_end_of_the_connection_cancels_the_session(
-    quiet_host, agent, conductor
-):
-    with Client(quiet_host.front_door) as client:
-        client.open("r1")
-        harness.tell(agent, harness.view("r1", "QUEUED", 1))
-        client.event()
-    assert conductor.wait_for("cancel_session", lambda one: True) == (
-        harness.PROJECT,
-        "r1",
-        "CLIENT_GONE",
-    )
-
-
-def test_a_running_session_is_not_cancelled(quiet_host, agent, conductor):
-    with Client(quiet_host.front_door) as client:
-        client.open("r1")
-        client.open("r2")
-        harness.tell(
-            agent,
-            harness.view("r1", "ACTIVE", 1),
-            harness.view("r2", "QUEUED", 1),
-        )
-        client.event()
-        client.event()
-    conductor.wait_for("cancel_session", lambda one: one[1] == "r2")
-    assert len(conductor.named("cancel_session")) == 1
-
-
 def test_stopping_the_agent_cancels_nothing(quiet_host, agent, conductor):
     with Client(quiet_host.front_door) as client:
         client.open("r1")
@@ -339,16 +276,6 @@ def test_stopping_the_agent_cancels_nothing(quiet_host, agent, conductor):
         client.open("r1")
         harness.tell(successor, harness.view("r1", "PREPARING", 2))
         assert client.event()["state"] == "PREPARING"
-
-
-def test_silent_sessions_are_polled(client, conductor, agent):
-    client.open("r1")
-    harness.tell(agent, harness.view("r1", "QUEUED", 1))
-    assert client.event()["state"] == "QUEUED"
-    ready = harness.view("r1", "READY", 2, secret="cd")
-    conductor.sessions[ready.session_id] = ready
-    event = client.event()
-    assert (event["state"], event["secret"]) == ("READY", "cd")
 
 
 def test_a_conductor_that_refuses_is_not_asked_again_at_once(
@@ -440,13 +367,6 @@ def test_a_dry_run_is_asked_of_the_conductor(client, conductor):
     assert code_of(client.request("dry_run", **wanted)) == "RATE_LIMITED"
 
 
-def test_unknown_operations_are_answered(client):
-    assert code_of(client.request("format")) == "UNKNOWN_OPERATION"
-    client.sock.sendall(messages.encode({"op": ["open"], "id": [1]}))
-    reply = client.next(lambda one: one.get("id") is None)
-    assert code_of(reply) == "UNKNOWN_OPERATION"
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -467,24 +387,6 @@ def test_malformed_messages_end_the_connection_with_a_reason(
         assert other.request("hello")["ok"]
 
 
-def test_random_bytes_hurt_nobody_else(quiet_host, client):
-    generator = random.Random(20)
-    for _ in range(50):
-        with Client(quiet_host.front_door) as hostile:
-            data = generator.randbytes(generator.randrange(1, 4096))
-            hostile.sock.sendall(data)
-            hostile.sock.shutdown(socket.SHUT_WR)
-            assert hostile.is_closed()
-    assert client.request("hello")["ok"]
-
-
-def test_messages_may_come_in_any_pieces(client):
-    data = messages.encode(messages.request(7, "hello"))
-    for index in range(len(data)):
-        client.sock.sendall(data[index : index + 1])
-    assert client.next(lambda one: one["id"] == 7)["ok"]
-
-
 def test_a_client_that_does_not_read_is_dropped(quiet_host, client, caplog):
     data = messages.encode(messages.request(1, "hello")) * 200
 
@@ -497,23 +399,6 @@ def test_a_client_that_does_not_read_is_dropped(quiet_host, client, caplog):
     assert "were not read" in caplog.text
     with Client(quiet_host.front_door) as other:
         assert other.request("hello")["ok"]
-
-
-def test_too_many_clients_are_turned_away(directory):
-    with harness.running_host(
-        directory,
-        driver_name="noop",
-        driver_path="fpgapool.drivers.noop:NoopDriver",
-        max_front_door_connections=2,
-    ) as host:
-        host.start()
-        with Client(host.front_door) as first, Client(host.front_door) as last:
-            assert first.request("hello")["ok"]
-            assert last.request("hello")["ok"]
-            with Client(host.front_door) as third:
-                reply = third.next(lambda one: True)
-                assert code_of(reply) == "TOO_MANY_CONNECTIONS"
-                assert third.is_closed()
 
 
 def test_a_project_has_room_of_its_own(directory):
@@ -572,24 +457,6 @@ def test_questions_that_nobody_answers_are_bounded(quiet_host, agent):
         ]
         assert replies[0]["ok"]
         assert asking.request("pool")["ok"]
-
-
-def test_sessions_of_a_project_are_bounded(directory):
-    with harness.running_host(
-        directory,
-        driver_name="noop",
-        driver_path="fpgapool.drivers.noop:NoopDriver",
-        max_front_door_project_sessions=3,
-    ) as host:
-        host.start()
-        with Client(host.front_door) as first, Client(host.front_door) as last:
-            for number in range(3):
-                assert first.open(request_id=f"r{number}")["ok"]
-            for one in (first, last):
-                reply = one.open(request_id="one-more")
-                assert code_of(reply) == "QUOTA_EXCEEDED"
-            # Whoever comes back for one has it already.
-            assert last.open(request_id="r0")["ok"]
 
 
 def test_sessions_that_nobody_wants_any_more_count_until_that_is_heard(

@@ -167,57 +167,6 @@ def open_group(host: harness.Host, **options: object) -> client.Group:
     )
 
 
-def attached(host: harness.Host) -> objects.AttachClient:
-    wished: objects.AttachClient = host.conductor.wait_for(
-        "attach_client", lambda one: True
-    )
-    return wished
-
-
-def serve(host: harness.Host) -> None:
-    """Admit the clients that the conductor hears of, to two members."""
-    agent = grouphosts.start_group(host)
-    told = grouphosts.group_report(host, lambda one: one.endpoints)
-    place = dataclasses.replace(
-        grouphosts.group_host(told, local=True), endpoints=told.endpoints
-    )
-    host.conductor.groups = [view(grouphosts.GROUP, place)]
-    record = host.conductor.attach_client
-
-    def attach_client(wished: objects.AttachClient) -> None:
-        record(wished)
-        access = objects.GroupAccess(
-            client_id=wished.client_id,
-            project_id=wished.project_id,
-            secret_sha256=wished.secret_hash,
-        )
-        grouphosts.keep(agent, 9, clients=(access,), hosts=(place,))
-
-    host.conductor.attach_client = attach_client
-
-
-def test_a_program_needs_the_front_door_only(host):
-    serve(host)
-    with open_group(host, accelerator="copy") as opened:
-        assert opened.run(b"x", timeout_s=30) == b"x"
-        assert opened.profile["name"] == "copy"
-        assert opened.members == 2
-        wished = attached(host)
-    host.conductor.wait_for(
-        "detach_client",
-        lambda one: (
-            one == (harness.PROJECT, grouphosts.GROUP, wished.client_id)
-        ),
-    )
-
-
-def test_an_environment_that_names_only_the_front_door(host, monkeypatch):
-    serve(host)
-    monkeypatch.setenv("FPGAPOOL_SOCKET", host.front_door)
-    with client.group_open(NAME, timeout_s=30.0) as opened:
-        assert opened.run(b"x", timeout_s=30) == b"x"
-
-
 @pytest.mark.parametrize(
     ("options", "error", "code"),
     [

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import math
 import os
 import pathlib
@@ -115,31 +114,6 @@ def test_the_secret_is_in_no_log_and_no_report(host, caplog):
     assert prepared.secret not in repr(prepared)
     for report in host.conductor.named("report"):
         assert prepared.secret not in str(report.to_primitive())
-
-
-@pytest.mark.security
-def test_a_reissued_secret_is_another_one(host):
-    agent = start_idle(host)
-    harness.assign(agent, 7)
-    first = host.conductor.wait_for("prepared", lambda one: True)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    agent.manager.reissue_secret({}, 1, "board0", 0, 7)
-    host.conductor.wait_for("prepared", lambda one: one.secret != first.secret)
-
-
-def test_release_frees_the_slot(host):
-    agent = start_idle(host)
-    harness.assign(agent, 7)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    harness.release(agent, 7)
-    slot = host.conductor.wait_for_slot(
-        0, lambda one: one.state == "idle" and one.last_result
-    )
-    assert (slot.last_result.state, slot.last_result.code) == (
-        "CANCELLED",
-        "CLIENT_GONE",
-    )
-    assert slot.last_result.generation == 7
 
 
 @pytest.mark.security
@@ -262,53 +236,6 @@ def test_steps_are_gathered_and_a_free_slot_is_reported_at_once(
     }
 
 
-def test_messages_without_sense_change_nothing(host, caplog):
-    agent = start_idle(host)
-    agent.manager.assign({}, 1, {"fpgapool_object": "AssignRequest"})
-    agent.manager.release({}, "x", "board0", 0, "s", 1, "r")
-    agent.manager.session_changed({}, 1, [{}])
-    assert caplog.text.count("dropped") == 3
-    harness.assign(agent, 7)
-    host.conductor.wait_for("prepared", lambda one: True)
-
-
-def test_a_killed_worker_costs_its_session_and_is_replaced(host):
-    agent = start_idle(host)
-    harness.assign(agent, 7)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    victim = pid_of(agent)
-    os.kill(victim, signal.SIGKILL)
-    slot = host.conductor.wait_for_slot(
-        0, lambda one: one.state == "idle" and one.last_result
-    )
-    assert (slot.last_result.state, slot.last_result.code) == (
-        "PREPARE_FAILED",
-        "WORKER_DIED",
-    )
-    assert (slot.session_id, slot.seen_generation) == (None, 7)
-    assert pid_of(agent) != victim
-    harness.assign(agent, 8)
-    host.conductor.wait_for("prepared", lambda one: one.generation == 8)
-
-
-def test_a_worker_that_does_not_release_is_killed(host, monkeypatch):
-    monkeypatch.setattr(service, "RELEASE_TIMEOUT_S", 0.2)
-    agent = start_idle(host)
-    harness.assign(agent, 7)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    victim = pid_of(agent)
-    os.kill(victim, signal.SIGSTOP)
-    harness.release(agent, 7)
-    slot = host.conductor.wait_for_slot(
-        0, lambda one: one.state == "idle" and one.last_result
-    )
-    assert (slot.last_result.state, slot.last_result.code) == (
-        "CANCELLED",
-        "CLIENT_GONE",
-    )
-    assert pid_of(agent) != victim
-
-
 @pytest.mark.parametrize(
     "epoch",
     cases.some(
@@ -327,44 +254,6 @@ def test_what_no_leader_can_be_keeps_no_leader_out(host, caplog, epoch):
     host.conductor.wait_for("prepared", lambda one: one.generation == 7)
     assert agent.table.leader_epoch == 1
     assert not agent.table.refusals
-
-
-@pytest.mark.parametrize("generation", [2 << 32, 2**62, -1])
-def test_what_no_leader_has_given_out_keeps_nobody_from_a_slot(
-    host, caplog, generation
-):
-    agent = start_idle(host)
-
-    def kept_out() -> int:
-        dropped = caplog.text.count("dropped")
-        return dropped + agent.table.refusals["generation"]
-
-    harness.assign(agent, generation)
-    harness.release(agent, generation)
-    waiting.wait_until(lambda: kept_out() == 2, "both are kept out")
-    harness.assign(agent, (1 << 32) + 7)
-    host.conductor.wait_for("prepared", lambda one: True)
-    assert kept_out() == 2
-
-
-def test_an_agent_that_is_started_again_takes_any_leader(staying_host):
-    """It is the way out if one has heard of a leader that never was."""
-    first = start_idle(staying_host)
-    harness.assign(first, 7)
-    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    first.manager.report_now({}, agent_rpcapi.MAX_EPOCH)
-    harness.release(first, 7)
-    waiting.wait_until(
-        lambda: first.table.refusals == {"epoch": 1}, "a leader is refused"
-    )
-    first.stop()
-    staying_host.conductor.calls.clear()
-    second = staying_host.start()
-    staying_host.conductor.wait_for_slot(
-        0, lambda one: one.session_id == "session-7"
-    )
-    harness.release(second, 7)
-    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "idle")
 
 
 def test_a_generation_of_no_leader_goes_with_its_worker(staying_host):
@@ -575,32 +464,12 @@ def test_a_state_directory_without_room_for_sockets(directory):
     host.stop()
 
 
-def test_the_lock_is_free_again_after_a_stop(host):
-    agent = host.start()
-    agent.stop()
-    agent.stop()
-    path = pathlib.Path(host.settings.state_path) / service.LOCK_NAME
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 @pytest.mark.security
 def test_the_state_directory_is_closed_to_others(host):
     host.start()
     path = pathlib.Path(host.settings.state_path)
     for directory in (path, path / "workers"):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-
-
-def test_reports_go_on_after_the_broker_was_away(host):
-    agent = start_idle(host)
-    host.conductor.unavailable = True
-    harness.assign(agent, 7)
-    harness.assign(agent, 8, slot=1)
-    agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
-    host.conductor.unavailable = False
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    host.conductor.wait_for_slot(1, lambda one: one.state == "ready")
 
 
 def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):

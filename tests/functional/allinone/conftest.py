@@ -21,11 +21,8 @@ def pool() -> Iterator[harness.Pool]:
 def site() -> Iterator[harness.Site]:
     """Give a pool of two slots with an API."""
     with harness.short_directory() as run_dir:
-        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
-        try:
+        with harness.Pool(run_dir, *harness.SMALL, "--api-port=0") as pool:
             yield harness.Site(pool, pool.wait_until_ready()["api_url"])
-        finally:
-            pool.close()
 
 
 @pytest.fixture(params=["socket", "api"])

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import sqlite3
-import subprocess
-import sys
 from typing import Any
 
 import openstack
@@ -17,16 +14,6 @@ from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import group as sdk
 from tests.functional.allinone import harness
 from tests.harness import waiting
-
-_END = "-- end --"
-_SHELL = f"""
-import json, sys
-from openstackclient import shell
-for arguments in json.loads(sys.argv[1]):
-    if shell.main(arguments):
-        sys.exit(f"{{arguments}} failed")
-    print({_END!r})
-"""
 
 
 class Site:
@@ -50,28 +37,6 @@ class Site:
             auth={"endpoint": f"{self.url}/v1", "token": token},
         )
         return fpgapool_service.proxy_of(cloud)
-
-    def commands(self, *lines: str) -> list[Any]:
-        """Run ``openstack fpga group`` with these; return what they print.
-
-        One process runs them all: most of their time is imports.
-        """
-        options = [
-            *("--os-auth-type", "admin_token"),
-            *("--os-endpoint", f"{self.url}/v1"),
-            *("--os-token", "eve:p1:member,reader"),
-        ]
-        asked = [[*options, "fpga", "group", *one.split()] for one in lines]
-        done = subprocess.run(
-            [sys.executable, "-c", _SHELL, json.dumps(asked)],
-            capture_output=True,
-            text=True,
-            timeout=harness.LIMIT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        printed = done.stdout.split(_END)
-        return [json.loads(one) for one in printed if one.strip()]
 
     def wait_members(self, group_id: str, count: int) -> sdk.Group:
         """Wait until a group has so many members that serve it."""

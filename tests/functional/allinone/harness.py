@@ -71,6 +71,12 @@ class Pool:
         """Return the path of a socket."""
         return str(self.run_dir / f"{name}.sock")
 
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """End what is still there."""
         if self.process.poll() is None:

@@ -5,6 +5,7 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
 from tests.harness import cases
-from tests.harness import programs
 
 
 @pytest.mark.parametrize(
@@ -25,32 +25,6 @@ def test_every_host_reaches_the_boards(
     """Data is encrypted for hosts with and without boards."""
     report = encrypting.encrypt(pool.front_door(door))
     assert (report.host, report.local) == ("node1", local)
-
-
-def test_printed_command_works(
-    pool: harness.Pool, tmp_path: pathlib.Path
-) -> None:
-    """The program for users finds the pool by the path that is told."""
-    (tmp_path / "key.hex").write_text(encrypting.KEY.hex())
-    (tmp_path / "data").write_bytes(encrypting.DATA)
-    subprocess.run(
-        harness.command(
-            "run",
-            *("aes", "--key-file", "key.hex", "--iv", encrypting.IV.hex()),
-            *("--in", "data", "--out", "data.enc"),
-        ),
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "FPGAPOOL_SOCKET": pool.front_door(),
-            "PYTHONPATH": str(pathlib.Path(__file__).parents[3]),
-        },
-        check=True,
-        timeout=harness.LIMIT_S,
-    )
-    assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(
-        encrypting.DATA
-    )
 
 
 @pytest.mark.parametrize("number", cases.first(signal.SIGTERM, signal.SIGHUP))
@@ -87,17 +61,14 @@ def test_a_driver_that_cannot_work_is_told(
     """Instead of a pool that is ready and fails each session."""
     monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "--no-such-flag")
     with harness.short_directory() as run_dir:
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir, "--hosts=1", "--boards=1", "--slots=1", "--driver=opencl"
-        )
-        try:
+        ) as pool:
             output = pool.read_output()
             assert pool.process.returncode == 1
             cause = "board0: KERNEL_BUILD_FAILED: Invalid build option"
             assert f"no board can be used: {cause}" in output
             assert "ready" not in output
-        finally:
-            pool.close()
 
 
 @pytest.mark.long
@@ -144,6 +115,7 @@ def test_configuration_tunes_but_cannot_rewire(
             (["--state-dir=/proc/fpgapool"], "/proc/fpgapool"),
             ([f"--state-dir=/tmp/{'x' * 80}"], "too long"),
             (["--ready-fd=999"], "--ready-fd 999"),
+            (["--api-port=65536"], "not a port number"),
         ],
         lambda case: case[1] == "/nonexistent.conf",
     ),
@@ -151,6 +123,23 @@ def test_configuration_tunes_but_cannot_rewire(
 )
 def test_wrong_options_are_explained(options: list[str], text: str) -> None:
     """Whatever is wrong is named, with a code, and nothing is left."""
+    result = run(*options)
+    assert result.returncode == 2, result.stdout
+    assert "INVALID_CONFIGURATION" in result.stdout
+    assert text in result.stdout
+
+
+@pytest.mark.long
+def test_a_port_that_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run(*harness.SMALL, f"--api-port={port}")
+    assert result.returncode == 1
+    assert "in use" in result.stdout
+
+
+def run(*options: str) -> "subprocess.CompletedProcess[str]":
+    """Run a pool that cannot start, and see that nothing is left."""
     with harness.short_directory() as run_dir:
         result = subprocess.run(
             harness.command("allinone", "--run-dir", str(run_dir), *options),
@@ -160,7 +149,5 @@ def test_wrong_options_are_explained(options: list[str], text: str) -> None:
             check=False,
             timeout=harness.LIMIT_S,
         )
-        assert result.returncode == 2, result.stdout
-        assert "INVALID_CONFIGURATION" in result.stdout
-        assert text in result.stdout
         assert set(os.listdir(run_dir)) <= {"allinone.lock"}
+    return result

@@ -109,37 +109,6 @@ def test_waiting_and_giving_up(site: harness.Site) -> None:
         client.acc_close(session)
 
 
-def test_served_when_a_slot_comes_free(site: harness.Site) -> None:
-    """The news that there is a slot ends the wait."""
-    holders = [
-        client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
-    ]
-    queued = threading.Event()
-    sessions: list[client.Session] = []
-
-    def wait() -> None:
-        sessions.append(
-            client.acc_open(
-                "copy",
-                3,
-                front_door=site.api,
-                on_state=lambda view: queued.set(),
-                timeout_s=harness.LIMIT_S,
-            )
-        )
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert queued.wait(harness.LIMIT_S)
-    client.acc_close(holders.pop())
-    thread.join(harness.LIMIT_S)
-    (session,) = sessions
-    session.pin[:3] = b"abc"
-    assert bytes(client.acc_run(session, 3)) == b"abc"
-    for one in (session, *holders):
-        client.acc_close(one)
-
-
 def test_no_slot_in_time(site: harness.Site) -> None:
     """The pool's answer is the same error as through a host's front door."""
     holders = [

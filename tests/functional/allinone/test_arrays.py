@@ -39,19 +39,6 @@ def test_arrays_by_both_doors(front_door: str | client.PoolApi) -> None:
     assert arrays.fft(found[:0], front_door=front_door).shape == (0, 1024)
 
 
-def test_what_is_wrong_asks_for_no_slot(
-    front_door: str | client.PoolApi,
-) -> None:
-    options = {"front_door": front_door, "on_state": pytest.fail}
-    with pytest.raises(client.InvalidRequest, match="not of float64"):
-        client.run_array("fft", FRAMES, **options)
-    with pytest.raises(TypeError, match="'frame_sample'; the parameters of"):
-        client.run_array("fft", [1], frame_sample=3, **options)
-    with pytest.raises(client.RequestRejected) as caught:
-        client.run_array("none", FRAMES, **options)
-    assert caught.value.code == "UNKNOWN_ACCELERATOR"
-
-
 def test_many_inputs(front_door: str | client.PoolApi) -> None:
     """More sessions than there are slots."""
     inputs = [bytes([number]) * 1000 for number in range(7)]
@@ -64,19 +51,6 @@ def test_many_inputs(front_door: str | client.PoolApi) -> None:
         timeout_s=harness.LIMIT_S,
     )
     assert list(found) == [hashlib.sha1(each).digest() for each in inputs]
-
-
-def test_the_input_that_failed(front_door: str | client.PoolApi) -> None:
-    found = client.map(
-        "dtw",
-        [bytes(16), bytes(15), bytes(16)],
-        length_samples=2,
-        front_door=front_door,
-    )
-    assert next(found) == bytes(8)
-    with pytest.raises(client.SessionFailed) as caught:
-        next(found)
-    assert (caught.value.code, caught.value.index) == ("INVALID_INPUT", 1)
 
 
 def test_a_cancelled_task_gives_its_place_back(site: harness.Site) -> None:

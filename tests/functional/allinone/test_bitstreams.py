@@ -26,7 +26,6 @@ from tests.unit.bitstreams import samples
 DATA = random.Random(7).randbytes(200_000)
 KEY, IV = "0f" * 32, "5a" * 16
 OWNER = "alice:default"
-OTHER = "bob:other"
 ADMIN = "admin:default"
 OCTETS = "application/octet-stream"
 
@@ -140,7 +139,7 @@ def expected(core: str = "aes", **params: object) -> bytes:
 @contextlib.contextmanager
 def running_pool(*options: str) -> Iterator[Pool]:
     with allinone.short_directory() as run_dir:
-        running = allinone.Pool(
+        with allinone.Pool(
             run_dir,
             "--hosts=1",
             "--boards=1",
@@ -148,12 +147,9 @@ def running_pool(*options: str) -> Iterator[Pool]:
             "--unlimited",
             "--api-port=0",
             *options,
-        )
-        try:
+        ) as running:
             url = urllib.parse.urlparse(running.wait_until_ready()["api_url"])
             yield Pool(url.netloc, running.front_door(), run_dir / "state")
-        finally:
-            running.close()
 
 
 @pytest.fixture(scope="module")
@@ -190,47 +186,6 @@ def test_parameters_are_checked_before_anything_is_sent(pool: Pool) -> None:
         # Long enough for the schema, but no key for the core.
         pool.run("checked", key="x" * 64)
     assert caught.value.code == "INVALID_PARAMS"
-
-
-def test_another_project_has_never_heard_of_it(pool: Pool) -> None:
-    bitstream_id = pool.bring(declaration("private"))
-    for name in ("private", "private@default"):
-        answer = pool.ask(
-            "POST",
-            "/v1/sessions",
-            OTHER,
-            {"session": {"accelerator": name, "claimed_bytes": 10}},
-        )
-        if answer.status == 202:
-            path = f"/v1/sessions/{answer.session['id']}?wait_s=20"
-            answer = pool.ask("GET", path, OTHER)
-            assert answer.session["reason"] == "UNKNOWN_ACCELERATOR"
-        else:
-            assert answer.code == "UNKNOWN_ACCELERATOR"
-        answer = pool.ask("GET", f"/v1/accelerators/{name}", OTHER)
-        assert answer.status == 404
-    answer = pool.ask("GET", f"/v1/bitstreams/{bitstream_id}", OTHER)
-    assert answer.status == 404
-
-
-def test_a_new_version_is_used_once_it_is_approved(pool: Pool) -> None:
-    pool.bring(declaration("newer"), "1.9")
-    assert pool.run("newer", key=KEY) == expected(key=KEY, iv=IV)
-    newer = declaration("newer", params={"iv": "77" * 16})
-    bitstream_id = pool.upload(newer, "1.10")
-    assert pool.run("newer", key=KEY) == expected(key=KEY, iv=IV)
-    pool.approve(bitstream_id)
-    assert pool.run("newer", key=KEY) == expected(key=KEY, iv="77" * 16)
-
-
-def test_a_file_that_was_damaged_on_the_host_does_no_harm(pool: Pool) -> None:
-    data = declaration("damaged")
-    pool.bring(data)
-    pool.run("damaged", key=KEY)
-    (cached,) = pool.cached(data)
-    cached.write_bytes(data.replace(b'"aes"', b'"sha"'))
-    assert pool.run("damaged", key=KEY) == expected(key=KEY, iv=IV)
-    assert cached.read_bytes() == data
 
 
 def test_a_bitstream_that_no_host_can_use_ends_its_sessions(

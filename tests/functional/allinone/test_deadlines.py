@@ -50,16 +50,6 @@ def test_a_session_that_holds_its_slot_too_long_ends(
     assert site.shown(session.session_id)["deadline_met"] is False
 
 
-def test_a_session_says_its_application(
-    site: harness.Site, front_door: str | client.PoolApi
-) -> None:
-    with open_copy(front_door, application="spark:app-7") as session:
-        shown = site.shown(session.session_id)
-        assert shown["application"] == "spark:app-7"
-    with open_copy(front_door) as session:
-        assert site.shown(session.session_id)["application"] is None
-
-
 def use_for_ever(session: client.Session) -> None:
     while True:
         client.acc_run(session, 1)

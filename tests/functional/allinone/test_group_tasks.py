@@ -7,10 +7,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import json
-import os
 import pathlib
 import random
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -34,7 +32,6 @@ from tests.harness import waiting
 ROOT = pathlib.Path(__file__).parents[3]
 PARAMS = {"key": programs.KEY, "iv": programs.IV}
 TASKS = 50
-FLOOD = 100_000
 PIECE_BYTES = 40_000
 DATA = bytes(range(256)) * (TASKS * PIECE_BYTES // 256)
 
@@ -52,16 +49,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tasksite.Site]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv(base.DIRECTORY_VARIABLE, str(profiles))
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir,
             *("--hosts=2", "--boards=1", "--slots=4", "--unlimited"),
             "--api-port=0",
-        )
-        try:
+        ) as pool:
             url = pool.wait_until_ready()["api_url"]
             yield tasksite.Site(pool, url, pathlib.Path(run_dir))
-        finally:
-            pool.close()
 
 
 @pytest.fixture
@@ -152,37 +146,6 @@ def test_usage_shows_tasks_and_idle_members(
         )
         (own,) = site.user.group_clients(group)
         assert 0 < own.slot_s <= used(site)[0] - busy_s + 1e-6
-
-
-@pytest.mark.long
-def test_a_program_that_is_killed_is_no_client(
-    site: tasksite.Site, group: str, tmp_path: pathlib.Path
-) -> None:
-    program = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from fpgapool import client\n"
-            "group = client.group_open('render', timeout_s=60)\n"
-            "print('open', flush=True)\n"
-            "sys.stdin.read()",
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "FPGAPOOL_API_URL": site.url},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert program.stdout is not None
-    assert program.stdout.readline() == b"open\n"
-    assert len(list(site.user.group_clients(group))) == 1
-    program.kill()
-    program.communicate(timeout=harness.LIMIT_S)
-    waiting.wait_until(
-        lambda: not list(site.user.group_clients(group)),
-        "no client",
-        limit_s=90.0,
-    )
-    assert site.user.get_group(group).state != "DRAINING"
 
 
 @pytest.mark.parametrize(
@@ -326,27 +289,6 @@ def test_the_program_of_the_documentation_runs(
     ]
 
 
-@pytest.mark.long
-def test_a_flood_waits_in_its_program(
-    site: tasksite.Site, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FPGAPOOL_API_URL", site.url)
-    monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door("node1"))
-    data = DATA[:16]
-    good = programs.encrypted(data)
-    with (
-        client.group_open("render", timeout_s=harness.LIMIT_S) as flood,
-        client.group_open("render", timeout_s=harness.LIMIT_S) as other,
-    ):
-        results = [flood.submit(data, params=PARAMS) for _ in range(FLOOD)]
-        for _ in range(20):
-            result = other.run(data, params=PARAMS, timeout_s=harness.LIMIT_S)
-            assert result == good
-        # The other one did not wait for the flood.
-        assert not results[-1].done()
-        assert all(one.result(300) == good for one in results)
-
-
 PARTS = 16
 PART_BYTES = 100_000
 
@@ -420,29 +362,6 @@ def test_a_cached_iteration_sends_under_one_percent(
     assert lengths[1] > data_bytes
     # At most once to each of the members.
     assert sum(lengths[1:]) < 4.1 * data_bytes
-
-
-def test_programs_of_one_application_share_blocks(
-    site: tasksite.Site, lr: str, sent: list[int]
-) -> None:
-    block = client.Block(bytes(PART_BYTES))
-    mask = {1: b"x"}
-
-    def bytes_of(application: str) -> int:
-        sent.clear()
-        with open_group(site, True, application=application) as opened:
-            link = next(iter(opened._hosts._links.values()))
-            opened.run(b"x", arguments=mask)
-            # As if it knew of the others' data.
-            link._there.add(block.reference, PART_BYTES)
-            sent.clear()
-            opened.run(block, arguments=mask, timeout_s=harness.LIMIT_S)
-        return sum(sent)
-
-    assert bytes_of("one") > PART_BYTES
-    assert bytes_of("one") < PART_BYTES
-    assert bytes_of("other") > PART_BYTES
-    assert bytes_of("") > PART_BYTES
 
 
 def test_wrong_arguments_fail_their_task_alone(

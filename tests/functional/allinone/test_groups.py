@@ -15,7 +15,6 @@ from fpgapool.osc.sdk import group as sdk
 from tests.functional.allinone import groupsite
 from tests.functional.allinone import harness
 
-LATE = {"deadline_at": "2020-01-01T00:00:00", "actions": 5}
 ELASTIC = {"min_size": 1, "max_size": 4, "elastic": True}
 
 
@@ -24,12 +23,9 @@ def site() -> Iterator[groupsite.Site]:
     """Give a pool of two slots."""
     with harness.short_directory() as run_dir:
         state_dir = pathlib.Path(run_dir)
-        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
-        try:
+        with harness.Pool(run_dir, *harness.SMALL, "--api-port=0") as pool:
             url = pool.wait_until_ready()["api_url"]
             yield groupsite.Site(pool, url, state_dir)
-        finally:
-            pool.close()
 
 
 @pytest.fixture(autouse=True)
@@ -96,38 +92,6 @@ def test_the_life_of_a_group(site: groupsite.Site) -> None:
     assert site.rows("group_clients") == []
 
 
-def test_what_is_refused_changes_nothing(site: groupsite.Site) -> None:
-    mine = site.mine
-    group = mine.create_group(name="render", accelerator="aes", size=1)
-    site.wait_members(group.id, 1)
-    before = site.rows("groups")
-    wanted = {"name": "other", "accelerator": "aes", "size": 1}
-    for code, members in (
-        ("INVALID_GROUP_SIZE", {"size": 0}),
-        ("INVALID_GROUP_SIZE", {"min_size": 3, "max_size": 2}),
-        ("UNKNOWN_ACCELERATOR", {"accelerator": "nothing"}),
-        ("GROUP_NAME_TAKEN", {"name": "render"}),
-        ("FORBIDDEN", {"shared": True}),
-        ("INVALID_GOAL", {**ELASTIC, "goal": {"rate_per_s": 0}}),
-        ("INVALID_GOAL", {**ELASTIC, "goal": LATE}),
-    ):
-        refused(code, mine.create_group, **{**wanted, **members})
-    stateful = {**wanted, "accelerator": "sha", "shared": True}
-    refused("ACCELERATOR_NOT_STATELESS", site.admin.create_group, **stateful)
-    for code, members in (
-        ("INVALID_GROUP_SIZE", {"size": 0}),
-        ("INVALID_GROUP_SIZE", {"min_size": 2}),
-        ("FORBIDDEN", {"shared": True}),
-    ):
-        refused(code, mine.update_group, group.id, **members)
-    refused("GROUP_NOT_ELASTIC", mine.set_group_goal, group.id, rate_per_s=1)
-    refused("GROUP_NOT_FOUND", site.theirs.get_group, group.id)
-    refused("GROUP_NOT_FOUND", site.theirs.attach_group_client, group.id)
-    assert site.rows("groups") == before
-    assert site.rows("group_clients") == []
-    mine.delete_group(group.id)
-
-
 def test_a_group_that_is_shared(site: groupsite.Site) -> None:
     group = site.mine.create_group(name="render", accelerator="aes", size=1)
     site.admin.update_group(group.id, shared=True, projects=["p2"])
@@ -137,28 +101,3 @@ def test_a_group_that_is_shared(site: groupsite.Site) -> None:
     refused("GROUP_NOT_FOUND", site.theirs.get_group, group.id)
     assert site.rows("group_clients") == []
     site.mine.delete_group(group.id)
-
-
-def test_commands(site: groupsite.Site) -> None:
-    options = "--accelerator aes --size 2 --max-size 3 --elastic"
-    created, (listed,) = site.commands(
-        f"create render {options} -f json",
-        "set render --max-size 4 --rate 5",
-        "list --long -f json",
-    )
-    # Its members may come before the answer is read.
-    assert created["state"] in ("CREATING", "ACTIVE")
-    assert created["max_size"] == 3
-    assert listed["Name"] == "render"
-    assert listed["Goal"]["rate_per_s"] == 5
-    client = site.mine.attach_group_client(created["id"])
-    shown, (listed,) = site.commands(
-        "unset render --goal",
-        "show render -f json",
-        "client list render -f json",
-        f"client revoke render {client.id}",
-        "delete render",
-    )
-    assert (shown["goal"], shown["max_size"]) == ({}, 4)
-    assert listed["ID"] == client.id
-    site.wait_until_gone()

@@ -98,19 +98,6 @@ def test_a_slot_goes_on_with_the_work_of_the_cpu(
     assert wait_for_the_end(site, session) == (states.CLOSED, codes.OK)
 
 
-def test_the_cpu_finishes_without_a_slot(
-    site: harness.Site, front_door: str | client.PoolApi
-) -> None:
-    with all_busy(site):
-        work = Work(front_door)
-        with work.session as session:
-            work.run()
-            work.output += session.finish()
-        state, _ = wait_for_the_end(site, session)
-    work.check()
-    assert state == states.CANCELLED
-
-
 def test_the_command_computes_meanwhile(site: harness.Site, tmp_path) -> None:
     data = random.Random(2).randbytes(PIECE_BYTES)
     (tmp_path / "data").write_bytes(data)

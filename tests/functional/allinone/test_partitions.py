@@ -33,16 +33,13 @@ class Fft(spark.Accelerator):
 def site() -> Iterator[tasksite.Site]:
     """Give a pool of two slots on two hosts."""
     with harness.short_directory() as run_dir:
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir,
             *("--hosts=2", "--boards=1", "--slots=2", "--unlimited"),
             "--api-port=0",
-        )
-        try:
+        ) as pool:
             url = pool.wait_until_ready()["api_url"]
             yield tasksite.Site(pool, url, run_dir)
-        finally:
-            pool.close()
 
 
 @pytest.mark.parametrize("group", [None, "spectra"])

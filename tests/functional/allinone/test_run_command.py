@@ -284,8 +284,9 @@ def test_a_pool_that_dies_for_good(
     """Is told soon, with and without a slot."""
     (tmp_path / "key").write_text(KEY.hex())
     with harness.short_directory() as run_dir:
-        pool = harness.Pool(run_dir, "--boards=1", "--slots=1", "--unlimited")
-        try:
+        with harness.Pool(
+            run_dir, "--boards=1", "--slots=1", "--unlimited"
+        ) as pool:
             pool.wait_until_ready()
             commands = [_waiting(pool, accelerator, tmp_path) for _ in "ab"]
             harness.Processes(run_dir).kill()
@@ -297,18 +298,15 @@ def test_a_pool_that_dies_for_good(
                 assert one.wait(harness.LIMIT_S) == 1
                 assert "does not respond; reconnecting, gives up at " in error
             assert time.monotonic() - began_s < 3 * TOLD_S
-        finally:
-            pool.close()
 
 
 @pytest.mark.long
 def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
     """Is told as with a session; a time limit counts, too."""
     with harness.short_directory() as run_dir:
-        pool = harness.Pool(
+        with harness.Pool(
             run_dir, "--boards=1", "--slots=1", "--unlimited", "--api-port=0"
-        )
-        try:
+        ) as pool:
             url = pool.wait_until_ready()["api_url"]
             site = tasksite.Site(pool, url, pathlib.Path(run_dir))
             site.user.create_group(name="render", accelerator="copy", size=1)
@@ -343,8 +341,6 @@ def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
                 assert "does not respond; reconnecting, gives up at " in error
                 assert f"fpgapool-run: {code}: " in error
             assert time.monotonic() - began_s < 3 * TOLD_S
-        finally:
-            pool.close()
 
 
 def _waiting(

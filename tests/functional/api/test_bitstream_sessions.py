@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import random
 from collections.abc import Callable
@@ -22,21 +21,18 @@ from tests.services import process
 pytestmark = pytest.mark.long
 
 DATA = random.Random(11).randbytes(50_000)
-OCTETS = "application/octet-stream"
 PROJECT = "project-a"
 
 
-def declaration(name: str, iv: int) -> bytes:
-    return json.dumps(
-        {
-            "format_version": 1,
-            "name": name,
-            "core": "aes",
-            "params": {"key": "0f" * 16, "iv": f"{iv:032x}"},
-            "stateless": True,
-            "peak_bytes_per_s": 1e9,
-        }
-    ).encode()
+def declaration(name: str, iv: int) -> dict[str, object]:
+    return {
+        "format_version": 1,
+        "name": name,
+        "core": "aes",
+        "params": {"key": "0f" * 16, "iv": f"{iv:032x}"},
+        "stateless": True,
+        "peak_bytes_per_s": 1e9,
+    }
 
 
 def encrypted(iv: int) -> bytes:
@@ -107,30 +103,6 @@ class Tenant:
         self.api = api
         waiting.wait_until(api.is_led, "a conductor that answers")
 
-    def bring(self, data: bytes, version: str = "1.0") -> str:
-        """Upload and have it approved; :returns: the id."""
-        name = json.loads(data)["name"]
-        body = {
-            "bitstream": {
-                "accelerator": name,
-                "version": version,
-                "format": "declaration",
-                "shapes": ["medium"],
-            }
-        }
-        answer = self.api.ask("POST", "/v1/bitstreams", harness.TOKEN, body)
-        assert answer.status == 201, answer
-        path = f"/v1/bitstreams/{answer.document['bitstream']['id']}"
-        answer = self.api.ask(
-            "PUT", f"{path}/file", harness.TOKEN, data, content_type=OCTETS
-        )
-        assert answer.status == 200, answer
-        answer = self.api.ask(
-            "POST", f"{path}/approve", harness.ADMIN_TOKEN, {"approve": {}}
-        )
-        assert answer.status == 200, answer
-        return str(answer.document["bitstream"]["id"])
-
     def run(self, name: str) -> bytes:
         """Send the data through; :returns: the output."""
         session = self.api.open_until_ready(
@@ -156,7 +128,7 @@ def tenant(api: harness.Server) -> Tenant:
 
 
 def test_upload_approve_use(tenant: Tenant) -> None:
-    tenant.bring(declaration("first", 1))
+    tenant.api.bring(declaration("first", 1))
     assert tenant.run("first") == encrypted(1)
     assert tenant.slot()["programmed"] == f"first@{PROJECT}"
     opened = tenant.api.open(harness.OTHER_TOKEN, accelerator="first")
@@ -166,7 +138,7 @@ def test_upload_approve_use(tenant: Tenant) -> None:
 def test_a_file_that_is_late_is_waited_for(
     tenant: Tenant, store_dir: pathlib.Path
 ) -> None:
-    late = tenant.bring(declaration("late", 4))
+    late = tenant.api.bring(declaration("late", 4))
     (path,) = store_dir.glob(f"*/*.{late}")
     content = path.read_bytes()
     path.unlink()

@@ -11,7 +11,6 @@ import pytest
 
 from tests.chaos import __main__ as command
 from tests.chaos import faults
-from tests.chaos import fuzzers
 from tests.chaos import measure
 from tests.chaos import run as runs
 from tests.services import process
@@ -72,11 +71,6 @@ def test_faults_happened_and_clients_were_served(played: runs.Run) -> None:
     done = [one for one in played.outcomes() if not one.code]
     assert {one.door for one in done} == {"socket", "api"}
     assert {one.stateless for one in done} == {True, False}
-
-
-def test_nonsense_was_told_to_all(played: runs.Run) -> None:
-    assert set(played.nonsense()) == set(fuzzers.TARGETS)
-    assert all(played.nonsense().values())
 
 
 def test_files_are_written(played: runs.Run, tmp_path) -> None:

@@ -39,14 +39,12 @@ def door(request, directory, monkeypatch):
     transport, _, returns = request.param.partition("-")
     if returns:
         monkeypatch.setattr(opening, "RETURN_FROM_BYTES", 0)
-    made = slots.Door(directory, transport)
-    yield made
-    made.stop()
+    with slots.Door(directory, transport) as made:
+        yield made
 
 
 @pytest.fixture
 def local_door(directory):
     """The same with shared memory only."""
-    made = slots.Door(directory, "shm")
-    yield made
-    made.stop()
+    with slots.Door(directory, "shm") as made:
+        yield made

@@ -153,20 +153,16 @@ class Worker:
         self.hold.set()
         self.reached = threading.Event()
         self.noise = b""
-        #: Changes one byte at this offset, behind the core and before it.
+        #: Changes one byte of the output at this offset.
         self.spoils_output_at: int | None = None
-        self.spoils_input_at: int | None = None
         #: Makes of the right CHECKSUM frame what is sent instead.
         self.lie = lambda frame: frame
-        #: Code of the client's ERROR.
-        self.complaint: str | None = None
         self._features = features
         self._sums = frames.Checksums()
         self._core = Core(core)
         self._budgets = collections.deque(budgets)
         self._resume_secrets: list[str] = []
         self._input_offset = 0
-        self._seen_acknowledged = 0
         self._output: collections.deque[tuple[int, bytes, int, int]] = (
             collections.deque()
         )
@@ -319,8 +315,7 @@ class Worker:
         elif header.type == frames.CLOSE:
             self._closing = True
         elif header.type == frames.ERROR:
-            payload = channel.recv_payload(data, header)
-            self.complaint = frames.decode_json(payload)["code"]
+            channel.recv_payload(data, header)
             raise channel.ChannelClosed("the client gave up")
         else:
             assert header.type == frames.PONG, f"frame {header.type}"
@@ -359,7 +354,6 @@ class Worker:
                 frames.error_frame("YIELDED", "claimed", header.offset_bytes)
             )
             raise channel.ChannelClosed("yielded on purpose")
-        payload = _spoiled(payload, header.offset_bytes, self.spoils_input_at)
         output = self._core.process(payload, header.offset_bytes)
         end = bool(header.flags & frames.END)
         if end:
@@ -476,7 +470,6 @@ class Pool:
         self.ready.set()
         self.tells_of_queue = True
         self.drop_while_queued = 0
-        self.drop_while_reopening = 0
         #: Requests for a connection that are refused, and those by which
         #: the front door is restarted and the slot is lost.
         self.refuse_connections = 0
@@ -609,9 +602,6 @@ class Pool:
             self._advance()
         self._push(sock, **{**self._known(), "state": "QUEUED"})
         self.reopening.set()
-        if self.drop_while_reopening:
-            self.drop_while_reopening -= 1
-            return False
         self.ready.wait()
         self._push_ready(sock)
         while self.worker.dead:

@@ -11,6 +11,7 @@ from fpgapool.accelerators import base
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from tests.functional.client import breaking
 from tests.functional.worker import harness
 from tests.harness import cases
 from tests.harness import masking
@@ -18,7 +19,6 @@ from tests.harness import programs
 from tests.harness import slots
 from tests.harness import waiting
 
-TIMEOUT_S = 60
 CHUNK = harness.CHUNK_BYTES
 AES = {"key": programs.KEY, "iv": programs.IV}
 MASK = bytes(range(1, 100))
@@ -49,17 +49,6 @@ def tap(monkeypatch):
     return made
 
 
-class Breaker(client.CancelToken):
-    """Breaks the newest connection."""
-
-    def attach(self, attached) -> None:
-        super().attach(attached)
-        self.newest = attached
-
-    def break_connection(self) -> None:
-        self.newest.shutdown()
-
-
 @pytest.fixture(autouse=True)
 def _mask(directory, monkeypatch):
     profiles = directory / "profiles"
@@ -75,7 +64,7 @@ def opened(door, accelerator="aes", **options):
         accelerator,
         10**9,
         front_door=door.path,
-        timeout_s=TIMEOUT_S,
+        timeout_s=breaking.TIMEOUT_S,
         **options,
     )
 
@@ -93,7 +82,7 @@ class Work:
         self.data = self.output = b""
 
     def run(self, block):
-        self.output += self._session.run(block, timeout_s=TIMEOUT_S)
+        self.output += self._session.run(block, timeout_s=breaking.TIMEOUT_S)
         self.data += block.data
 
     def check(self):
@@ -135,46 +124,9 @@ def test_another_session_finds_nothing_of_the_one_before(local_door):
     assert door.slot.agent.status()["blocks"]["misses"] == 2
 
 
-def test_blocks_that_have_no_room_are_sent_again(directory):
-    door = slots.Door(directory, "tcp", block_cache_bytes=3 * CHUNK)
-    made = some_blocks(4)
-    try:
-        with opened(door) as session:
-            work = Work(session)
-            for number in (0, 1, 2, 0, 3, 0, 1, 2):
-                work.run(made[number])
-            work.check()
-            counts = door.slot.agent.status()["blocks"]
-    finally:
-        door.stop()
-    # 3 takes the place of 1, 1 that of 2, 2 that of 3.
-    assert counts == {
-        "hits": 2,
-        "misses": 6,
-        "evicted": 3,
-        "kept_bytes": 3 * CHUNK,
-    }
-
-
-@pytest.mark.parametrize("transport", cases.first("shm", "tcp"))
-def test_without_a_cache_all_is_sent(directory, transport):
-    door = slots.Door(directory, transport, block_cache_bytes=0)
-    try:
-        with opened(door) as session:
-            work = Work(session)
-            block = some_blocks(1)[0]
-            for _ in range(3):
-                work.run(block)
-            work.check()
-            counts = door.slot.agent.status()["blocks"]
-    finally:
-        door.stop()
-    assert set(counts.values()) == {0}
-
-
 def test_connections_break_and_nothing_is_lost(door):
     chooser = random.Random(door.slot.transport)
-    breaker = Breaker()
+    breaker = breaking.Breaker()
     made = some_blocks()
     with opened(door, cancel=breaker) as session:
         work = Work(session)
@@ -188,22 +140,21 @@ def test_connections_break_and_nothing_is_lost(door):
 
 @pytest.mark.parametrize("transport", cases.first("shm", "tcp", "tls"))
 def test_another_slot_gets_the_data(directory, transport):
-    door = slots.Door(directory, transport)
-    door.spares.append(slots.Slot(directory / "spare", "tls"))
-    made = some_blocks(2)
-    try:
+    with slots.Door(directory, transport) as door:
+        door.spares.append(slots.Slot(directory / "spare", "tls"))
+        made = some_blocks(2)
         with opened(door, "mask", arguments={1: MASK}) as session:
             data = output = b""
             for number in (0, 1, 0, 1, 0):
                 if number and len(data) > 2 * CHUNK:
                     door.take_back(codes.PREEMPTED)
-                output += session.run(made[number], timeout_s=TIMEOUT_S)
+                output += session.run(
+                    made[number], timeout_s=breaking.TIMEOUT_S
+                )
                 data += made[number].data
             assert output == masking.masked(data, MASK)
             assert session.reopens == 1
         counts = door.slot.agent.status()["blocks"]
-    finally:
-        door.stop()
     # The argument, and both blocks.
     assert (counts["hits"], counts["misses"]) == (0, 3)
 
@@ -223,23 +174,8 @@ def test_a_miss_is_answered_with_the_data(door):
     assert (counts["hits"], counts["misses"]) == (1, 2)
 
 
-@pytest.mark.long
-def test_arguments_reach_the_core(door):
-    data = random.Random(3).randbytes(5 * CHUNK + 7)
-    expected = masking.masked(data, MASK)
-    output, report = client.run_buffer(
-        "mask",
-        data,
-        front_door=door.path,
-        arguments={1: MASK},
-        timeout_s=TIMEOUT_S,
-    )
-    assert output == expected
-    assert report.output_bytes == len(data)
-
-
 def test_arguments_outlive_connections(door):
-    breaker = Breaker()
+    breaker = breaking.Breaker()
     options = {"cancel": breaker, "arguments": {1: MASK}}
     with opened(door, "mask", **options) as session:
         breaker.break_connection()
@@ -263,7 +199,7 @@ def test_wrong_arguments_end_the_session(local_door):
     ):
         with pytest.raises(client.SessionFailed) as caught:
             with opened(local_door, "mask", arguments=arguments) as session:
-                session.run(1, timeout_s=TIMEOUT_S)
+                session.run(1, timeout_s=breaking.TIMEOUT_S)
         assert caught.value.code == code
 
 
@@ -281,7 +217,7 @@ def test_damaged_data_is_refused_and_not_kept(door, tap):
         # The data is not in the stream there.
         block.data = memoryview(bytes(CHUNK))
     with pytest.raises(client.SessionFailed) as caught:
-        session.run(block, timeout_s=TIMEOUT_S)
+        session.run(block, timeout_s=breaking.TIMEOUT_S)
     assert caught.value.code == codes.BLOCK_DAMAGED
     session.abort()
     door.slot.agent.wait_result(1)

@@ -3,7 +3,6 @@
 """End-to-end checksums of the client library, against a pool made for it."""
 
 import random
-import zlib
 
 import pytest
 
@@ -12,12 +11,10 @@ from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
-from tests.harness import cases
 
 CHUNK = fakepool.CHUNK_BYTES
 PARAMS = {"key": b"\x12\x34"}
 TIMEOUT_S = 60
-CORES = ("copy", "double", "digest")
 
 
 def _open(pool, size_bytes=1000, **options):
@@ -42,12 +39,6 @@ def _expected(core: str, data: bytes) -> bytes:
     return made.process(data, 0) + made.finish()
 
 
-def _wait_for_complaint(worker) -> str | None:
-    # The worker lets go of this when its connection has ended.
-    with worker._lock:
-        return worker.complaint
-
-
 def test_off_unless_asked_for(pools):
     pool = pools()
     _, report = _run(pool, b"abc", checksum=False)
@@ -59,119 +50,6 @@ def test_off_unless_asked_for(pools):
         _run(pool, b"abc", checksum="yes")
     assert caught.value.code == "INVALID_REQUEST"
     assert pool.operations().count("open") == 1
-
-
-@pytest.mark.parametrize("core", CORES)
-@pytest.mark.parametrize("local", [True, False])
-def test_no_false_alarm_over_breaking_connections(pools, core, local):
-    chooser = random.Random(f"sums {core}{local}")
-    reconnects = 0
-    for _ in range(12):
-        size_bytes = chooser.randrange(1, 20 * CHUNK)
-        span_bytes = 1200 if local else size_bytes
-        budgets = [950 + chooser.randrange(span_bytes) for _ in range(4)]
-        pool = pools(core, budgets, local=local)
-        data = chooser.randbytes(size_bytes)
-        output, report = _run(pool, data)
-        assert bytes(output) == _expected(core, data)
-        assert report.checksum
-        assert all(
-            "checksum" in hello["features"] for hello in pool.worker.hellos
-        )
-        reconnects += report.reconnects
-    assert reconnects > 5
-
-
-@pytest.mark.parametrize("core", CORES)
-@pytest.mark.parametrize("local", [True, False])
-def test_no_false_alarm_over_breaking_runs(pools, core, local):
-    chooser = random.Random(f"sums of runs {core}{local}")
-    for _ in range(8):
-        budgets = [950 + chooser.randrange(1500) for _ in range(4)]
-        pool = pools(core, budgets, local=local)
-        data = chooser.randbytes(3000)
-        output = b""
-        with _open(pool, len(data)) as session:
-            for start in range(0, len(data), 100):
-                session.pin[:100] = data[start : start + 100]
-                output += session.run(100)
-            output += session.finish()
-        assert output == _expected(core, data)
-
-
-@pytest.mark.parametrize("local", [True, False])
-@pytest.mark.parametrize("core", CORES)
-def test_changed_output_is_found_where_it_is(pools, core, local):
-    data = random.Random(core).randbytes(10 * CHUNK)
-    at = {"copy": 7 * CHUNK + 5, "double": 7 * CHUNK + 5, "digest": 31}[core]
-    for checksum in (False, True):
-        pool = pools(core, local=local)
-        pool.worker.spoils_output_at = at
-        if not checksum:
-            output, _ = _run(pool, data, checksum=False)
-            assert output[at] != _expected(core, data)[at]
-            continue
-        with pytest.raises(client.ChecksumMismatch) as caught:
-            _run(pool, data)
-    failure = caught.value
-    assert (failure.code, failure.direction) == ("CHECKSUM_MISMATCH", "output")
-    assert failure.start_bytes <= at < failure.end_bytes
-    assert failure.end_bytes - failure.start_bytes <= 2 * CHUNK
-    span = f"output bytes {failure.start_bytes} to {failure.end_bytes} "
-    assert span in failure.message
-    assert _wait_for_complaint(pool.worker) == "CHECKSUM_MISMATCH"
-    assert pool.cancelled.is_set()
-
-
-@pytest.mark.parametrize("local", [True, False])
-@pytest.mark.parametrize("core", CORES)
-def test_changed_input_is_found_where_it_is(pools, core, local):
-    pool = pools(core, local=local)
-    pool.worker.spoils_input_at = 3 * CHUNK
-    with pytest.raises(client.ChecksumMismatch) as caught:
-        _run(pool, bytes(5 * CHUNK))
-    failure = caught.value
-    assert (failure.direction, failure.start_bytes) == ("input", 3 * CHUNK)
-    assert (failure.end_bytes, failure.offset_bytes) == (4 * CHUNK, 3 * CHUNK)
-
-
-def test_a_run_does_not_return_what_was_changed(pools):
-    pool = pools()
-    pool.worker.spoils_output_at = 250
-    with _open(pool) as session:
-        assert session.checksum
-        session.run(100)
-        session.run(100)
-        with pytest.raises(client.ChecksumMismatch) as caught:
-            session.run(100)
-        assert caught.value.start_bytes == 200
-        with pytest.raises(client.ChecksumMismatch):
-            session.run(100)
-    assert not pool.worker.closed.is_set()
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_file_is_as_before_unless_all_is_well(pools, tmp_path, fails):
-    pool = pools()
-    if fails:
-        pool.worker.spoils_output_at = 5 * CHUNK - 1
-    source, destination = tmp_path / "in", tmp_path / "out"
-    source.write_bytes(bytes(5 * CHUNK))
-    destination.write_bytes(b"before")
-    options = {
-        "params": PARAMS,
-        "front_door": pool.path,
-        "checksum": True,
-        "timeout_s": TIMEOUT_S,
-    }
-    if fails:
-        with pytest.raises(client.ChecksumMismatch):
-            client.run_file("copy", source, destination, **options)
-        assert destination.read_bytes() == b"before"
-    else:
-        client.run_file("copy", source, destination, **options)
-        assert destination.stat().st_size == 5 * CHUNK
-    assert not list(tmp_path.glob(".*part"))
 
 
 # The slot gives its output, changes it and is gone before it says how it was:
@@ -228,56 +106,6 @@ def _run_piece(session, data, number):
     assert session.run() == output
 
 
-@pytest.mark.parametrize("core", cases.first("double", "copy"))
-def test_nothing_wrong_is_believed(pools, core):
-    chooser = random.Random(f"believed {core}")
-    outcomes = {True: 0, False: 0}
-    for _ in range(25):
-        size_bytes = chooser.randrange(1, 12 * CHUNK)
-        workers = []
-        for number in range(4):
-            local = chooser.random() < 0.5
-            budgets = tuple(
-                950 + chooser.randrange(800 if local else 3 * CHUNK)
-                for _ in range(chooser.randrange(1, 3))
-            )
-            workers.append(
-                {"local": local, "budgets": budgets, "mortal": True}
-                if number < 3
-                else {"local": local}
-            )
-        spares = [fakepool.Worker(core, **one) for one in workers[1:]]
-        pool = pools(core, spares=spares, **workers[0])
-        spoiler = chooser.choice(pool.workers)
-        at = chooser.randrange(size_bytes)
-        if chooser.random() < 0.8:
-            spoiler.spoils_output_at = at
-        else:
-            spoiler.spoils_input_at = at
-        data = chooser.randbytes(size_bytes)
-        try:
-            output, _ = _run(pool, data)
-        except client.ChecksumMismatch:
-            outcomes[False] += 1
-        else:
-            assert bytes(output) == _expected(core, data)
-            outcomes[True] += 1
-    assert min(outcomes.values()) > 3
-
-
-def test_slots_without_checksums(pools):
-    for features in ([], ["something-else"]):
-        pool = pools(features=features)
-        with pytest.raises(client.SessionFailed) as caught:
-            _open(pool)
-        assert caught.value.code == codes.CHECKSUM_UNAVAILABLE
-        assert pool.cancelled.is_set()
-        # Who does not ask for them does not care.
-        assert not _run(pools(features=features), b"a", checksum=False)[
-            1
-        ].checksum
-
-
 def test_the_other_slot_has_no_checksums(pools):
     pool = pools(yields_at=100, spares=[fakepool.Worker(features=[])])
     with _open(pool) as session:
@@ -286,23 +114,6 @@ def test_the_other_slot_has_no_checksums(pools):
             session.run(100)
     assert caught.value.code == codes.CHECKSUM_UNAVAILABLE
     assert caught.value.offset_bytes == 100
-
-
-@pytest.mark.parametrize(
-    "features", ["checksum", {"checksum": 1}, [["checksum"]], [1], True, 7]
-)
-def test_features_that_are_no_list_of_names(pools, features):
-    for checksum in (True, False):
-        pool = pools(features=features)
-        with pytest.raises(client.SessionFailed) as caught:
-            _open(pool, checksum=checksum)
-        assert caught.value.code == "PROTOCOL_ERROR"
-
-
-def test_features_that_nobody_asked_for(pools):
-    pool = pools(features=["checksum", "more"])
-    assert _run(pool, b"abc", checksum=False)[0] == b"abc"
-    assert _run(pools(features=["checksum", "more"]), b"abc")[1].checksum
 
 
 def _frame(sums: bytes, **members) -> bytes:
@@ -387,10 +198,6 @@ def test_the_end_of_a_lost_slot_is_not_believed(pools):
     with pytest.raises(client.OperationTimeout):
         _run(pool, bytes(100), timeout_s=1)
     assert spare.hellos
-
-
-def test_checksums_are_crc32_of_zlib():
-    assert zlib.crc32(b"123456789") == 0xCBF43926
 
 
 def test_cpu_needs_none(tmp_path):

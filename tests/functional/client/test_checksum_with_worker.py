@@ -119,24 +119,21 @@ def test_no_false_alarm_in_other_slots(directory, seed):
     chooser = random.Random(100 + seed)
     data = chooser.randbytes(40 * CHUNK + 4711)
     first, *others = chooser.sample(TRANSPORTS, 3)
-    door = slots.Door(directory, first)
-    for number, transport in enumerate(others):
-        path = directory / f"spare{number}"
-        door.spares.append(slots.Slot(path, transport))
-    losses = [chooser.randrange(12), 22 + chooser.randrange(6)]
+    with slots.Door(directory, first) as door:
+        for number, transport in enumerate(others):
+            path = directory / f"spare{number}"
+            door.spares.append(slots.Slot(path, transport))
+        losses = [chooser.randrange(12), 22 + chooser.randrange(6)]
 
-    def progress(done_bytes, _total_bytes):
-        if losses and done_bytes >= losses[0] * CHUNK:
-            losses.pop(0)
-            if chooser.random() < 0.5:
-                door.worker.kill()
-            else:
-                door.take_back()
+        def progress(done_bytes, _total_bytes):
+            if losses and done_bytes >= losses[0] * CHUNK:
+                losses.pop(0)
+                if chooser.random() < 0.5:
+                    door.worker.kill()
+                else:
+                    door.take_back()
 
-    try:
         output, report = _run(door, "copy", data, progress=progress)
-    finally:
-        door.stop()
     assert output == data
     assert report.reopens == 2
 
@@ -155,8 +152,7 @@ def test_a_wrong_result_is_found(directory, transport, how):
     wrong = {"wrong_result": [{"slot": 0, "after_bytes": at}]}
     if how == "boards file":
         _write_boards(directory, **wrong)
-    door = slots.Door(directory, transport)
-    try:
+    with slots.Door(directory, transport) as door:
         if how == "run time":
             assert _run(door, "copy", data)[0] == data
             emulator.write_faults(directory, **wrong)
@@ -166,8 +162,6 @@ def test_a_wrong_result_is_found(directory, transport, how):
         with pytest.raises(client.ChecksumMismatch) as caught:
             _run(door, "copy", data)
         result = door.slot.agent.wait_result(door._generation)
-    finally:
-        door.stop()
     failure = caught.value
     # The pool is to know it as failed.
     assert not door.cancelled.is_set()
@@ -218,14 +212,11 @@ def test_a_driver_without_checksums(directory, monkeypatch):
         return process(path, driver=name, **members)
 
     monkeypatch.setattr(harness, "WorkerProcess", broken)
-    door = slots.Door(directory, "shm")
-    try:
+    with slots.Door(directory, "shm") as door:
         with pytest.raises(client.SessionFailed) as caught:
             _run(door, "copy", b"abc")
         assert caught.value.code == "CHECKSUM_UNAVAILABLE"
         assert door.cancelled.is_set()
-    finally:
-        door.stop()
 
 
 def test_command(local_door, directory, capsys):

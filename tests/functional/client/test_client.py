@@ -139,28 +139,6 @@ def test_memory_that_output_cannot_go_into(pools):
     assert not pool.requests
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_runs_over_breaking_connections(pools, local):
-    chooser = random.Random(local)
-    reconnects = 0
-    # With shared memory there are headers only.
-    span_bytes = 100 if local else 3000
-    for _ in range(8):
-        budgets = [900 + chooser.randrange(span_bytes) for _ in range(4)]
-        pool = pools("copy", budgets, local=local)
-        data = _data(5000, chooser.random())
-        output = b""
-        with _open(pool) as session:
-            pin = session.pin
-            for start in range(0, 5000, 100):
-                pin[:100] = data[start : start + 100]
-                output += session.run(100)
-            output += session.finish()
-        assert output == fakepool.copied(data, 0)
-        reconnects += session.reconnects
-    assert reconnects > 8
-
-
 def test_resumed_with_the_newest_secret_and_the_offsets(pools):
     pool = pools(budgets=[2000], local=False)
     with _open(pool) as session:

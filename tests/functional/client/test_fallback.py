@@ -4,7 +4,6 @@
 
 import contextlib
 import gzip
-import hashlib
 import json
 import pathlib
 import random
@@ -106,25 +105,6 @@ def test_session_is_like_any_other(nowhere):
         client.acc_close(session)
 
 
-@pytest.mark.parametrize(
-    "n_bytes", [0, -1, True, 1.0, 2**70, 4 * 1024 * 1024 + 1]
-)
-def test_wrong_length_changes_nothing(nowhere, n_bytes):
-    with _open(nowhere) as session:
-        with pytest.raises(client.InvalidRequest) as caught:
-            session.run(n_bytes)
-        assert caught.value.code == "INVALID_SIZE"
-        assert len(session.run(5)) == 5
-
-
-def test_output_at_the_end_only(nowhere):
-    data = random.Random(3).randbytes(9_000_001)
-    output, _ = client.run_buffer(
-        "sha", data, front_door=nowhere, fallback="cpu"
-    )
-    assert bytes(output) == hashlib.sha256(data).digest()
-
-
 def test_output_of_another_length(nowhere):
     data = random.Random(4).randbytes(1 << 14) * 200
     file, report = client.run_buffer(
@@ -190,6 +170,7 @@ def test_core_that_fails(nowhere, monkeypatch):
         "PROGRAM_FAILED",
         "CONDUCTOR_UNAVAILABLE",
         "DATABASE_UNAVAILABLE",
+        "TOO_MANY_CONNECTIONS",
     ],
 )
 def test_refused(pools, code, state):
@@ -329,14 +310,6 @@ def test_wrong_parameters_stay_wrong(nowhere, params):
     assert "zz" not in str(caught.value)
 
 
-def test_wrong_requests_stay_wrong(nowhere):
-    with pytest.raises(client.InvalidRequest) as caught:
-        client.acc_open("copy", 0, front_door=nowhere, fallback="cpu")
-    assert caught.value.code == "INVALID_SIZE"
-    with pytest.raises(client.InvalidRequest):
-        client.acc_open("copy", 1, front_door=nowhere, fallback="gpu")
-
-
 def _run_for_ever(path, **options):
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open("/dev/zero", "rb", buffering=0))
@@ -366,22 +339,6 @@ def test_cancelled_while_running(nowhere, kind):
 def test_deadline_is_looked_at_between_pieces(nowhere):
     with pytest.raises(client.OperationTimeout):
         _run_for_ever(nowhere, timeout_s=0.2)
-
-
-def test_source_that_fails(nowhere, tmp_path):
-    source = tmp_path / "in"
-    source.write_bytes(b"abc")
-    with pytest.raises(client.InvalidRequest) as caught:
-        client.run_file(
-            "copy",
-            source,
-            tmp_path / "out",
-            size_bytes=4,
-            front_door=nowhere,
-            fallback="cpu",
-        )
-    assert caught.value.code == "SIZE_MISMATCH"
-    assert not (tmp_path / "out").exists()
 
 
 def test_command(nowhere, tmp_path, capsys):

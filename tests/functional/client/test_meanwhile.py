@@ -112,34 +112,6 @@ def _pool(pools, *others, **options):
     return pool
 
 
-def test_the_work_goes_to_and_fro(pools):
-    chooser = random.Random(1)
-    for seed in range(5):
-        others = [
-            fakepool.Worker("double", local=chooser.random() < 0.5)
-            for _ in range(4)
-        ]
-        pool = _pool(pools, *others)
-        work = Work(pool, seed)
-        with work.session as session:
-            for _ in others:
-                assert work.run() == "cpu"
-                pool.ready.set()
-                work.run_until(on_cpu=False)
-                pool.ready.clear()
-                ahead_bytes = chooser.randrange(1000)
-                pool.worker.yields_at = len(work.data) + ahead_bytes
-                work.run_until(on_cpu=True)
-            work.run()
-            pool.ready.set()
-            work.run_until(on_cpu=False)
-            work.output += session.finish()
-        work.check()
-        assert session.reopens == len(others)
-        assert session.statistics.input_bytes == len(work.data)
-        assert session.fallback_reason is None
-
-
 def test_a_transfer_moves_at_a_border(pools):
     data = random.Random(2).randbytes(20 * CHUNK + 1)
     pool = _pool(pools, fakepool.Worker("double"), yields_at=10 * CHUNK)

@@ -12,7 +12,6 @@ from fpgapool import client
 from fpgapool.client.links import waiting
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
-from tests.harness import cases
 
 CHUNK = fakepool.CHUNK_BYTES
 PARAMS = {"key": b"\x12\x34"}
@@ -55,30 +54,6 @@ def _mortals(core: str, chooser: random.Random, span: dict) -> list[dict]:
         )
         mortals.append({"local": local, "budgets": budgets, "mortal": True})
     return mortals
-
-
-@pytest.mark.parametrize("core", cases.first("double", "copy"))
-def test_transfers_move_at_any_point(pools, core):
-    chooser = random.Random(core)
-    reopens, transports = 0, set()
-    for _ in range(30):
-        size_bytes = chooser.randrange(1, 20 * CHUNK)
-        # With shared memory there are headers only.
-        first, *others = _mortals(
-            core, chooser, {True: 2000, False: size_bytes}
-        )
-        spares = [fakepool.Worker(core, **options) for options in others]
-        spares.append(fakepool.Worker(core, local=chooser.random() < 0.5))
-        pool = pools(core, spares=spares, **first)
-        data = chooser.randbytes(size_bytes)
-        output, report = _run(pool, data)
-        assert bytes(output) == _expected(core, data)
-        assert report.reopens == report.slot - 2
-        assert report.output_bytes == len(output)
-        reopens += report.reopens
-        transports.add((first["local"], report.local))
-    assert reopens > 15
-    assert len(transports) == 4
 
 
 @pytest.mark.parametrize("core", ["copy", "double"])
@@ -126,25 +101,6 @@ def test_yielded_slot_goes_on_where_it_was_acknowledged(pools):
     ]
     # What the second worker measured is not all of it.
     assert session.statistics.run_s != 0.25
-
-
-def test_dies_before_anything_was_acknowledged(pools):
-    spares = [fakepool.Worker(mortal=True), fakepool.Worker()]
-    pool = pools(yields_at=0, spares=spares)
-    data = random.Random(3).randbytes(5 * CHUNK)
-    output, report = _run(pool, data)
-    assert bytes(output) == _expected("copy", data)
-    # One that was dead before the client came is none of its business.
-    assert (report.reopens, report.slot) == (1, 4)
-
-
-def test_front_door_restarted_while_waiting_for_another_slot(pools):
-    pool = pools(yields_at=0, spares=[fakepool.Worker()])
-    pool.drop_while_reopening = 2
-    with _open(pool) as session:
-        session.run(100)
-    assert pool.operations().count("reopen") == 3
-    assert session.reopens == 1
 
 
 def test_slots_without_progress_come_to_an_end(pools):

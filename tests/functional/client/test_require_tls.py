@@ -48,11 +48,8 @@ def test_a_session_does_not_move_to_a_worker_without_tls(pools) -> None:
 
 
 def test_a_worker_with_tls_is_used(directory) -> None:
-    door = slots.Door(directory, "tls")
-    try:
+    with slots.Door(directory, "tls") as door:
         assert _run(door, params=None) == DATA
-    finally:
-        door.stop()
 
 
 def test_the_environment_insists_unless_the_program_says_otherwise(

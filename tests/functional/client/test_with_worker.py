@@ -15,7 +15,6 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import aes
-from fpgapool.client.doors import frontdoor
 from fpgapool.client.sessions import flow
 from fpgapool.client.transfers import feeding
 from fpgapool.cmd import run
@@ -80,15 +79,12 @@ def test_runs_over_breaking_connections(door):
 
 
 def test_worker_with_another_certificate(directory):
-    door = slots.Door(directory, "tls")
-    door.promised_sha256 = "00" * 32
-    try:
+    with slots.Door(directory, "tls") as door:
+        door.promised_sha256 = "00" * 32
         with pytest.raises(client.SessionFailed) as caught:
             client.acc_open(
                 "copy", 1, front_door=door.path, timeout_s=breaking.TIMEOUT_S
             )
-    finally:
-        door.stop()
     assert caught.value.code == "CERTIFICATE_MISMATCH"
     assert door.cancelled.is_set()
 
@@ -97,19 +93,18 @@ def test_worker_with_another_certificate(directory):
 def test_a_state_outlives_a_client_that_does_not_read(directory, loss):
     chunk_bytes = 4 << 20
     settings = {"chunk_bytes": chunk_bytes, "clear_timeout_s": 3}
-    door = slots.Door(directory, "tcp", **settings)
-    door.spares.append(slots.Slot(directory / "spare", "tcp", **settings))
-    data = random.Random(loss).randbytes(12 * chunk_bytes + 77)
+    with slots.Door(directory, "tcp", **settings) as door:
+        door.spares.append(slots.Slot(directory / "spare", "tcp", **settings))
+        data = random.Random(loss).randbytes(12 * chunk_bytes + 77)
 
-    def progress(done_bytes, _total_bytes):
-        # It reads no more meanwhile, and sockets do not hold all.
-        if done_bytes and len(door.slots) == 1:
-            if loss == "killed":
-                door.worker.kill()
-            else:
-                door.take_back(codes.PREEMPTED)
+        def progress(done_bytes, _total_bytes):
+            # It reads no more meanwhile, and sockets do not hold all.
+            if done_bytes and len(door.slots) == 1:
+                if loss == "killed":
+                    door.worker.kill()
+                else:
+                    door.take_back(codes.PREEMPTED)
 
-    try:
         output, report = client.run_buffer(
             "aes-cbc",
             data,
@@ -118,8 +113,6 @@ def test_a_state_outlives_a_client_that_does_not_read(directory, loss):
             progress=progress,
             timeout_s=breaking.TIMEOUT_S,
         )
-    finally:
-        door.stop()
     assert report.reopens == 1
     core = runs.load("aes-cbc", key=KEY.hex(), iv=IV.hex())
     assert bytes(output) == runs.run(core, data)
@@ -152,7 +145,7 @@ def test_encrypts_in_one_slot_after_the_other(directory, seed):
             else:
                 door.take_back()
 
-    try:
+    with door:
         output, report = client.run_buffer(
             "aes",
             data,
@@ -162,37 +155,8 @@ def test_encrypts_in_one_slot_after_the_other(directory, seed):
             progress=progress,
             timeout_s=breaking.TIMEOUT_S,
         )
-    finally:
-        door.stop()
     assert bytes(output) == programs.encrypted(data)
     assert report.reopens == 2
-
-
-def test_runs_in_one_slot_after_the_other(directory):
-    chooser = random.Random(7)
-    data = chooser.randbytes(30000)
-    door = _moving_door(directory, chooser)
-    output = b""
-    try:
-        with client.acc_open(
-            "aes",
-            len(data),
-            params={"key": KEY, "iv": IV},
-            front_door=door.path,
-            timeout_s=breaking.TIMEOUT_S,
-        ) as session:
-            for start in range(0, len(data), 1000):
-                session.pin[:1000] = data[start : start + 1000]
-                if start == 5000:
-                    door.worker.kill()
-                if start == 15000:
-                    door.take_back()
-                output += session.run(1000, timeout_s=breaking.TIMEOUT_S)
-            output += session.finish(timeout_s=breaking.TIMEOUT_S)
-    finally:
-        door.stop()
-    assert output == programs.encrypted(data)
-    assert session.reopens == 2
 
 
 def _cbc(data: bytes) -> bytes:
@@ -215,7 +179,7 @@ def test_state_moves_from_slot_to_slot(directory):
             # The client reads meanwhile.
             waits.append(door.begin_to_take_back(losses.pop(0)[1]))
 
-    try:
+    with door:
         output, report = client.run_buffer(
             "aes-cbc",
             data,
@@ -224,10 +188,8 @@ def test_state_moves_from_slot_to_slot(directory):
             progress=progress,
             timeout_s=breaking.TIMEOUT_S,
         )
-    finally:
         for wait in waits:
             wait()
-        door.stop()
     assert bytes(output) == _cbc(data)
     assert report.reopens == 2
 
@@ -237,7 +199,7 @@ def test_state_moves_between_tasks(directory):
     data = chooser.randbytes(32000)
     door = _moving_door(directory, chooser)
     output = b""
-    try:
+    with door:
         with client.acc_open(
             "aes-cbc",
             len(data),
@@ -253,38 +215,14 @@ def test_state_moves_between_tasks(directory):
                 session.pin[:1600] = data[start : start + 1600]
                 output += session.run(1600, timeout_s=breaking.TIMEOUT_S)
             output += session.finish(timeout_s=breaking.TIMEOUT_S)
-    finally:
-        door.stop()
     assert output == _cbc(data)
     assert (session.reopens, session.stateless) == (2, False)
 
 
-def test_a_slot_that_the_pool_gave_up_as_the_client_came_is_replaced(
-    directory,
-):
-    door = slots.Door(directory, "shm")
-    door.spares.append(slots.Slot(directory / "spare", "tcp"))
-    data = random.Random(11).randbytes(1600)
-    try:
-        with client.acc_open(
-            "copy",
-            len(data),
-            front_door=door.path,
-            timeout_s=breaking.TIMEOUT_S,
-        ) as session:
-            door.take_back("PREPARE_TIMEOUT")
-            session.pin[: len(data)] = data
-            assert session.run(len(data), timeout_s=breaking.TIMEOUT_S) == data
-    finally:
-        door.stop()
-    assert session.reopens == 1
-
-
 def test_state_that_is_lost_ends_the_session(directory):
     # Other workers send states early.
-    door = slots.Door(directory, "shm")
-    door.spares.append(slots.Slot(directory / "spare", "tcp"))
-    try:
+    with slots.Door(directory, "shm") as door:
+        door.spares.append(slots.Slot(directory / "spare", "tcp"))
         session = client.acc_open(
             "aes-cbc",
             1000,
@@ -297,8 +235,6 @@ def test_state_that_is_lost_ends_the_session(directory):
         with pytest.raises(client.SessionFailed) as caught:
             session.run(160, timeout_s=breaking.TIMEOUT_S)
         session.abort()
-    finally:
-        door.stop()
     assert caught.value.offset_bytes == 160
 
 
@@ -327,9 +263,8 @@ def test_the_last_output_outlives_the_session(local_door, aborted):
 
 
 def test_a_slot_that_was_lost_too_long_ago(directory):
-    door = slots.Door(directory, "shm")
-    door.spares.append(slots.Slot(directory / "spare", "shm"))
-    try:
+    with slots.Door(directory, "shm") as door:
+        door.spares.append(slots.Slot(directory / "spare", "shm"))
         with client.acc_open(
             "copy", 1, front_door=door.path, timeout_s=breaking.TIMEOUT_S
         ) as session:
@@ -340,8 +275,6 @@ def test_a_slot_that_was_lost_too_long_ago(directory):
             door.slot.end()
             with pytest.raises(client.SessionFailed) as caught:
                 session.run(3, timeout_s=breaking.TIMEOUT_S)
-    finally:
-        door.stop()
     assert caught.value.code == "SESSION_LOST"
     assert "cleared" in caught.value.message
 
@@ -349,11 +282,10 @@ def test_a_slot_that_was_lost_too_long_ago(directory):
 @pytest.fixture(params=["shm", "tcp"])
 def emptied_door(request, directory):
     """A first slot whose buffers are empty before there is another one."""
-    door = slots.Door(directory, "shm")
-    door.spares.append(slots.Slot(directory / "spare", request.param))
-    door.on_reopen = lambda: door.slot.end()
-    yield door
-    door.stop()
+    with slots.Door(directory, "shm") as door:
+        door.spares.append(slots.Slot(directory / "spare", request.param))
+        door.on_reopen = lambda: door.slot.end()
+        yield door
 
 
 @pytest.mark.security
@@ -443,15 +375,14 @@ def test_a_buffer_that_was_filled_before_it_was_emptied(
 
 def test_digest_is_started_over(directory):
     data = random.Random(8).randbytes(40 * harness.CHUNK_BYTES)
-    door = slots.Door(directory, "shm")
-    lost = []
+    with slots.Door(directory, "shm") as door:
+        lost = []
 
-    def progress(done_bytes, _total_bytes):
-        if done_bytes > 5 * harness.CHUNK_BYTES and not lost:
-            lost.append(done_bytes)
-            door.take_back()
+        def progress(done_bytes, _total_bytes):
+            if done_bytes > 5 * harness.CHUNK_BYTES and not lost:
+                lost.append(done_bytes)
+                door.take_back()
 
-    try:
         output, report = client.run_buffer(
             "sha",
             data,
@@ -459,41 +390,8 @@ def test_digest_is_started_over(directory):
             progress=progress,
             timeout_s=breaking.TIMEOUT_S,
         )
-    finally:
-        door.stop()
     assert bytes(output) == hashlib.sha256(data).digest()
     assert (report.restarts, report.reopens) == (1, 0)
-
-
-def test_cpu_gives_the_same_as_the_pool(local_door, directory):
-    data = random.Random(9).randbytes(40 * harness.CHUNK_BYTES + 4711)
-    outputs = []
-    for path in (local_door.path, str(directory / "none")):
-        output, report = client.run_buffer(
-            "aes",
-            data,
-            params={"key": KEY, "iv": IV},
-            front_door=path,
-            fallback="cpu",
-            timeout_s=breaking.TIMEOUT_S,
-        )
-        outputs.append((bytes(output), report.fallback_reason))
-    assert outputs == [
-        (programs.encrypted(data), None),
-        (programs.encrypted(data), "FRONT_DOOR_UNAVAILABLE"),
-    ]
-
-
-def test_killed_worker(local_door):
-    with client.acc_open(
-        "sha", 1, front_door=local_door.path, timeout_s=breaking.TIMEOUT_S
-    ) as session:
-        session.run(1)
-        local_door.worker.kill()
-        with pytest.raises(client.SessionFailed) as caught:
-            session.run(1, timeout_s=breaking.TIMEOUT_S)
-    assert (caught.value.code, caught.value.offset_bytes) == ("WORKER_DIED", 1)
-    assert local_door.cancelled.is_set()
 
 
 def _command(door, *arguments):
@@ -529,30 +427,6 @@ def test_command_encrypts_and_decrypts(local_door, directory, capsys):
     assert report["input_bytes"] == report["output_bytes"] == 300_000
     assert again.read_bytes() == data
     assert not list(directory.glob("*.part"))
-
-
-def test_command_fails_in_one_line(local_door, directory, capsys):
-    source = directory / "in"
-    source.write_bytes(b"abc")
-    destination = directory / "out"
-    paths = ["--in", str(source), "--out", str(destination)]
-    status = _command(
-        local_door, "aes", "--param", "key=zz", "--iv", IV.hex(), *paths
-    )
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert status == 1
-    assert error.startswith("fpgapool-run: INVALID_PARAMS: ")
-    assert "zz" not in error
-    assert not destination.exists()
-    key_file = directory / "key"
-    key_file.write_bytes(KEY)
-    status = _command(
-        local_door,
-        *("aes", "--key-file", str(key_file), "--size-bytes", "4", *paths),
-    )
-    assert status == 1
-    assert "SIZE_MISMATCH" in capsys.readouterr().err
-    assert not list(directory.glob("out*"))
 
 
 @pytest.mark.parametrize(
@@ -676,15 +550,3 @@ def _hasty(door, directory, words, stderr=subprocess.PIPE):
         stdout=subprocess.PIPE,
         stderr=stderr,
     )
-
-
-def test_no_front_door(directory, capsys, monkeypatch):
-    monkeypatch.setattr(
-        frontdoor, "candidate_paths", lambda: [str(directory / "none")]
-    )
-    source = directory / "in"
-    source.write_bytes(b"abc")
-    paths = ["--in", str(source), "--out", str(directory / "out")]
-    for arguments in ([], ["--socket", str(directory / "none")]):
-        assert run.main(["copy", *paths, *arguments]) == 1
-        assert "FRONT_DOOR_UNAVAILABLE" in capsys.readouterr().err

@@ -116,18 +116,6 @@ def test_idle_connections_that_were_closed_are_no_event(
     assert not caplog.records
 
 
-def test_nothing_of_a_transaction_that_fails_stays(database):
-    epoch = database.take_lease("c1", None).epoch
-    database.commit(epoch, _changes())
-    with pytest.raises(exception.NotLeader):
-        database.commit(epoch + 1, api.Changes.of([factory.session(2)]))
-    with pytest.raises(exception.DatabaseError):
-        # Of a slot that does not exist.
-        database.commit(epoch, api.Changes.of([factory.assignment(9, 1)]))
-    database.commit(epoch, api.Changes.of([factory.session(3)]))
-    assert [one.id for one in database.load().live_sessions] == [1, 3]
-
-
 def test_a_connection_killed_in_a_transaction(maria, database_url):
     epoch = maria.take_lease("c1", None).epoch
     with pytest.raises(exception.DatabaseUnavailable):

@@ -4,7 +4,9 @@ import pytest
 import sqlalchemy as sa
 
 from fpgapool.common import exception
+from fpgapool.db import api
 from fpgapool.db import migration
+from tests.functional.db import factory
 
 pytestmark = pytest.mark.dialect
 
@@ -35,6 +37,19 @@ def test_syncing_again_changes_nothing(empty):
     migration.sync(empty)
     migration.sync(empty)
     assert migration.current_version(empty) == migration.newest_version()
+
+
+def test_a_migration_that_is_repeated_keeps_the_rows(database, epoch):
+    """MariaDB keeps the tables of a run that was killed before its COMMIT."""
+    held = factory.session(1, state="ACTIVE", slot_id=1)
+    rows = [*factory.hardware(), held, factory.assignment(1, holder_id=1)]
+    database.commit(epoch, api.Changes.of(rows))
+    before = database.load(), database.read_lease()
+    with database.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM alembic_version"))
+    migration.sync(database.engine)
+    assert migration.differences(database.engine) == []
+    assert (database.load(), database.read_lease()) == before
 
 
 def test_an_unknown_version_is_refused(empty):

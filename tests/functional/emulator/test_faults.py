@@ -69,79 +69,6 @@ def test_core_error_tells_the_offset(start, directory):
     assert worker.log().count("FAULT INJECTED: core_error on board0.0") == 1
 
 
-def test_core_crash_ends_the_worker_once(start, directory):
-    harness.write_faults(directory, core_crash=[{"once": True}])
-    worker = start()
-    client = open_local(worker, worker.connect())
-    with pytest.raises(ConnectionError):
-        client.run(DATA)
-    assert worker.wait() == -9
-    assert "FAULT INJECTED: core_crash on board0.0" in worker.log()
-    # Its successor knows that it has happened, ...
-    worker = start()
-    assert open_local(worker, worker.connect()).run(DATA) == DATA
-    # ... and writing the file anew makes it happen again.
-    harness.write_faults(directory, core_crash=[{"once": True}])
-    worker.kill()
-    worker = start()
-    client = open_local(worker, worker.connect())
-    with pytest.raises(ConnectionError):
-        client.run(DATA)
-    assert worker.wait() == -9
-
-
-def test_wrong_result_is_one_byte(start, directory):
-    harness.write_faults(
-        directory,
-        wrong_result=[{"slot": 0, "after_bytes": 1500, "once": True}],
-    )
-    worker = start()
-    client = open_local(worker, worker.connect())
-    pieces = [client.run(DATA) for _ in range(3)]
-    wrong = [
-        sum(one != other for one, other in zip(piece, DATA, strict=True))
-        for piece in pieces
-    ]
-    assert wrong == [0, 1, 0]
-    assert "FAULT INJECTED: wrong_result on board0.0" in worker.log()
-
-
-def try_programming(agent, generation):
-    """Assign, release, and return the code of the result."""
-    assert agent.assign(generation)["ok"]
-    while True:
-        status = agent.statuses[-1]
-        if status["seen_generation"] == generation:
-            if status["state"] == "idle":
-                return status["last_result"]["code"]
-            if status["state"] == "ready":
-                agent.request(
-                    "release", generation=generation, reason="CLIENT_GONE"
-                )
-        assert agent.next() is not None
-
-
-def test_probability_is_a_seeded_sequence(start, directory):
-    def failures():
-        harness.write_faults(
-            directory, programming=[{"probability": 0.5, "seed": 7}]
-        )
-        codes = []
-        for _ in range(2):
-            # The sequence goes on in the next process.
-            worker = start()
-            agent = worker.connect()
-            for generation in range(1, 9):
-                codes.append(try_programming(agent, generation))
-            worker.kill()
-        return codes
-
-    first = failures()
-    assert set(first) == {"PROGRAM_FAILED", "CLIENT_GONE"}
-    assert first[:8] != first[8:]
-    assert failures() == first
-
-
 def test_a_hanging_core_ends_with_its_session(start, directory):
     harness.write_faults(directory, core_hang=[0])
     worker = start(clear_timeout_s=0.2)
@@ -177,17 +104,6 @@ def test_a_dead_board_fails_its_sessions_until_it_is_repaired(
     (directory / "boards.faults.yaml").unlink()
     client = open_local(worker, agent, 3)
     assert client.run(DATA) == DATA
-
-
-def test_a_file_with_an_error_changes_nothing(start, directory):
-    harness.write_faults(directory, core_error=[{"after_bytes": 1500}])
-    worker = start()
-    client = open_local(worker, worker.connect())
-    assert client.run(DATA) == DATA
-    harness.write_faults(directory, core_error=[{"slot": 4}])
-    with pytest.raises(workers.ErrorFrame):
-        client.run(DATA)
-    assert "board0.core_error[0].slot: must be" in worker.log()
 
 
 # With an agent: what its conductor sees.
@@ -297,17 +213,3 @@ def test_the_conductor_sees_the_health_of_a_board(host, directory, kind):
             and one.sequence > report.sequence
         ),
     )
-
-
-def test_a_board_dies_after_some_bytes(host, directory):
-    agent = start_agent(host)
-    harness.write_faults(
-        directory, dead={"message": "no answer", "after_bytes": 500}
-    )
-    client = send_input(host, agent)
-    assert wait_for_result(host) == ("FAILED", "DEVICE_FAILED")
-    client.close()
-    report = host.conductor.wait_for(
-        "report", lambda one: not one.devices[0].healthy
-    )
-    assert report.devices[0].message == "no answer"

@@ -11,6 +11,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import typing
 
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.groups import group
@@ -173,7 +174,10 @@ class DeskProcess:
             host_id, members, (endpoint,), status["certificate_sha256"]
         )
 
-    def close(self) -> None:
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
         self.agent.close()
         for process in (*self.members.values(), self.process):
             process.kill()

@@ -47,11 +47,10 @@ class Pool:
 
 @pytest.fixture
 def pool(tmp_path: pathlib.Path) -> typing.Iterator[Pool]:
-    desk = harness.DeskProcess(tmp_path / "h", data_address="127.0.0.1")
-    desk.admit("c1", "c2", "c3")
-    desk.join(0, 1)
-    yield Pool(desk)
-    desk.close()
+    with harness.DeskProcess(tmp_path / "h", data_address="127.0.0.1") as desk:
+        desk.admit("c1", "c2", "c3")
+        desk.join(0, 1)
+        yield Pool(desk)
 
 
 def test_a_program_uses_a_group_by_its_name(pool) -> None:

@@ -13,11 +13,10 @@ TIMEOUT_S = 30
 
 @pytest.fixture
 def desk(tmp_path):
-    made = harness.DeskProcess(tmp_path / "h", data_address="127.0.0.1")
-    made.keep("c", revision=1)
-    made.join(0, 1)
-    yield made
-    made.close()
+    with harness.DeskProcess(tmp_path / "h", data_address="127.0.0.1") as made:
+        made.keep("c", revision=1)
+        made.join(0, 1)
+        yield made
 
 
 @pytest.fixture(params=[False, True], ids=["rings", "tls"])

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import typing
 import uuid
 from collections.abc import Callable
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.long
 SLOTS = 2
 PAUSE_S = 1.5
 OLD_S = 10 * 86400
-CLIENTS = 3
 FOREIGN_ID = 1_000_000
 
 
@@ -87,31 +85,6 @@ def audit(cloud: clouds.Cloud, *options: str) -> Report:
     assert done.returncode in (0, 3), done.stderr
     document = json.loads(done.stdout)
     return Report(done.returncode, document["findings"], done.stderr)
-
-
-def test_a_pool_under_load_agrees(cloud) -> None:
-    """What is under way is no finding."""
-    enough = threading.Event()
-    used = []
-
-    def use() -> None:
-        with cloud.hosts["board"].door() as door:
-            while not enough.is_set():
-                doors.let_go([door.attach(door.open_ready())])
-                used.append(1)
-
-    threads = [threading.Thread(target=use) for _ in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    try:
-        report = audit(cloud)
-    finally:
-        enough.set()
-        for thread in threads:
-            thread.join()
-    assert report[:2] == (0, [])
-    assert used
-    cloud.check_consistent()
 
 
 def test_what_is_broken_is_found_and_mended(cloud) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.api import metrics as api_metrics
@@ -165,28 +164,6 @@ def test_a_killed_worker_is_counted(cloud, door, agent, ports) -> None:
     labels = {"state": "FAILED", "code": "WORKER_DIED"}
     assert page.value(results, **labels) - before.value(results, **labels) == 1
     client.close()
-
-
-def test_failures_of_programming_are_counted(cloud, door, ports) -> None:
-    faults = cloud.hosts["board"].agent.directory / "boards.faults.yaml"
-    fresh = faults.with_suffix(".new")
-    programming = [{"slot": slot, "once": True} for slot in range(2)]
-    fresh.write_text(yaml.safe_dump({"board0": {"programming": programming}}))
-    fresh.rename(faults)
-    # Both slots fail, each once; then the session gets one of them.
-    _use(door, b"1" * 1000)
-    failures = "fpgapool_agent_programming_failures_total"
-    page = harness.wait_for(
-        ports["agent_port"],
-        lambda page: page.value(failures) > 0,
-        "a failure of programming",
-    )
-    assert page.value(failures, device="board0", code="PROGRAM_FAILED") in (
-        1,
-        2,
-    )
-    assert page.value(failures) == page.value(failures, code="PROGRAM_FAILED")
-    faults.unlink()
 
 
 def test_requests_to_the_api_are_counted(api, door, ports) -> None:

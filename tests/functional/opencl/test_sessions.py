@@ -2,6 +2,7 @@
 
 """Sessions on a device give what the software cores give."""
 
+import contextlib
 import random
 
 import pytest
@@ -25,17 +26,15 @@ TEXTS = {name: value.hex() for name, value in AES.items()}
 @pytest.fixture
 def door(directory, binaries):
     """Give a door to a device; spares may follow."""
-    made = []
+    with contextlib.ExitStack() as stack:
 
-    def make(transport, kind="opencl", **settings):
-        if kind == "opencl":
-            settings |= harness.settings(directory, binaries)
-        made.append(slots.Door(directory, transport, **settings))
-        return made[0]
+        def make(transport, kind="opencl", **settings):
+            if kind == "opencl":
+                settings |= harness.settings(directory, binaries)
+            made = slots.Door(directory, transport, **settings)
+            return stack.enter_context(made)
 
-    yield make
-    for each in made:
-        each.stop()
+        yield make
 
 
 BY_NAME = {session.name: session for session in sessions.LARGE}

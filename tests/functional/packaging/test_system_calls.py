@@ -38,13 +38,10 @@ def test_a_pool_needs_no_others(names):
     """Shared memory, TLS, workers that are started and ended: all works."""
     with harness.short_directory() as run_dir:
         launcher = system_calls.confined(names, [])
-        pool = harness.Pool(run_dir, *harness.SMALL, launcher=launcher)
-        try:
+        with harness.Pool(run_dir, *harness.SMALL, launcher=launcher) as pool:
             pool.wait_until_ready()
             local = encrypting.encrypt(pool.front_door("node1"))
             remote = encrypting.encrypt(pool.front_door("node2"))
-        finally:
-            pool.close()
     assert (local.local, remote.local) == (True, False)
     assert pool.process.returncode == 0, pool.output
 

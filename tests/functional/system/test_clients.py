@@ -12,7 +12,6 @@ import pytest
 
 from fpgapool import client
 from tests.harness import cloud as clouds
-from tests.harness import door as doors
 from tests.harness import programs
 
 SLOTS = 4
@@ -81,48 +80,6 @@ def test_ten_clients_at_once(
         assert report.host == "board"
         # What crosses the network is encrypted by a pinned certificate.
         assert None not in certificates
-
-
-def test_cancel_by_token(cloud, board) -> None:
-    """A program gets out of its own wait, and out of a running transfer."""
-    with board.door() as door:
-        held = doors.hold_slots(door, SLOTS - 1)
-        tokens = client.CancelToken(), client.CancelToken()
-        running = programs.Transfer(
-            board.socket_path(), bytes(2 * CHUNK), cancel=tokens[0]
-        )
-        running.run_to(CHUNK)
-        queued = programs.Transfer(
-            board.socket_path(), bytes(CHUNK), cancel=tokens[1]
-        )
-        queued.wait_state("QUEUED")
-        for token, transfer in zip(tokens, (running, queued), strict=True):
-            token.cancel()
-            with pytest.raises(client.Cancelled):
-                transfer.result()
-            cloud.wait_session(transfer.session_id, "CANCELLED")
-        doors.let_go(held)
-
-
-@pytest.mark.parametrize("where", ["board", "compute"])
-def test_broken_connection_is_resumed(cloud, board, where, rng) -> None:
-    """A broken connection costs a program nothing but time."""
-    aes = programs.Aes(rng)
-    text = rng.randbytes(30 * CHUNK)
-    cutter = programs.Cutter()
-    transfer = programs.Transfer(
-        cloud.hosts[where].socket_path(),
-        text,
-        "aes",
-        params=aes.params,
-        cancel=cutter,
-    )
-    for upto in (3 * CHUNK, 12 * CHUNK):
-        transfer.run_to(upto)
-        cutter.cut()
-    report = transfer.finish()
-    assert transfer.output == aes.encrypt(text)
-    assert report.reconnects == 2
 
 
 @pytest.mark.parametrize("where", ["board", "compute"])

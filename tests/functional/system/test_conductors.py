@@ -99,27 +99,3 @@ def test_frozen_leader_takes_nothing_away(cloud) -> None:
                 )
     leader.resume()
     cloud.check_consistent()
-
-
-@pytest.mark.long
-def test_a_new_leader_hears_of_hosts_at_once(make_cloud) -> None:
-    """It asks them when it can hear the answers; their reports are rare."""
-    cloud = make_cloud(
-        clouds.HostPlan("rare", slots=1),
-        options={"conductor": {"report_timeout_s": 3600}},
-    )
-    host = cloud.hosts["rare"]
-    host.agent.stop()
-    often = host.agent.config_path.read_text()
-    rarely = often.replace(
-        "report_interval_s = 0.5", "report_interval_s = 600"
-    )
-    assert rarely != often
-    host.agent.config_path.write_text(rarely)
-    # It reports when it starts.
-    host.agent.start()
-    cloud.wait_ready()
-    for end in (cloud.conductor.stop, cloud.conductor.kill):
-        end()
-        cloud.conductor.start()
-        cloud.conductor.wait_for_log(f"Host rare ({host.uuid}) is up")

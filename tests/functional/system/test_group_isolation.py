@@ -23,7 +23,6 @@ from fpgapool.client.links import link
 from fpgapool.client.links import wires
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
-from tests.harness import group_client
 from tests.harness import planting
 from tests.harness import spying
 
@@ -65,7 +64,7 @@ class Program:
             patch.setenv("FPGAPOOL_SOCKET", path)
             self.group = client.group_open(
                 NAME,
-                front_door=group_client.api(f"http://{api.address}", token),
+                front_door=api_harness.pool_api(api, token),
                 timeout_s=LIMIT_S,
             )
             # Until it is connected.

@@ -12,21 +12,15 @@ import pytest
 
 from tests.harness import cases
 from tests.harness import cloud as clouds
-from tests.harness import door as doors
 from tests.harness import programs
 
 CHUNK = clouds.CHUNK_BYTES
-MAX_QUEUED = 12
-# One for each of three priority queues, with room between them.
-CLAIMS_BYTES = (1_000, 50_000_000, 5_000_000_000)
 
 
 @pytest.fixture(scope="module")
 def cloud(make_cloud) -> clouds.Cloud:
     return make_cloud(
-        clouds.HostPlan("board", slots=2),
-        clouds.HostPlan("compute", slots=0),
-        options={"conductor": {"max_queued_sessions": MAX_QUEUED}},
+        clouds.HostPlan("board", slots=2), clouds.HostPlan("compute", slots=0)
     )
 
 
@@ -107,32 +101,3 @@ def test_conductor_restarted_while_sessions_run(
         assert cloud.wait_session(transfer.session_id, "CLOSED")["reason"] == (
             "OK"
         )
-
-
-def test_conductor_killed_with_a_full_queue(cloud, board, rng) -> None:
-    """No request is lost and none overtakes another by a restart."""
-    claims = [rng.choice(CLAIMS_BYTES) for _ in range(MAX_QUEUED)]
-    with board.door() as door:
-        held = doors.hold_slots(door, 2)
-        requests = []
-        for claim in claims:
-            requests.append(door.open(size_bytes=claim))
-            door.wait_state(requests[-1], "QUEUED")
-        assert door.refusal() == "QUEUE_FULL"
-        sessions = [door.views[one][-1]["session_id"] for one in requests]
-        cloud.conductor.kill()
-        cloud.conductor.start()
-        cloud.wait_ready()
-        assert door.refusal() == "QUEUE_FULL"
-        doors.let_go(held[:1])
-        # One slot for all of them: smaller classes first, then who came
-        # first.
-        for number in sorted(range(MAX_QUEUED), key=lambda n: (claims[n], n)):
-            view = door.wait_state(requests[number], "READY")
-            assert view["session_id"] == sessions[number]
-            doors.let_go([door.attach(view)])
-        served = [name for name, state in door.history if state == "READY"]
-        assert served[2:] == sorted(
-            requests, key=lambda one: (claims[requests.index(one)],)
-        )
-        doors.let_go(held[1:])

@@ -158,6 +158,12 @@ class AgentEnd:
             if message.get("id") == self._number:
                 return message
 
+    def tell(self, operation: str, **members: object) -> None:
+        """Send a request of which nobody awaits the reply."""
+        self._channel.send(
+            messages.encode(messages.request(0, operation, **members))
+        )
+
     def assign(self, generation: int = 1, **members: object) -> dict:
         return self.request(
             "assign",

@@ -8,7 +8,6 @@ import zlib
 import pytest
 
 from fpgapool.protocol import frames
-from tests.functional.emulator import harness as emulator
 from tests.functional.worker import harness
 from tests.harness import wire
 
@@ -86,17 +85,6 @@ def test_none_unless_asked_for(worker, agent):
     client.close()
 
 
-def test_output_at_the_end_only(worker, agent):
-    prepared = agent.prepare(accelerator="sha", bitstream="builtin:sha")
-    client = connect(worker, prepared)
-    client.run(DATA)
-    assert client.sums() == sums_of(DATA, b"")
-    client.run(b"", frames.END)
-    assert len(client.output) == 32
-    assert client.sums() == sums_of(DATA, bytes(client.output))
-    client.close()
-
-
 @pytest.mark.parametrize("features", [FEATURES, []])
 def test_resuming_counts_once(worker, agent, features):
     prepared = agent.prepare()
@@ -128,32 +116,6 @@ def test_resuming_counts_once(worker, agent, features):
     second.close()
 
 
-def test_a_session_from_elsewhere_counts_from_its_offset(worker, agent):
-    client = connect(
-        worker,
-        agent.prepare(),
-        start_input_offset=4000,
-        start_output_offset=4000,
-    )
-    client.output += DATA[:4000]
-    client.run(DATA[4000:])
-    assert client.sums() == sums_of(DATA[4000:], DATA[4000:])
-    assert client.announced[-1].header.offset_bytes == len(DATA)
-    client.close()
-
-
-def test_they_are_of_the_true_output(start, directory):
-    emulator.write_faults(directory, wrong_result=[{"once": True}])
-    worker = start()
-    agent = worker.connect()
-    client = connect(worker, agent.prepare())
-    client.run(DATA)
-    assert client.output != DATA
-    assert client.sums() == sums_of(DATA, DATA)
-    client.close()
-    agent.close()
-
-
 def test_a_driver_without_them(start):
     worker = start(driver="tests.functional.worker.broken_driver:BrokenDriver")
     agent = worker.connect()
@@ -163,18 +125,6 @@ def test_a_driver_without_them(start):
     assert frames.CHECKSUM not in client.order
     client.close()
     agent.close()
-
-
-@pytest.mark.parametrize(
-    "features", ["checksum", {"checksum": 1}, [["checksum"]], [1], True, 7]
-)
-def test_features_that_are_no_list_of_names(worker, agent, features):
-    prepared = agent.prepare()
-    with pytest.raises(harness.ErrorFrame) as caught:
-        connect(worker, prepared, features=features)
-    assert caught.value.code == "PROTOCOL_ERROR"
-    # Nothing has happened: its secret is as good as before.
-    connect(worker, prepared).close()
 
 
 def complain(client, code: str) -> None:

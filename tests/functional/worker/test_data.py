@@ -14,18 +14,12 @@ import pytest
 
 from fpgapool.protocol import frames
 from tests.functional.worker import harness
-from tests.harness import programs
 
 pytestmark = pytest.mark.security
 
 KEY = bytes(range(16))
 IV = bytes.fromhex("00112233445566778899aabbfffffffe")
 AES = {"accelerator": "aes", "bitstream": "builtin:aes"}
-PARAMS = {"key": KEY.hex(), "iv": IV.hex()}
-
-
-def encrypt(data):
-    return programs.encrypted(data, KEY, IV)
 
 
 def some_bytes(length_bytes, seed=1):
@@ -110,90 +104,6 @@ def test_what_is_never_acknowledged_does_not_keep_the_slot(start):
     agent.close()
 
 
-@pytest.mark.parametrize("transport", ["stream", "shm"])
-def test_aes_encrypts(worker, agent, transport):
-    data = some_bytes(1024 * 1024 + 5)
-    prepared = agent.prepare(**AES)
-    client = harness.Client.local(worker).hello(
-        prepared, transport=transport, params=PARAMS
-    )
-    client.stream(data)
-    assert client.output == encrypt(data)
-    client.close()
-
-
-def test_tls_with_a_pinned_certificate(start):
-    agent = start(tls=True).connect()
-    data = some_bytes(1024 * 1024)
-    prepared = agent.prepare(**AES)
-    assert prepared["certificate_sha256"]
-    assert (
-        agent.status()["certificate_sha256"] == prepared["certificate_sha256"]
-    )
-    client = harness.Client.remote(prepared).hello(prepared, params=PARAMS)
-    client.stream(data)
-    assert client.output == encrypt(data)
-    client.close_session()
-    assert agent.wait_result()["state"] == "CLOSED"
-    client.close()
-    agent.close()
-
-
-def test_small_pieces_of_any_length(worker, agent):
-    prepared = agent.prepare(**AES)
-    client = harness.Client.remote(prepared).hello(prepared, params=PARAMS)
-    source = random.Random(2)
-    data = bytearray()
-    for _ in range(300):
-        piece = source.randbytes(source.randint(1, 100))
-        data += piece
-        client.run(piece)
-    assert client.output == encrypt(bytes(data))
-    client.run(b"", frames.END)
-    assert client.finished
-    client.close()
-
-
-def test_stateless_session_continues_from_an_offset(worker, agent):
-    data = some_bytes(100_000)
-    prepared = agent.prepare(**AES)
-    client = harness.Client.local(worker).hello(
-        prepared,
-        params=PARAMS,
-        start_input_offset=12_345,
-        start_output_offset=12_345,
-    )
-    assert client.opened["input_offset"] == 12_345
-    client.output += bytes(12_345)
-    client.acked_input_bytes = 12_345
-    client.stream(data)
-    assert client.output[12_345:] == encrypt(data)[12_345:]
-    client.close_session()
-    assert agent.wait_result()["input_bytes"] == len(data) - 12_345
-    client.close()
-
-
-def test_resume_secret_is_rotated(worker, agent):
-    prepared = agent.prepare()
-    first = harness.Client.local(worker).hello(prepared)
-    first.run(b"one")
-    members = {"input_offset": 3, "output_offset": 3}
-    old = first.opened["resume_secret"]
-    second = harness.Client.local(worker).hello(
-        prepared, resume_secret=old, **members
-    )
-    second.resume_from(first)
-    second.run(b"two")
-    third = harness.Client.local(worker)
-    with pytest.raises(harness.ErrorFrame) as caught:
-        third.hello(prepared, resume_secret=old, **members)
-    assert caught.value.code == "UNAUTHORIZED"
-    # The session has noticed nothing.
-    assert second.run(b"three") == b"three"
-    for client in (first, second, third):
-        client.close()
-
-
 def test_resume_beyond_what_was_sent_ends_the_session(worker, agent):
     prepared = agent.prepare()
     client = harness.Client.local(worker).hello(prepared)
@@ -209,42 +119,6 @@ def test_resume_beyond_what_was_sent_ends_the_session(worker, agent):
     assert agent.wait_result()["code"] == "BAD_OFFSET"
     client.close()
     liar.close()
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        {"secret": "00" * 32},
-        {"secret": ""},
-        {"session_id": "another"},
-        {"generation": 2},
-        {"secret": None, "resume_secret": "00" * 32},
-    ],
-)
-def test_wrong_secret(worker, agent, members):
-    prepared = agent.prepare()
-    stranger = harness.Client.remote(prepared)
-    with pytest.raises(harness.ErrorFrame) as caught:
-        stranger.hello(prepared, **members)
-    assert caught.value.code == "UNAUTHORIZED"
-    stranger.close()
-    client = harness.Client.remote(prepared).hello(prepared)
-    assert client.run(b"data") == b"data"
-    assert "UNAUTHORIZED" in worker.log()
-    assert prepared["secret"] not in worker.log()
-    client.close()
-
-
-def test_secret_works_once(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.local(worker).hello(prepared)
-    thief = harness.Client.local(worker)
-    with pytest.raises(harness.ErrorFrame) as caught:
-        thief.hello(prepared)
-    assert caught.value.code == "UNAUTHORIZED"
-    assert client.run(b"data") == b"data"
-    client.close()
-    thief.close()
 
 
 OWN_SECRET = "5e" * 32
@@ -303,18 +177,6 @@ def test_a_wrong_hash_of_a_secret(worker, agent, digest):
     assert agent.status()["state"] == "idle"
 
 
-def test_secret_of_an_earlier_holder(worker, agent):
-    earlier = agent.prepare(1)
-    assert agent.request("release", generation=1, reason="X")["ok"]
-    assert agent.wait_result(1)["code"] == "X"
-    agent.prepare(2)
-    thief = harness.Client.local(worker)
-    with pytest.raises(harness.ErrorFrame) as caught:
-        thief.hello(earlier)
-    assert caught.value.code == "UNAUTHORIZED"
-    thief.close()
-
-
 def test_reissued_secret_and_its_forerunner(worker, agent):
     first = agent.prepare()
     assert agent.request("reissue_secret", generation=1)["ok"]
@@ -369,15 +231,6 @@ def test_shared_buffers_are_zero_and_sealed(worker, agent):
         client.close_session()
         client.close()
         agent.wait_result(generation)
-
-
-def test_small_pieces_in_shared_memory(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.local(worker).hello(prepared, transport="shm")
-    for number in range(100):
-        piece = b"%d" % number
-        assert client.run(piece) == piece
-    client.close()
 
 
 frame = harness.frame
@@ -435,21 +288,6 @@ def test_ping_and_optional_frames(worker, agent):
     client.close()
 
 
-def test_random_bytes_disturb_nobody(worker, agent):
-    source = random.Random(4)
-    prepared = agent.prepare()
-    client = harness.Client.remote(prepared).hello(prepared)
-    for _ in range(20):
-        stranger = harness.Client.remote(prepared)
-        stranger.channel.send(source.randbytes(source.randint(32, 5000)))
-        with pytest.raises((harness.ErrorFrame, ConnectionError)):
-            stranger.recv_to_the_end()
-        stranger.close()
-        assert client.run(b"still here") == b"still here"
-    assert agent.status()["state"] == "active"
-    client.close()
-
-
 def test_silent_stranger_is_dropped(start):
     worker = start(hello_timeout_s=0.2)
     agent = worker.connect()
@@ -457,21 +295,6 @@ def test_silent_stranger_is_dropped(start):
     stranger = harness.Client.remote(prepared)
     expect_error(stranger, "HELLO_TIMEOUT")
     stranger.close()
-    agent.close()
-
-
-def test_strangers_are_bounded(start):
-    worker = start(hello_timeout_s=60)
-    agent = worker.connect()
-    prepared = agent.prepare()
-    strangers = [harness.Client.remote(prepared) for _ in range(33)]
-    # The first one makes room; the others still wait for their HELLO.
-    with pytest.raises(ConnectionError):
-        strangers[0].recv()
-    strangers.pop(0).close()
-    strangers.pop().hello(prepared).close()
-    for stranger in strangers:
-        stranger.close()
     agent.close()
 
 

@@ -7,7 +7,6 @@ import ctypes
 import json
 import os
 import pathlib
-import random
 import signal
 import stat
 import subprocess
@@ -15,7 +14,6 @@ import sys
 
 import pytest
 
-from fpgapool.common.channels import channel as channels
 from tests.functional.worker import harness
 
 
@@ -49,19 +47,6 @@ def test_release_in_mid_stream(worker, agent):
     client.close()
 
 
-def test_release_while_programming(start, directory):
-    (directory / "boards.yaml").write_text(
-        "boards:\n- {name: board0, slots: 1, programming_time_s: 2}\n"
-    )
-    agent = start().connect()
-    assert agent.assign()["ok"]
-    assert agent.request("release", generation=1, reason="GONE")["ok"]
-    result = agent.wait_result()
-    assert (result["state"], result["code"]) == ("CANCELLED", "GONE")
-    assert not agent.prepared
-    agent.close()
-
-
 def test_release_interrupts_a_slow_slot(start, directory):
     # At this rate the piece would take an hour and a half.
     (directory / "boards.yaml").write_text(
@@ -75,13 +60,6 @@ def test_release_interrupts_a_slow_slot(start, directory):
     assert agent.wait_result()["state"] == "CANCELLED"
     client.close()
     agent.close()
-
-
-def test_unknown_bitstream_is_a_result(worker, agent):
-    assert agent.assign(bitstream="builtin:nothing")["ok"]
-    result = agent.wait_result()
-    assert result["state"] == "PREPARE_FAILED"
-    assert "aes" in result["message"]
 
 
 def test_old_generations_are_refused(worker, agent):
@@ -193,24 +171,6 @@ def test_files_belong_to_the_user_only(worker, agent):
 def test_worker_leads_a_session_of_its_own(worker, agent):
     agent.wait_state("idle")
     assert os.getsid(worker.process.pid) == worker.process.pid
-
-
-@pytest.mark.security
-def test_random_bytes_on_the_control_socket(worker, agent):
-    source = random.Random(5)
-    for _ in range(10):
-        channel = channels.PlainChannel(
-            channels.connect_unix(worker.settings["control_socket"])
-        )
-        channel.send(b"\xff" + source.randbytes(100))
-        # A status may come before the end.
-        buffer = memoryview(bytearray(65536))
-        with pytest.raises(ConnectionError):
-            channel.recv_exact_into(buffer)
-        channel.close()
-    successor = worker.connect()
-    assert successor.status()["state"] == "idle"
-    successor.close()
 
 
 @pytest.mark.security

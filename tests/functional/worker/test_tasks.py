@@ -78,19 +78,6 @@ def test_tasks_at_offsets_give_the_output_of_one_session(agent, worker, join):
     assert result["input_bytes"] == result["output_bytes"] == 8 * MIB
 
 
-def test_each_task_has_its_own_parameters_and_state(agent, join):
-    member = join(agent, accelerator="aes", bitstream="builtin:aes")
-    data = bytes(100)
-    for number in range(20):
-        params = {**AES, "iv": f"{number:032x}"}
-        expected = bytearray(100)
-        aes.AesCore(params).process(
-            memoryview(data), memoryview(expected), number
-        )
-        reply = member.run(data, params=params, offset=number)
-        assert reply.output == bytes(expected)
-
-
 def test_tasks_may_be_queued_in_the_ring(agent, join):
     member = join(agent)
     sent = [
@@ -117,12 +104,6 @@ def test_a_member_shows_as_active_and_counts_its_bytes(agent, join):
     assert status["state"] == "active"
     assert status["input_bytes"] == status["output_bytes"] == 5
     assert not agent.prepared
-
-
-def test_a_member_has_no_secret_to_reissue(agent, join):
-    join(agent)
-    reply = agent.request("reissue_secret", generation=1)
-    assert reply["error"]["code"] == "SESSION_NOT_READY"
 
 
 @pytest.mark.parametrize(
@@ -255,28 +236,6 @@ class TestLock:
         for _ in range(2):
             assert member.run(b"x", params=self.STAY).output == b"1"
 
-    def test_other_parameters_are_another_core(self, nosy):
-        member, _ = nosy
-        member.send(records.KEEP)
-        member.run(b"x", params=self.STAY)
-        other = {**self.STAY, "key": "other"}
-        assert member.run(b"x", params=other).output == b"1"
-        assert member.run(b"x", params=self.STAY).output == b"1"
-
-    def test_a_core_that_is_not_reusable_does_not_stay(self, agent, join):
-        member = join(agent, accelerator="sha", bitstream="builtin:sha")
-        member.send(records.KEEP)
-        digests = {member.run(b"data").output for _ in range(3)}
-        assert len(digests) == 1
-        assert len(digests.pop()) == 32
-
-    def test_a_core_that_fails_does_not_stay(self, nosy):
-        member, _ = nosy
-        member.send(records.KEEP)
-        member.run(b"x", params=self.STAY)
-        member.run(b"x", params={"do": "raise"})
-        assert member.run(b"x", params=self.STAY).output == b"1"
-
 
 class TestDeaths:
     """Desks, workers and cores that end in the middle."""
@@ -307,14 +266,6 @@ class TestDeaths:
             "EXPIRED",
             "RESUME_TIMEOUT",
         )
-        assert agent.status()["state"] == "idle"
-
-    def test_a_desk_that_never_comes(self, agent, directory):
-        reply = agent.assign(
-            desk_socket=str(directory / "none.sock"), connect_timeout_s=0.1
-        )
-        assert reply["ok"]
-        assert agent.wait_result()["code"] == "CONNECT_TIMEOUT"
         assert agent.status()["state"] == "idle"
 
     @pytest.mark.parametrize("params", [{"do": "hang"}, {"do": "die"}])
