@@ -35,7 +35,6 @@ from fpgapool.api.http import middleware
 from fpgapool.api.http import threads
 from fpgapool.api.http import tokens
 from fpgapool.api.http import validation
-from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.api.ui import page
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
@@ -48,6 +47,7 @@ from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def connect(
 def _default_limits(conf: cfg.ConfigOpts) -> dict[str, int] | None:
     if conf.quota.driver == quota_conf.UNIFIED:
         return None
-    return {name: conf.quota[name] for name in quota_schemas.RESOURCES}
+    return {name: conf.quota[name] for name in accounting.QUOTAS}
 
 
 def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:

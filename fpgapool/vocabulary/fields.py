@@ -153,11 +153,19 @@ class Fields:
     :ivar shown: members that users see, without those of parts.
     :ivar options: members that a client may set.
     :ivar sort_keys: members to sort lists by; the first is the default.
+    :ivar filters: parameters of a list's query, and the members that they
+        are compared with.
     """
 
-    def __init__(self, *fields: Field, sort_keys: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *fields: Field,
+        sort_keys: Sequence[str] = (),
+        filters: Mapping[str, str] | None = None,
+    ) -> None:
         self._fields = fields
         self.sort_keys = sort_keys
+        self.filters = filters or {}
         self.in_record = tuple(one for one in fields if one.in_record)
         self.columns = [one.column_member for one in self.in_record]
         self.in_view = tuple(one for one in fields if one.in_view is not None)

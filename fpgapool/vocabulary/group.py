@@ -12,6 +12,7 @@ from typing import Any
 
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 #: Kinds of goals.
 DEADLINE = "deadline"
@@ -57,7 +58,13 @@ GROUP = fields.Fields(
     ),
     fields.public("project_id", fields.TEXT, length=255, column=False),
     fields.public("accelerator", fields.NAME, length=255, column=True),
-    fields.public("state", fields.STATE, length=16, column=True),
+    fields.public(
+        "state",
+        fields.STATE,
+        length=16,
+        column=True,
+        limits={"enum": list(states.GROUP_STATES)},
+    ),
     _option(
         "size",
         fields.INTEGER,
@@ -179,6 +186,10 @@ GROUP = fields.Fields(
         part=GOAL,
     ),
     sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
+    filters={
+        name: name
+        for name in ("name", "accelerator", "state", "shared", "project_id")
+    },
 )
 
 CLIENT = fields.Fields(
@@ -200,7 +211,13 @@ CLIENT = fields.Fields(
         length=255,
         column=False,
     ),
-    fields.public("state", fields.STATE, length=16, column=True),
+    fields.public(
+        "state",
+        fields.STATE,
+        length=16,
+        column=True,
+        limits={"enum": list(states.CLIENT_STATES)},
+    ),
     # SHA-256, hexadecimal.
     fields.Field("secret_hash", fields.TEXT, length=64),
     fields.public("created_at", fields.TIME, column=True),

@@ -9,6 +9,7 @@ lists. Their order is that of the commands' columns.
 from __future__ import annotations
 
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import states
 
 # Of devices and hosts: the operators' setting.
 _ADMIN_STATE = fields.stored(
@@ -117,6 +118,7 @@ HOST = fields.Fields(
         " host because they failed there, as long as other slots fit them.",
     ),
     sort_keys=("name", "uuid"),
+    filters={"name": "name", "up": "up"},
 )
 
 DEVICE = fields.Fields(
@@ -137,6 +139,7 @@ DEVICE = fields.Fields(
         "`down` means that the host does not report. The host's setting also"
         " applies to the device.",
         column=True,
+        limits={"enum": list(states.SHOWN_DEVICE_STATES)},
     ),
     fields.shown("slots", fields.COUNT, "Number of its slots.", column=True),
     fields.shown(
@@ -183,6 +186,7 @@ DEVICE = fields.Fields(
     ),
     *_PROBATION,
     sort_keys=("name", "id", "host_name"),
+    filters={"host": "host_uuid", "state": "state"},
 )
 
 SLOT = fields.Fields(
@@ -200,6 +204,7 @@ SLOT = fields.Fields(
         fields.STATE,
         "`down` means that the host does not report.",
         column=True,
+        limits={"enum": list(states.SHOWN_SLOT_STATES)},
     ),
     fields.shown(
         "accelerator",
@@ -249,6 +254,12 @@ SLOT = fields.Fields(
     ),
     *_PROBATION,
     sort_keys=("id", "host_name", "device_name", "number"),
+    filters={
+        "host": "host_uuid",
+        "device": "device_id",
+        "accelerator": "accelerator",
+        "state": "state",
+    },
 )
 
 #: One of these per service: the leading conductor, and the agents.
@@ -277,6 +288,7 @@ SERVICE = fields.Fields(
         "id", fields.NAME, "Name of the conductor, UUID of an agent's host."
     ),
     sort_keys=("id", "binary", "host"),
+    filters={"binary": "binary", "up": "up"},
 )
 
 #: Instances of Nova with tokens of their own.

@@ -90,6 +90,7 @@ PROFILE = fields.Fields(
 #: States of bitstreams, and who may use them.
 BITSTREAM_STATES = ("uploading", "unapproved", "approved", "rejected")
 VISIBILITIES = ("private", "shared", "public")
+_ACCESS = ("visibility", "project_id")
 
 BITSTREAM = fields.Fields(
     fields.stored(
@@ -116,6 +117,7 @@ BITSTREAM = fields.Fields(
         "Slots run only `approved` ones.",
         column=True,
         length=16,
+        limits={"enum": list(BITSTREAM_STATES)},
     ),
     fields.shown(
         "visibility",
@@ -190,4 +192,7 @@ BITSTREAM = fields.Fields(
     fields.stored("uploaded_at", fields.TIME, column=None, default=None),
     fields.stored("decided_at", fields.TIME, column=None, default=None),
     sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
+    filters={
+        name: name for name in ("accelerator", "name", "state", *_ACCESS)
+    },
 )

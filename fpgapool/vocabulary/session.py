@@ -61,7 +61,13 @@ FIELDS = fields.Fields(
         column=False,
     ),
     fields.public("accelerator", fields.NAME, length=255, column=True),
-    fields.public("state", fields.STATE, length=16, column=True),
+    fields.public(
+        "state",
+        fields.STATE,
+        length=16,
+        column=True,
+        limits={"enum": sorted(states.ALL)},
+    ),
     fields.public(
         "reason",
         fields.TEXT,
@@ -226,6 +232,7 @@ FIELDS = fields.Fields(
         "priority",
         "updated_at",
     ),
+    filters={"accelerator": "accelerator"},
 )
 
 

@@ -31,8 +31,11 @@ from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library as description
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 _OCTETS = "application/octet-stream"
+_PROJECT_ID = shapes.text(64, least=1, printable=True)
 
 #: After these errors the conductor may have made the change.
 _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
@@ -51,11 +54,9 @@ def index(call: calls.Call) -> calls.Answer:
         if (wants_all or library.is_visible(record, call.project_id))
         and query.get("shape", None) in (None, *record.shapes)
     ]
-    filters = ("accelerator", "name", "state", "visibility", "project_id")
-    found = paging.matching(call, members, {name: name for name in filters})
     return calls.Answer(
         document=paging.listing(
-            call, "bitstreams", found, sort_key="created_at"
+            call, "bitstreams", description.BITSTREAM, members
         )
     )
 
@@ -66,7 +67,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Create a bitstream; its file is uploaded afterwards."""
+    """Create a bitstream without its file; it is uploaded afterwards."""
     wanted = dict(call.body["bitstream"])
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
@@ -91,10 +92,11 @@ def create(call: calls.Call) -> calls.Answer:
             **{**defaults, **wanted},
         )
     )
-    answer = _answer(call, _reread(call, bitstream_id), status=201)
-    location = {"Location": call.url("bitstreams", bitstream_id)}
-    return calls.Answer(
-        document=answer.document, status=answer.status, headers=location
+    return _answer(
+        call,
+        _reread(call, bitstream_id),
+        status=201,
+        headers={"Location": call.url("bitstreams", bitstream_id)},
     )
 
 
@@ -265,11 +267,11 @@ def _shapes(call: calls.Call) -> set[str]:
 
 
 def _answer(
-    call: calls.Call, record: db_api.BitstreamRecord, *, status: int = 200
+    call: calls.Call, record: db_api.BitstreamRecord, **others: Any
 ) -> calls.Answer:
     return calls.Answer(
         document={"bitstream": _document(call, record, _shapes(call))},
-        status=status,
+        **others,
     )
 
 
@@ -316,9 +318,12 @@ def _decide(
 def _share(call: calls.Call, shared: bool) -> calls.Answer:
     record = _find(call)
     call.require(call.policy, record.project_id)
-    project_id = call.path["project_id"]
-    if not project_id.isprintable() or len(project_id) > 64:
-        raise errors.ApiError(codes.INVALID_REQUEST, "invalid project ID")
+    project_id = rules.checked(
+        _PROJECT_ID,
+        call.path["project_id"],
+        "project_id",
+        codes.INVALID_REQUEST,
+    )
     call.audit.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(

@@ -40,12 +40,8 @@ def index(call: calls.Call) -> calls.Answer:
         for record in call.backends.database.groups()
         if wants_all or description.is_open_to(record, call.project_id)
     ]
-    filters = ("name", "accelerator", "state", "shared", "project_id")
-    found = paging.matching(call, members, {name: name for name in filters})
     return calls.Answer(
-        document=paging.listing(
-            call, "groups", found, sort_key=description.GROUP.sort_keys[0]
-        )
+        document=paging.listing(call, "groups", description.GROUP, members)
     )
 
 
@@ -124,8 +120,8 @@ def index_clients(call: calls.Call) -> calls.Answer:
         document=paging.listing(
             call,
             "clients",
+            description.CLIENT,
             members,
-            sort_key=description.CLIENT.sort_keys[0],
             path=("groups", view.group_id, "clients"),
         )
     )

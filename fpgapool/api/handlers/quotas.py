@@ -10,8 +10,8 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.http import errors
-from fpgapool.api.schemas import quotas as schemas
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import rules
@@ -62,7 +62,7 @@ def delete(call: calls.Call) -> calls.Answer:
     """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
-    _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
+    _set(call, project_id, dict.fromkeys(accounting.QUOTAS))
     return calls.NO_CONTENT
 
 
@@ -112,7 +112,7 @@ def _limits(
         # The leader has them from Keystone.
         limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: limits.get(name, unknown) for name in schemas.RESOURCES}
+        return {name: limits.get(name, unknown) for name in accounting.QUOTAS}
     own = {
         one.resource: one.hard_limit
         for one in quotas
@@ -123,7 +123,7 @@ def _limits(
             "limit": own.get(resource, defaults[resource]),
             "source": _FROM_PROJECT if resource in own else _FROM_DEFAULT,
         }
-        for resource in schemas.RESOURCES
+        for resource in accounting.QUOTAS
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import times
+from fpgapool.vocabulary import inventory
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"
@@ -19,9 +20,8 @@ def index(call: calls.Call) -> calls.Answer:
     """List the leading conductor and the agents."""
     now = call.ask(lambda leader: leader.pool_now())
     members = [*_conductors(call, now is not None), *_agents(call, now)]
-    wanted = paging.matching(call, members, {"binary": "binary", "up": "up"})
     return calls.Answer(
-        document=paging.listing(call, "services", wanted, sort_key="id")
+        document=paging.listing(call, "services", inventory.SERVICE, members)
     )
 
 

@@ -22,7 +22,6 @@ from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import microversion
-from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import admission
@@ -30,6 +29,7 @@ from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import group as group_objects
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
@@ -246,7 +246,7 @@ class FakeConductor:
         self._fail()
         return {
             resource: {"limit": 10, "source": "keystone"}
-            for resource in (*schemas.RESOURCES, "novelty")
+            for resource in (*accounting.QUOTAS, "novelty")
         }
 
     def set_quota(
@@ -681,7 +681,7 @@ class Api:
         self.backends = calls.Backends(
             conductor=self.conductor,  # type: ignore[arg-type]
             reader=self.conductor,  # type: ignore[arg-type]
-            default_limits=dict.fromkeys(schemas.RESOURCES, 20),
+            default_limits=dict.fromkeys(accounting.QUOTAS, 20),
             database=self.database,  # type: ignore[arg-type]
             waiting=self.waiting,
             enforcer=policy.Enforcer(self.conf),

@@ -17,7 +17,7 @@ import pytest
 from openstack.test import fakes as sdk_fakes
 from osc_lib import exceptions
 
-from fpgapool.api.schemas import bitstreams as schemas
+from fpgapool.api.schemas import library as schemas
 from fpgapool.osc.sdk import bitstream as sdk
 from fpgapool.osc.v1 import bitstream
 from tests.unit.osc import fakes

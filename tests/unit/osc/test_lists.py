@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 from openstack.test import fakes as sdk_fakes
 
-from fpgapool.api.schemas import accelerators as accelerator_schemas
-from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import groups as group_schemas
-from fpgapool.api.schemas import hosts as host_schemas
-from fpgapool.api.schemas import instances as instance_schemas
-from fpgapool.api.schemas import services as service_schemas
+from fpgapool.api.schemas import inventory
+from fpgapool.api.schemas import library
 from fpgapool.api.schemas import sessions as session_schemas
-from fpgapool.api.schemas import slots as slot_schemas
 from fpgapool.osc.sdk import accelerator as accelerator_sdk
 from fpgapool.osc.sdk import device as device_sdk
 from fpgapool.osc.sdk import group as group_sdk
@@ -45,40 +41,40 @@ LISTS = {
         accelerator.ListAccelerators,
         "accelerators",
         accelerator_sdk.Accelerator,
-        accelerator_schemas.LIST_QUERY,
+        library.ACCELERATORS["query"],
     ),
     "device": (
         device.ListDevices,
         "devices",
         device_sdk.Device,
-        device_schemas.LIST_QUERY,
+        inventory.DEVICES["query"],
     ),
     "instance": (
         instance.ListInstances,
         "instances",
         instance_sdk.Instance,
-        instance_schemas.LIST_QUERY,
+        inventory.INSTANCES["query"],
     ),
     "group": (
         group.ListGroups,
         "groups",
         group_sdk.Group,
-        group_schemas.LIST_QUERY,
+        group_schemas.GROUPS["query"],
     ),
-    "host": (host.ListHosts, "hosts", host_sdk.Host, host_schemas.LIST_QUERY),
+    "host": (host.ListHosts, "hosts", host_sdk.Host, inventory.HOSTS["query"]),
     "service": (
         service.ListServices,
         "services",
         service_sdk.Service,
-        service_schemas.LIST_QUERY,
+        inventory.SERVICES["query"],
     ),
     "session": (
         session.ListSessions,
         "sessions",
         session_sdk.Session,
-        session_schemas.LIST_QUERY,
+        session_schemas.SESSIONS["query"],
     ),
-    "slot": (slot.ListSlots, "slots", slot_sdk.Slot, slot_schemas.LIST_QUERY),
+    "slot": (slot.ListSlots, "slots", slot_sdk.Slot, inventory.SLOTS["query"]),
 }
 
 every_list = pytest.mark.parametrize(

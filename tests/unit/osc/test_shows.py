@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from openstack.test import fakes as sdk_fakes
 
-from fpgapool.api.schemas import accelerators as accelerator_schemas
-from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import groups as group_schemas
-from fpgapool.api.schemas import hosts as host_schemas
-from fpgapool.api.schemas import slots as slot_schemas
+from fpgapool.api.schemas import inventory
+from fpgapool.api.schemas import library
 from fpgapool.osc.sdk import accelerator as accelerator_sdk
 from fpgapool.osc.sdk import device as device_sdk
 from fpgapool.osc.sdk import group as group_sdk
@@ -37,13 +35,13 @@ from tests.unit.osc import fakes
             accelerator.ShowAccelerator,
             "get_accelerator",
             accelerator_sdk.Accelerator,
-            accelerator_schemas.ACCELERATOR,
+            library.ACCELERATOR,
         ),
         (
             device.ShowDevice,
             "get_device",
             device_sdk.Device,
-            device_schemas.DEVICE,
+            inventory.DEVICE,
         ),
         (
             group.ShowGroup,
@@ -51,8 +49,8 @@ from tests.unit.osc import fakes
             group_sdk.Group,
             group_schemas.GROUP,
         ),
-        (host.ShowHost, "get_host", host_sdk.Host, host_schemas.HOST),
-        (slot.ShowSlot, "get_slot", slot_sdk.Slot, slot_schemas.SLOT),
+        (host.ShowHost, "get_host", host_sdk.Host, inventory.HOST),
+        (slot.ShowSlot, "get_slot", slot_sdk.Slot, inventory.SLOT),
     ],
 )
 def test_everything_is_shown(
