@@ -54,16 +54,6 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
             return _without(states, spec_obj) or states
         return states
 
-    def host_passes(
-        self, host_state: typing.Any, spec_obj: typing.Any
-    ) -> bool:
-        """Whether a single host passes.
-
-        :param host_state: its state.
-        :param spec_obj: the request.
-        """
-        return bool(self.filter_all([host_state], spec_obj))
-
 
 def _refuse_all(
     states: list[typing.Any], spec_obj: typing.Any, reason: str

@@ -75,9 +75,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
         except (specs.InvalidError, snapshot.UnknownError) as error:
             LOG.debug("Hosts weigh the same for fpgapool: %s", error)
             return [_NEUTRAL] * len(uuids)
-        if wish.asks:
-            return [_weigh_for_user(wish, hosts.get(uuid)) for uuid in uuids]
-        return [_weigh_for_other(hosts.get(uuid)) for uuid in uuids]
+        return [weigh(wish, hosts.get(uuid)) for uuid in uuids]
 
     def _weigh_object(
         self, host_state: typing.Any, spec_obj: typing.Any

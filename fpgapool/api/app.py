@@ -38,6 +38,7 @@ from fpgapool.api.http import validation
 from fpgapool.api.ui import page
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
+from fpgapool.clients import nova
 from fpgapool.common import config
 from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
@@ -126,9 +127,13 @@ def connect(
         ),
         interval_s=options.wait_interval_s,
     )
-    counts.watch(waiting)
-    desk = vendordata.Vendordata.from_conf(conf, conductor, database)
-    counts.watch_vendordata(desk)
+    counts.waiters = waiting
+    counts.desk = desk = vendordata.Vendordata(
+        conf.vendordata,
+        nova.Nova.from_conf(conf, timeout_s=vendordata.REQUEST_TIMEOUT_S),
+        conductor,
+        database,
+    )
     backends = calls.Backends(
         files=_files(conf, database),
         conductor=conductor,
@@ -139,16 +144,11 @@ def connect(
         metrics=counts,
         vendordata=desk,
         enforcer=policy.Enforcer(conf),
-        limits=calls.Limits(
-            max_body_bytes=options.max_body_bytes,
-            max_page_length=options.max_page_length,
-            max_wait_s=options.max_wait_s,
-            conductor_timeout_s=options.conductor_timeout_s,
-            retry_after_s=options.retry_after_s,
+        limits=calls.Limits.of(
+            options,
             max_project_requests=threads.most_of_a_project(
                 options.max_project_requests, server_threads
             ),
-            inventory_cache_s=options.inventory_cache_s,
         ),
     )
     return backends
@@ -172,7 +172,10 @@ def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
         upload_timeout_s=options.upload_timeout_s,
         # So that no project takes all places.
         uploads=crowd.Crowd(
-            max(options.max_uploads // 2, 1), options.max_uploads
+            "uploads",
+            codes.TOO_MANY_UPLOADS,
+            max(options.max_uploads // 2, 1),
+            options.max_uploads,
         ),
     )
 
@@ -368,6 +371,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             path=names,
             etags=tuple(map(str, req.if_none_match or ())),
         )
+        failure: Exception | None = None
         try:
             if not route.public:
                 call.require(route.policy)
@@ -378,12 +382,11 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
                 _give_stream(call, req)
             answer = _handled(route, call)
         except Exception as error:
-            target = {**path, **req.params}
-            call.audit.record(caller, operation, target, call.body, error)
+            failure = error
             raise
-        if call.audit.is_needed:
+        finally:
             target = {**path, **req.params}
-            call.audit.record(caller, operation, target, call.body)
+            call.audit.record(caller, operation, target, call.body, failure)
         _send(resp, answer)
         if call.origin.recorded:
             resp.set_headers(call.origin.headers)
@@ -409,14 +412,8 @@ def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
     if route.public:
         return route.handler(call)
     whose = call.caller.project_id or call.caller.user_id or ""
-    try:
-        with call.backends.crowd.place(whose):
-            return route.handler(call)
-    except crowd.TooMany:
-        raise errors.ApiError(
-            codes.RATE_LIMITED,
-            "too many concurrent requests of the project; try again later",
-        ) from None
+    with call.backends.crowd.place(whose):
+        return route.handler(call)
 
 
 def _caller(

@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
+from typing import Self
 from typing import TypeVar
+
+from oslo_config import cfg
 
 from fpgapool.api import metrics
 from fpgapool.api.backends import caches
@@ -90,13 +93,22 @@ class Origin:
 class Limits:
     """See the options of the same names in ``[api]``."""
 
-    max_body_bytes: int = 65536
-    max_page_length: int = 1000
-    max_wait_s: float = 30.0
-    conductor_timeout_s: float = 10.0
-    retry_after_s: int = 2
-    max_project_requests: int = 36
-    inventory_cache_s: float = 0.0
+    max_body_bytes: int
+    max_page_length: int
+    max_wait_s: float
+    conductor_timeout_s: float
+    retry_after_s: int
+    max_project_requests: int
+    inventory_cache_s: float
+
+    @classmethod
+    def of(cls, options: cfg.ConfigOpts.GroupAttr, **others: Any) -> Self:
+        """Return the limits that are configured.
+
+        :param others: take precedence.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: options[name] for name in names} | others)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +125,9 @@ class Files:
     max_size_bytes: int = 256 * 2**20
     upload_timeout_s: float = 1800.0
     uploads: crowd.Crowd = dataclasses.field(
-        default_factory=lambda: crowd.Crowd(2, 4)
+        default_factory=lambda: crowd.Crowd(
+            "uploads", codes.TOO_MANY_UPLOADS, 2, 4
+        )
     )
 
 
@@ -149,7 +163,11 @@ class Backends:
     default_limits: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
-        self.crowd = crowd.Crowd(self.limits.max_project_requests)
+        self.crowd = crowd.Crowd(
+            "concurrent requests",
+            codes.RATE_LIMITED,
+            self.limits.max_project_requests,
+        )
         self.leader = leaders.Leader(self.reader, self.database)
         max_age_s, clock = self.limits.inventory_cache_s, self.clock
 

@@ -173,13 +173,5 @@ def test_log_has_a_line_per_request_and_reasons_at_debug(
     ]
 
 
-def test_single_host(set_pool: SetPool) -> None:
-    set_pool(POOL)
-    request = pools.request(required("aes"))
-    one = filters.FpgaAffinityFilter()
-    assert one.host_passes(pools.state("aes"), request)
-    assert not one.host_passes(pools.state("none"), request)
-
-
 def test_filter_keeps_nothing_between_requests() -> None:
     assert vars(filters.FpgaAffinityFilter()) == {}

@@ -16,7 +16,6 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.answers import views
-from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
 from fpgapool.bitstreams import base as stores
@@ -25,7 +24,6 @@ from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
@@ -134,7 +132,15 @@ def delete(call: calls.Call) -> calls.Answer:
     call.backends.conductor.change_bitstream(
         objects.DeleteBitstream(bitstream_id=record.bitstream_id)
     )
-    _record(call, "delete", record)
+    call.audit.record_own(
+        call.caller,
+        "bitstream delete",
+        {
+            "bitstream_id": record.bitstream_id,
+            "accelerator": library.key_of(record),
+            "checksum_sha256": record.checksum_sha256,
+        },
+    )
     if record.location:
         # The bitstream is deleted; the sweeper removes the rest.
         with contextlib.suppress(
@@ -199,7 +205,8 @@ def upload(call: calls.Call) -> calls.Answer:
     files = _files(call)
     files.sweeper.maybe()
     incoming = _incoming(call, record, files)
-    with _one_of_few(call, files):
+    # Each upload occupies a thread for as long as it lasts.
+    with files.uploads.place(call.project_id):
         location = files.store.write(stores.About.of(record), incoming)
         with _kept_if_right(call, record.bitstream_id, location):
             call.backends.conductor.change_bitstream(
@@ -285,9 +292,7 @@ def _document(
         {"project_id": record.project_id},
     )
     return {
-        **views.members(
-            description.BITSTREAM, record, call.version, recorded=True
-        ),
+        **views.members(description.BITSTREAM, record, call.version),
         "key": library.key_of(record),
         "visibility": library.visibility_of(record),
         "projects": list(record.projects) if knows_all else [],
@@ -335,47 +340,7 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
     return _answer(call, _reread(call, record.bitstream_id))
 
 
-def _record(
-    call: calls.Call, action: str, record: db_api.BitstreamRecord
-) -> None:
-    """Write an owner's change to the audit log, although it needs no further
-    privileges.
-    """
-    if call.audit.is_needed:
-        return
-    audit.record(
-        action=f"bitstream {action}",
-        outcome=audit.DONE,
-        user=call.caller.user_id,
-        project=call.caller.project_id,
-        target={
-            "bitstream_id": record.bitstream_id,
-            "accelerator": library.key_of(record),
-            "checksum_sha256": record.checksum_sha256,
-        },
-        before=call.audit.before,
-        request_id=call.caller.request_id,
-    )
-
-
 # Receiving a file.
-
-
-@contextlib.contextmanager
-def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
-    """Limit uploads, because each occupies a thread for as long as it
-    lasts.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(files.uploads.place(call.project_id))
-        except crowd.TooMany as error:
-            whose = "files of the project" if error.own else "files"
-            raise errors.ApiError(
-                codes.TOO_MANY_UPLOADS,
-                f"too many {whose} are being uploaded; try again later",
-            ) from None
-        yield
 
 
 def _incoming(

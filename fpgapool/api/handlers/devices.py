@@ -50,9 +50,7 @@ def _document(
 ) -> dict[str, Any]:
     record, host = device.record, device.host
     return {
-        **views.members(
-            description.DEVICE, record, call.version, recorded=True
-        ),
+        **views.members(description.DEVICE, record, call.version),
         "id": device.id,
         "host_uuid": host.uuid,
         "host_name": host.name,

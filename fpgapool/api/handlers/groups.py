@@ -19,7 +19,6 @@ from fpgapool.api.http import errors
 from fpgapool.api.http import instances
 from fpgapool.api.http import rights
 from fpgapool.api.http import times
-from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes
@@ -176,7 +175,13 @@ def revoke(call: calls.Call) -> calls.Answer:
             ended=is_own and bool(call.query.get("ended")),
         ),
     )
-    _record_revocation(call, view, record)
+    if not is_own:
+        call.audit.record_own(
+            call.caller,
+            "group client revoke",
+            {"group_id": view.group_id, "client_id": record.client_id},
+            [record.project_id],
+        )
     return calls.NO_CONTENT
 
 
@@ -298,28 +303,9 @@ def _with_goal(
 ) -> objects.GroupView:
     view = _find(call)
     call.require(call.policy, view.project_id)
-    call.audit.before = {"goal": _goal_document(call, view, recorded=True)}
+    call.audit.before = {"goal": _goal_document(call, view)}
     _change(call, objects.SetGoal(group_id=view.group_id, goal=goal))
     return _reread(call, view.group_id)
-
-
-def _record_revocation(
-    call: calls.Call,
-    view: objects.GroupView,
-    record: db_api.GroupClientRecord,
-) -> None:
-    """Write to the audit log that an owner has revoked another project."""
-    if call.audit.is_needed or record.project_id == call.caller.project_id:
-        return
-    audit.record(
-        action="group client revoke",
-        outcome=audit.DONE,
-        user=call.caller.user_id,
-        project=call.caller.project_id,
-        target={"group_id": view.group_id, "client_id": record.client_id},
-        target_projects=[record.project_id],
-        request_id=call.caller.request_id,
-    )
 
 
 # Showing.
@@ -365,7 +351,7 @@ def _goal_document(
     call: calls.Call,
     one: objects.GroupView | db_api.GroupRecord,
     *,
-    recorded: bool,
+    recorded: bool = True,
 ) -> dict[str, Any] | None:
     if not one.goal_kind:
         return None
@@ -384,9 +370,7 @@ def _client(
     view: objects.GroupView,
 ) -> dict[str, Any]:
     return {
-        **views.members(
-            description.CLIENT, record, call.version, recorded=True
-        ),
+        **views.members(description.CLIENT, record, call.version),
         "hosts": [
             {
                 **dataclasses.asdict(host),

@@ -37,9 +37,7 @@ def _documents(
 ) -> list[dict[str, Any]]:
     documents = {
         host.id: {
-            **views.members(
-                description.HOST, host, call.version, recorded=True
-            ),
+            **views.members(description.HOST, host, call.version),
             "up": host.up,
             "devices": 0,
             "slots": 0,

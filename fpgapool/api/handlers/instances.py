@@ -88,9 +88,7 @@ def _document(
     call: calls.Call, record: db_api.InstanceRecord, with_host: bool
 ) -> dict[str, Any]:
     return {
-        **views.members(
-            inventory.INSTANCE, record, call.version, recorded=True
-        ),
+        **views.members(inventory.INSTANCE, record, call.version),
         # Nova does not tell the owner the host of an instance either.
         "host_uuid": record.host_uuid if with_host else None,
         "token": _token(record),

@@ -57,7 +57,7 @@ def _document(
         sees_all or holder.project_id == call.caller.project_id
     )
     return {
-        **views.members(description.SLOT, record, call.version, recorded=True),
+        **views.members(description.SLOT, record, call.version),
         "id": slot.id,
         "device_id": device.id,
         "device_name": device.record.name,

@@ -99,7 +99,7 @@ def _document(
     values = [str(getattr(one, key)) for key in keys]
     quoted = [urllib.parse.quote(value, safe="") for value in values]
     return {
-        **views.members(accounting.USAGE, one, call.version, recorded=True),
+        **views.members(accounting.USAGE, one, call.version),
         "id": _SEPARATOR.join(quoted),
         "day": one.day.isoformat() if one.day else None,
         "energy_j_per_sla": one.energy_j_per_sla,

@@ -14,24 +14,6 @@ from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-_TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    406: "Not Acceptable",
-    409: "Conflict",
-    411: "Length Required",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-}
-
 _TRY_LATER = frozenset({429, 503})
 
 _HTTP_CODES = {
@@ -71,12 +53,13 @@ class ApiError(exceptions.PicklableError):
 
         :param request_id: of the request, to find it in the logs.
         """
+        title = falcon.code_to_http_status(self.status).partition(" ")[2]
         return {
             "errors": [
                 {
                     "status": self.status,
                     "code": self.code,
-                    "title": _TITLES[self.status],
+                    "title": title,
                     "detail": self.detail,
                     "request_id": request_id,
                 }

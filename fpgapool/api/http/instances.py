@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
-from typing import Protocol
 
 from oslo_config import cfg
 from oslo_middleware import request_id
@@ -107,13 +106,6 @@ def owner(caller: context.RequestContext) -> str | None:
     return caller.user_id or ""
 
 
-class Instances(Protocol):
-    """Reads instances, as :class:`fpgapool.db.api.Database` does."""
-
-    def get_instance(self, instance_id: str) -> db_api.InstanceRecord | None:
-        """Return an instance, if it is known."""
-
-
 class InstanceAuth:
     """Authenticates instances, before Keystone's middleware.
 
@@ -129,7 +121,7 @@ class InstanceAuth:
         self,
         others: middleware.Application,
         app: middleware.Application,
-        known: Instances,
+        known: db_api.Database,
         limiter: ratelimit.Limiter,
         retry_after_s: int = 2,
     ) -> None:
@@ -145,7 +137,7 @@ class InstanceAuth:
         conf: cfg.ConfigOpts,
         others: middleware.Application,
         app: middleware.Application,
-        known: Instances,
+        known: db_api.Database,
     ) -> InstanceAuth:
         """Return one that limits requests as ``[vendordata]`` says."""
         options = conf.vendordata

@@ -686,10 +686,8 @@ class Api:
             waiting=self.waiting,
             enforcer=policy.Enforcer(self.conf),
             files=files,
-            limits=calls.Limits(
-                max_body_bytes=self.conf.api.max_body_bytes,
-                max_page_length=self.conf.api.max_page_length,
-                max_wait_s=self.conf.api.max_wait_s,
+            limits=calls.Limits.of(
+                self.conf.api,
                 # What a test changes is seen at once.
                 inventory_cache_s=options.get("inventory_cache_s", 0.0),
             ),
