@@ -10,41 +10,42 @@ from fpgapool.vocabulary import fields
 
 #: The resources of quotas, and what each counts.
 QUOTAS: typing.Final = {
-    "sessions": "Sessions with a slot. Further ones wait.",
-    "queued": "Requests that wait. Further ones are refused.",
+    "sessions": "Sessions with a slot. Further sessions wait.",
+    "queued": "Waiting requests. Further requests are refused.",
     "queued_bytes": "Total bytes that these requests claim.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
-    "groups": "Groups. Further ones are refused.",
-    "group_slots": "Slots that these groups may grow to.",
+    "groups": "Groups. Further groups are refused.",
+    "group_slots": "Slots to which these groups may grow.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Priorities that count against other projects,"
-    " whose sessions may have to leave their slots; `in_use` is 0.",
+    "max_priority": "Highest priority that counts against other projects,"
+    " whose sessions may lose their slots; `in_use` is always 0.",
 }
-#: -1 stands for no limit.
+#: A limit that stands for none.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1
 
 #: What a project used of an accelerator on a day, or the sum of several.
 USAGE = fields.Fields(
-    fields.shown("id", fields.TEXT, "For the marker; unique."),
+    fields.shown("id", fields.TEXT, "Unique; the marker of a page."),
     fields.stored(
         "day",
         fields.DAY,
-        "Day of the slots' release, in UTC; null: several days.",
+        "UTC day on which the slots were released; null: the sum of several"
+        " days.",
         default=None,
         column=True,
     ),
     fields.stored(
         "project_id",
         fields.NAME,
-        "Null: several projects.",
+        "Null: the sum of several projects.",
         default=None,
         column=True,
     ),
     fields.stored(
         "accelerator",
         fields.NAME,
-        "Null: several accelerators.",
+        "Null: the sum of several accelerators.",
         default=None,
         column=True,
     ),
@@ -58,7 +59,7 @@ USAGE = fields.Fields(
     fields.stored(
         "sessions_met",
         fields.COUNT,
-        "Ended sessions that kept their deadlines.",
+        "Ended sessions that met their deadlines.",
         column=True,
         title="Deadlines Met",
         default=0,
@@ -66,7 +67,7 @@ USAGE = fields.Fields(
     fields.stored(
         "sessions_missed",
         fields.COUNT,
-        "Ended sessions that did not keep their deadlines.",
+        "Ended sessions that missed their deadlines.",
         column=True,
         title="Deadlines Missed",
         default=0,
@@ -74,7 +75,7 @@ USAGE = fields.Fields(
     fields.stored(
         "slot_s",
         fields.NUMBER,
-        "Time for which slots were held, in seconds; that of groups included.",
+        "Time for which slots, also those of groups, were held, in seconds.",
         column=True,
         title="Slot Seconds",
         default=0.0,
@@ -110,8 +111,7 @@ USAGE = fields.Fields(
     fields.shown(
         "energy_j_per_sla",
         fields.NUMBER,
-        "`energy_j` for each deadline that was kept; null: not measured, or"
-        " none was kept.",
+        "`energy_j` per deadline met; null: not measured, or none was met.",
         default=None,
         column=True,
         title="Energy per Deadline Met (J)",

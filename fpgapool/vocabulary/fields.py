@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lists of members, from which all forms of a thing derive.
+"""Descriptions of resources, from which all their forms derive.
 
-Table, record, conductor, remote calls, notifications, REST API, SDK, commands
-and clients take their members from such a list. :mod:`.session` and
-:mod:`.group` have one for each kind of thing.
+Tables, records, RPC, notifications, the REST API, SDK, commands and clients
+take the members of a resource from its description. :mod:`.session`,
+:mod:`.group`, :mod:`.inventory`, :mod:`.library` and :mod:`.accounting` have
+the descriptions.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ OBJECTS = Kind("objects", list)
 class Field:
     """One member.
 
-    :ivar about: for people, if the name does not say enough.
+    :ivar about: a description, unless the name is enough.
     :ivar default: None: the value may be unknown.
     :ivar in_record: whether the table has it.
     :ivar length: characters of a text, or bits of a number, in its column;
@@ -146,7 +147,7 @@ class Option(Field):
 
 
 class Fields:
-    """The members of one kind of thing.
+    """The members of one kind of resource.
 
     :ivar in_view: members in the conductors' messages.
     :ivar columns: dataclass members of records.

@@ -18,9 +18,9 @@ from fpgapool.vocabulary import states
 DEADLINE = "deadline"
 RATE = "rate"
 
-#: Which waiting task a free member of a group takes: the one that has waited
-#: longest, of the project that was served the fewest tasks; or one of the
-#: client that has used the least time, of the project that has.
+#: Which waiting task a free member of a group takes: the oldest one of the
+#: project that was served the fewest tasks (fifo), or one of the client, of
+#: the project, that has used the least time.
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
@@ -29,7 +29,8 @@ ARBITRATIONS = (FIFO, TIME)
 CLIENTS = "clients"
 PROJECTS = "projects"
 CLEARINGS = (CLIENTS, PROJECTS)
-#: Longest input, and longest output, of a task, unless a desk says otherwise.
+#: Maximum input, and maximum output, of a task, unless a desk has other
+#: limits.
 MAX_TASK_BYTES = 4 * 1024 * 1024
 
 #: The object in which users see the goal of a group.
@@ -76,20 +77,21 @@ GROUP = fields.Fields(
     _option(
         "min_size",
         fields.INTEGER,
-        "Number of slots that it keeps when sessions need some. Default is"
-        " `size`.",
+        "Minimum number of slots, which it keeps even if sessions wait for"
+        " slots. Default is `size`.",
         length=32,
         column=False,
-        help="number of slots that it keeps when sessions need some; default"
-        " is the size",
+        help="minimum number of slots, which it keeps even if sessions wait;"
+        " default is the size",
     ),
     _option(
         "max_size",
         fields.INTEGER,
-        "Number of slots that it may grow to. Default is `size`.",
+        "Maximum number of slots to which it may grow. Default is `size`.",
         length=32,
         column=False,
-        help="number of slots that it may grow to; default is the size",
+        help="maximum number of slots to which it may grow; default is the"
+        " size",
     ),
     _option(
         "elastic",
@@ -112,8 +114,8 @@ GROUP = fields.Fields(
     _option(
         "projects",
         fields.NAMES,
-        "The other projects that may use a shared group; none means all. Only"
-        " its owner sees them.",
+        "The other projects that may use a shared group; an empty list means"
+        " all. Only its owner sees them.",
         default=(),
         column=False,
         check=rules.check_projects,
@@ -121,7 +123,7 @@ GROUP = fields.Fields(
         help="share it with this project only (admin only)",
     ),
     fields.public("created_at", fields.TIME, column=False),
-    fields.time("updated_at", "When it was changed last."),
+    fields.time("updated_at", "When it was last changed."),
     fields.public(
         "goal_kind",
         fields.TEXT,

@@ -34,7 +34,7 @@ _ADMINISTRATION = (
     fields.stored(
         "drain_deadline_at",
         fields.TIME,
-        "When the pool takes its slots from the remaining sessions.",
+        "When the remaining sessions lose their slots.",
         title="Drain Deadline",
         default=None,
         in_notification=0,
@@ -46,7 +46,7 @@ _PROBATION = (
     fields.shown(
         "failures",
         fields.COUNT,
-        "Failures in a row that made it faulty; 0 if it works.",
+        "Consecutive failures that made it faulty; 0 if it works.",
     ),
     fields.shown(
         "self_tests",
@@ -57,14 +57,15 @@ _PROBATION = (
     fields.shown(
         "last_self_test",
         fields.TEXT,
-        "Result of the last self-test; for callers who see all projects.",
+        "Result of the last self-test; empty for callers who may not see all"
+        " projects.",
         title="Last Self-test",
     ),
     fields.shown(
         "next_self_test_at",
         fields.TIME,
-        "Time of the next self-test. In the past: it runs, or begins as soon"
-        " as possible, for example when the slot is idle.",
+        "Time of the next self-test. A time in the past: it is running, or"
+        " starts as soon as possible, for example when the slot is idle.",
         title="Next Self-test",
     ),
 )
@@ -99,7 +100,7 @@ HOST = fields.Fields(
     fields.shown(
         "sessions",
         fields.COUNT,
-        "Number of slots that sessions have.",
+        "Number of slots with a session.",
         column=True,
     ),
     fields.listed(_ADMIN_STATE),
@@ -114,8 +115,8 @@ HOST = fields.Fields(
     fields.shown(
         "faulty_accelerators",
         fields.OBJECTS,
-        "Accelerators that the pool does not run in slots of a shape on the"
-        " host because they failed there, as long as other slots fit them.",
+        "Accelerators that failed on the host: the pool does not run them in"
+        " the host's slots of the given shape as long as other slots fit.",
     ),
     sort_keys=("name", "uuid"),
     filters={"name": "name", "up": "up"},
@@ -145,7 +146,7 @@ DEVICE = fields.Fields(
     fields.shown(
         "sessions",
         fields.COUNT,
-        "Number of its slots that sessions have.",
+        "Number of its slots with a session.",
         column=True,
     ),
     fields.stored(
@@ -163,8 +164,8 @@ DEVICE = fields.Fields(
     fields.shown(
         "pending_reservations",
         fields.COUNT,
-        "Number of reservations that have no working slot without another"
-        " session.",
+        "Number of reservations without a working slot that is free of other"
+        " sessions.",
     ),
     _ADMIN_STATE,
     *_ADMINISTRATION,
@@ -180,7 +181,7 @@ DEVICE = fields.Fields(
     fields.stored(
         _FAULT_REASON,
         fields.TEXT,
-        "Message of its driver, or why it is out of service.",
+        "Message of its driver, or reason why it is out of service.",
         default="",
         in_notification=0,
     ),
@@ -216,7 +217,7 @@ SLOT = fields.Fields(
     fields.stored(
         "shape",
         fields.TEXT,
-        "Decides which bitstreams fit.",
+        "Determines which bitstreams fit.",
         length=255,
         in_notification=0,
     ),
@@ -281,11 +282,13 @@ SERVICE = fields.Fields(
     fields.shown(
         "message",
         fields.TEXT,
-        "A problem that an operator should know of.",
+        "State of the conductor, or a problem that needs attention.",
         column=True,
     ),
     fields.shown(
-        "id", fields.NAME, "Name of the conductor, UUID of an agent's host."
+        "id",
+        fields.NAME,
+        "Name of the conductor, or UUID of the agent's host.",
     ),
     sort_keys=("id", "binary", "host"),
     filters={"binary": "binary", "up": "up"},

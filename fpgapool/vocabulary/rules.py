@@ -24,7 +24,7 @@ MAX_GROUP_SIZE = 10_000
 #: The most projects with which one thing can be shared.
 MAX_PROJECTS = 1000
 
-#: A project's id, and what it must be, for refusals.
+#: A project's ID, and its description for error messages.
 PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_WORDS: typing.Final = (
     "1 to 255 of the characters A-Z a-z 0-9 _ . : @ -"
@@ -33,8 +33,8 @@ PROJECT_ID_WORDS: typing.Final = (
 #: paths and labels of other programs.
 HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 HOST_NAME_WORDS: typing.Final = (
-    "a host's name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, the first"
-    " one a letter or a digit"
+    "a host name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, and starts"
+    " with a letter or digit"
 )
 HOST_UUID: typing.Final = re.compile(r"[A-Za-z0-9_-]{1,36}")
 MAX_RATE_PER_S = 1e9
@@ -42,9 +42,9 @@ MAX_RATE_PER_S = 1e9
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 APPLICATION = REQUEST_ID
-#: Such texts, for refusals.
+#: Descriptions of them, for error messages.
 GROUP_NAME_WORDS = (
-    "1 to 64 of the characters A-Z a-z 0-9 _ . -, the first one a letter or a"
+    "1 to 64 of the characters A-Z a-z 0-9 _ . -, starting with a letter or"
     " digit"
 )
 REQUEST_ID_WORDS = "1 to 64 of the characters A-Z a-z 0-9 _ . : -"
@@ -53,9 +53,9 @@ _T = typing.TypeVar("_T")
 
 
 class RequestError(exceptions.PicklableError):
-    """A value that a request must not have.
+    """An invalid value in a request.
 
-    :param message: explanation for people: the value, and the allowed ones.
+    :param message: names the value, and the allowed ones.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -142,7 +142,7 @@ def check_timeout_s(
 
 
 def check_projects(value: object) -> tuple[str, ...]:
-    """Return the projects with which something is shared.
+    """Return the projects with which a group is shared, each once.
 
     :raises RequestError: INVALID_REQUEST.
     """
@@ -157,9 +157,8 @@ def check_projects(value: object) -> tuple[str, ...]:
 def check_group_sizes(size: int, min_size: int, max_size: int) -> None:
     """Check the sizes of a group.
 
-    :param size: the number of members that it shall have.
-    :param min_size: the least number that the pool leaves it.
-    :param max_size: the largest number that it may grow to.
+    :param min_size: the number of members that the pool always leaves it.
+    :param max_size: the number to which it may grow.
     :raises RequestError: INVALID_GROUP_SIZE.
     """
     code = codes.INVALID_GROUP_SIZE
@@ -184,9 +183,9 @@ def check_goal(
 ) -> None:
     """Check the goal of a group: a deadline or a rate.
 
-    :param deadline_at: when all actions must have ended, on the clock of now.
-    :param rate_per_s: the tasks that must end in each second.
-    :param actions: the number of tasks; a deadline needs it.
+    :param deadline_at: when all tasks must have ended, on the clock of now.
+    :param rate_per_s: the number of tasks that must end per second.
+    :param actions: the number of tasks; required with a deadline.
     :raises RequestError: INVALID_GOAL.
     """
     reason = ""

@@ -105,8 +105,8 @@ SLOT_MOVES = {
     SLOT_FAULTY: {SELF_TEST: SLOT_PREPARING},
 }
 
-#: What happens to a session at its deadline, the default first: it goes on,
-#: it ends, or it ends as soon as no slot could keep the deadline any more.
+#: What happens to a session at its deadline, the default first: it continues,
+#: it ends, or it ends as soon as no slot can meet the deadline.
 CONTINUE = "continue"
 KILL = "kill"
 EARLY = "early"

@@ -167,9 +167,9 @@ def test_log_has_a_line_per_request_and_reasons_at_debug(
         "Host host-aes is refused: it has no usable slot for fft",
         "Host host-busy is refused: it has no usable slot for fft",
         "Host host-none is refused: it has no usable slot for aes, fft",
-        "Host host-down is refused: it is down for fpgapool",
+        "Host host-down is refused: its agent does not report to fpgapool",
         "Host host-broken is refused: it has no usable slot for aes, fft",
-        "Host host-stranger is refused: fpgapool does not know it",
+        "Host host-stranger is refused: it is not in the pool",
     ]
 
 
