@@ -98,8 +98,7 @@ def connect(
     """Return the backends of handlers; RPC must have been set up.
 
     :param database: the conductor's; the API only reads it.
-    :param server_threads: how many requests are answered at the same time, if
-        the caller knows it.
+    :param server_threads: the number of threads, if the caller knows it.
     """
     options = conf.api
     server_threads = server_threads or threads.count(conf)
@@ -188,15 +187,16 @@ def build(
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
-    # The ordering here is important, from the inside out. The context contains
-    # the result of authentication. Instances have tokens that Keystone does
-    # not know. Public documents, the live page and the health check need no
+    # The order matters, from the inside out. The context contains the result
+    # of authentication. Instances have tokens that Keystone does not know.
+    # Public documents, the live page and the health check need no
     # authentication. All of these need the addresses that the proxy reports;
     # but a proxy must not make a request look local, so noauth uses the
     # address that the server itself saw. The shield handles errors outside of
-    # Falcon, which handles the version and the operation. Browsers ask without
-    # a token what a page of another origin may do. All log lines and refusals
-    # need the request's id, so it is set first.
+    # Falcon, which handles the version and the operation. CORS comes before
+    # authentication, because browsers send preflight requests without a
+    # token. All log lines and errors need the request's id, so it is set
+    # first.
     known = instances.InstanceAuth.from_conf(
         conf,
         _authenticated(conf, middleware.Context(handlers)),
@@ -211,7 +211,7 @@ def build(
         return live_page if page.is_page(path) else known
 
     app = _choice(inner)
-    # Without its option it changes nothing, but takes as long as the rest.
+    # Without its option it changes nothing, but takes as long as all others.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         app = proxied
@@ -232,7 +232,9 @@ def _authenticated(
 ) -> middleware.Application:
     if conf.api.auth_strategy == _KEYSTONE:
         return tokens.Authenticated(app, conf)
-    LOG.warning("There is no authentication: [api] auth_strategy is noauth")
+    LOG.warning(
+        "Requests are not authenticated: [api] auth_strategy is noauth"
+    )
     return middleware.NoAuth(app)
 
 
@@ -313,7 +315,7 @@ class _Versions:
 class _Rest:
     """Reads the rest of a refused request's body.
 
-    Otherwise the connection breaks for the client before it sees the refusal.
+    Otherwise the connection breaks before the client has read the response.
     """
 
     def process_response(
@@ -356,8 +358,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
                 description=f"this operation needs version {route.since}"
             )
         caller = _caller(req, route)
-        # No name contains it, and PostgreSQL accepts no text with it; the same
-        # holds for bytes that are not text.
+        # No name contains NUL, and PostgreSQL accepts no text with it.
         names = {
             name: part.replace("\0", "\ufffd") for name, part in path.items()
         }
@@ -402,8 +403,8 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
     if not any(map(req.client_accepts, types)):
         raise errors.ApiError(
             codes.NOT_ACCEPTABLE,
-            f"responses are {types[-1]}, which the Accept header"
-            " does not allow",
+            f"the response is {types[-1]}, which the Accept header does not"
+            " allow",
         )
 
 

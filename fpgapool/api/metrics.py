@@ -34,23 +34,22 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 DEFINITIONS = metrics.table(
     """
 counter fpgapool_api_requests_total{route,method,status} = requests
-    Requests that were answered, by route, method and status; the route is
-    other if it is unknown or does not exist.
+    Answered requests, by route, method and status; the route is other if it is
+    unknown or does not exist.
 histogram fpgapool_api_request_seconds{route,method} = taken
-    Time to answer a request, including the time that it waited for a session
-    to change.
+    Time to answer a request, including the wait for a session to change.
 gauge fpgapool_api_requests_in_progress = in_progress
     Requests that are being answered.
 gauge fpgapool_api_waiters = waiting
     Requests that wait for a session to change.
 histogram fpgapool_api_rpc_seconds{method} = rpc.durations
-    Time of a call to the conductor, or of sending it a message.
+    Duration of a call to the conductor, or of sending it a message.
 counter fpgapool_api_rpc_failures_total{method} = rpc.failures
     Calls that the conductor did not answer in time, and messages that the
     broker did not accept.
 counter fpgapool_api_vendordata_total{outcome} = outcomes
     Vendordata requests of Nova, by outcome; all but given, remembered and
-    not_wanted mean that an instance got no data although it perhaps should.
+    not_wanted mean that an instance may lack its data.
 """
 )
 

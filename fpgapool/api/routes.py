@@ -93,7 +93,7 @@ def _route(operation: str, handler: Handler, rule: str, **more: Any) -> Route:
     :param operation: its method and its path.
     :param more: its policy and summary, too, if they do not follow from the
         handler: a policy has the names of its module and function; a summary
-        is the start of its docstring. DELETE has no answer by default.
+        is the start of its docstring. DELETE returns no body by default.
     """
     method, path = operation.split()
     name, module = handler.__name__, handler.__module__.rpartition(".")[2]

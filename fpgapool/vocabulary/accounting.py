@@ -17,8 +17,8 @@ QUOTAS: typing.Final = {
     "groups": "Groups. Further groups are refused.",
     "group_slots": "Slots to which these groups may grow.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Highest priority that counts against other projects,"
-    " whose sessions may lose their slots; `in_use` is always 0.",
+    "max_priority": "Priorities that count against other projects, whose"
+    " sessions may lose their slots; `in_use` is always 0.",
 }
 #: A limit that stands for none.
 UNLIMITED = -1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What several handlers answer with.
+"""Parts of responses that several handlers share.
 
 ``views`` turns records into documents by their descriptions, ``paging`` makes
 pages of lists, ``hardware`` lists and changes hosts, devices and slots, and

@@ -185,7 +185,7 @@ class Vendordata:
         if done.wait(self._options.lookup_timeout_s) and found:
             return found[0]
         _OFTEN.warning(
-            "Instance %s: its flavor was not found within %g s",
+            "Instance %s: Nova did not return its flavor within %g s",
             instance_id,
             self._options.lookup_timeout_s,
         )
@@ -220,7 +220,8 @@ class Vendordata:
             known.append(record)
         if not self._asking.acquire(blocking=False):
             _OFTEN.warning(
-                "Nova was not asked for %s: too many lookups", instance_id
+                "Instance %s was not looked up in Nova: too many lookups",
+                instance_id,
             )
             return {}, BUSY
         try:

@@ -125,7 +125,7 @@ def update(call: calls.Call) -> calls.Answer:
 
 
 def delete(call: calls.Call) -> calls.Answer:
-    """Delete a bitstream; its file, too."""
+    """Delete a bitstream and its file."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"name": record.name, "state": record.state}
@@ -151,7 +151,7 @@ def delete(call: calls.Call) -> calls.Answer:
 
 
 def approve(call: calls.Call) -> calls.Answer:
-    """Approve a bitstream, so that slots may run it."""
+    """Approve a bitstream for use in slots."""
     wanted = call.body["approve"]
     record = _find(call)
     return _decide(
@@ -169,7 +169,7 @@ def approve(call: calls.Call) -> calls.Answer:
 
 
 def reject(call: calls.Call) -> calls.Answer:
-    """Reject a bitstream, so that no slot runs it."""
+    """Reject a bitstream."""
     record = _find(call)
     return _decide(
         call,
@@ -195,12 +195,12 @@ def unshare(call: calls.Call) -> calls.Answer:
 
 
 def upload(call: calls.Call) -> calls.Answer:
-    """Upload a bitstream's file; it is checked on the way."""
+    """Upload and check a bitstream's file."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     if record.state != library.UPLOADING:
         raise errors.ApiError(
-            codes.BITSTREAM_HAS_FILE, "the bitstream already has its file"
+            codes.BITSTREAM_HAS_FILE, "the bitstream already has a file"
         )
     files = _files(call)
     files.sweeper.maybe()
@@ -264,7 +264,7 @@ def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
 def _files(call: calls.Call) -> calls.Files:
     files = call.backends.files
     if files is None:
-        raise exception.StoreUnavailable(reason="the pool has none")
+        raise exception.StoreUnavailable(reason="this API has none")
     return files
 
 
@@ -348,7 +348,7 @@ def _incoming(
 ) -> intake.Intake:
     if call.stream is None:
         raise errors.ApiError(
-            codes.LENGTH_REQUIRED, "the request must have a Content-Length"
+            codes.LENGTH_REQUIRED, "the request needs a Content-Length"
         )
     most_bytes = files.max_size_bytes
     incoming = intake.Intake(
@@ -367,7 +367,7 @@ def _incoming(
 def _kept_if_right(
     call: calls.Call, bitstream_id: str, location: str
 ) -> Iterator[None]:
-    """Remove a file again if the bitstream does not accept it."""
+    """Remove a file again if the conductor refuses it."""
     try:
         yield
     except messaging.MessagingException:
@@ -400,7 +400,7 @@ def _checked(
     """Return the conductor's arguments for a valid file.
 
     :raises ApiError: if its checksum is wrong.
-    :raises BitstreamRefused: if its signature or contents are.
+    :raises BitstreamRefused: if its signature or contents are invalid.
     """
     checksum = incoming.checksum_sha256
     expected = record.checksum_sha256
@@ -412,7 +412,7 @@ def _checked(
     signed_by = _signer(call, record, checksum)
     found = contents.Contents(dict(record.profile), tuple(record.shapes))
     if record.format in contents.MAX_SIZE_BYTES:
-        # From the store, because a slow sender would occupy memory for long.
+        # From the store, because a slow upload would hold memory for long.
         pieces = _files(call).store.read(location)
         found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(

@@ -50,7 +50,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Create a group; it gets its slots from the queue."""
+    """Create a group; it waits for slots in the queue."""
     wanted = _wanted(call)
     if wanted.get("shared") or wanted.get("projects"):
         call.require(rights.GROUPS_SHARE)
@@ -136,7 +136,7 @@ def show_client(call: calls.Call) -> calls.Answer:
 
 
 def attach(call: calls.Call) -> calls.Answer:
-    """Attach a client to a group; only this answer has its secret."""
+    """Attach a client to a group; only this response has its secret."""
     view = _find(call)
     secret = secrets.token_hex(_SECRET_BYTES)
     client_id = str(uuid.uuid4())
@@ -160,7 +160,7 @@ def attach(call: calls.Call) -> calls.Answer:
 
 
 def revoke(call: calls.Call) -> calls.Answer:
-    """Revoke a client of a group; its waiting tasks end for good."""
+    """Revoke a client of a group; its waiting tasks end."""
     view = _find(call)
     record = _find_client(call, view, call.path["client_id"])
     is_own = record.project_id == call.caller.project_id
@@ -203,7 +203,7 @@ def _find(call: calls.Call) -> objects.GroupView:
 
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
-    """Return a group with what only the leader knows, if it answers."""
+    """Return a group, with the members that only the leader knows."""
     found = call.ask(lambda leader: leader.get_groups([view.group_id]))
     return found[0] if found else view
 
@@ -235,7 +235,7 @@ def _find_client(
 def _owns(
     call: calls.Call, view: objects.GroupView | db_api.GroupRecord
 ) -> bool:
-    """Whether the caller may see what concerns only a group's owner."""
+    """Whether the caller may see what only a group's owner may see."""
     return view.project_id == call.caller.project_id or (
         call.backends.enforcer.allows(
             call.caller, rights.GROUPS_UPDATE, {"project_id": view.project_id}
@@ -312,7 +312,7 @@ def _with_goal(
 
 
 def _later(call: calls.Call) -> dict[str, str]:
-    """Return the header that says when to retry."""
+    """Return the headers of responses that are not complete yet."""
     return {"Retry-After": str(call.backends.limits.retry_after_s)}
 
 

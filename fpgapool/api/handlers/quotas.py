@@ -23,7 +23,7 @@ _FROM_DEFAULT = "default"
 
 
 def show_own(call: calls.Call) -> calls.Answer:
-    """Show the limits and the use of your project."""
+    """Show the limits and the usage of your project."""
     return _shown(call, call.project_id)
 
 
@@ -33,7 +33,7 @@ def show_defaults(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show the limits and the use of a project."""
+    """Show the limits and the usage of a project."""
     project_id = call.path["project_id"]
     if not call.may(call.policy, project_id):
         raise errors.missing(codes.PROJECT_NOT_FOUND, "project", project_id)
@@ -46,7 +46,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def update(call: calls.Call) -> calls.Answer:
-    """Limit the use of a project; missing limits stay as they are."""
+    """Set limits of a project; omitted limits do not change."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
     limits = {
@@ -104,8 +104,8 @@ def _limits(
 ) -> dict[str, dict[str, Any]]:
     """Return the limits in force, by resource.
 
-    :param project_id: of the project; None: of projects without their own.
-    :param quotas: the limits that were set for it.
+    :param project_id: None: the limits of projects without their own.
+    :param quotas: the limits that were set for the project.
     """
     defaults = call.backends.default_limits
     if defaults is None:

@@ -13,7 +13,7 @@ from fpgapool.vocabulary import inventory
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"
-_SILENCE = "no conductor receives its reports"
+_SILENCE = "no conductor receives reports"
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -29,9 +29,9 @@ def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
     lease = call.backends.database.read_lease()
     if lease is None or not lease.holder:
         return []
-    message = f"leads, epoch {lease.epoch}"
+    message = f"leader, epoch {lease.epoch}"
     if not answers:
-        message = f"led in epoch {lease.epoch}, and does not answer"
+        message += ", does not answer"
     return [
         {
             "id": lease.holder,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors of the API: a status, a stable code and a text."""
+"""Errors of the API: a status, a stable code and a message."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def text_of(error: Exception) -> str:
 def translate(error: Exception) -> ApiError:
     """Return the error that the client gets for an exception.
 
-    :param error: any; the text of unforeseen ones is not shown.
+    :param error: any; the message of an unforeseen one is not shown.
     """
     match error:
         case ApiError():
@@ -123,6 +123,6 @@ def _of_falcon(error: falcon.HTTPError) -> ApiError:
         return _internal()
     return ApiError(
         _HTTP_CODES.get(status, codes.INVALID_REQUEST),
-        error.description or "there is no such operation; see the reference",
+        error.description or "no such operation; see the API reference",
         headers=dict(error.headers or {}),
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of instances: making them, and authentication with them."""
+"""Tokens of instances, and authentication with them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,6 @@ def find_token(
 ) -> str | None:
     """Derive the token of an instance again.
 
-    :param keys: the keys that may have made it.
     :returns: None if another key made it.
     """
     for key in keys:
@@ -114,7 +113,7 @@ class InstanceAuth:
     requests pass unchanged.
 
     :param others: answers callers without a token of an instance.
-    :param retry_after_s: when to ask again, if the database does not answer.
+    :param retry_after_s: for errors while the database is unavailable.
     """
 
     def __init__(
@@ -173,7 +172,7 @@ class InstanceAuth:
     def _identify(self, token: str) -> db_api.InstanceRecord:
         """Return the instance of a token.
 
-        :raises ApiError: if there is none, or it asks too often.
+        :raises ApiError: if there is none, or it sends too many requests.
         """
         instance_id = instance_of(token)
         record = self._known.get_instance(instance_id) if instance_id else None

@@ -173,7 +173,7 @@ RIGHTS = (
     Right(
         BITSTREAMS_ALL_PROJECTS,
         ADMIN_OR_AGENT,
-        "Also find the bitstreams of other projects.",
+        "Also access the bitstreams of other projects.",
         (
             f"GET {_BITSTREAM}",
             f"GET {_BITSTREAM}/file",
@@ -191,7 +191,7 @@ RIGHTS = (
     Right(
         GROUPS_ALL_PROJECTS,
         ADMIN,
-        "Also find the groups of other projects.",
+        "Also access the groups of other projects.",
         (
             f"GET {_GROUP}",
             f"PATCH {_GROUP}",
@@ -228,8 +228,8 @@ RIGHTS = (
     Right(
         SESSIONS_CONNECT,
         PROJECT_MEMBER_OR_INSTANCE,
-        "Get the secret by which a client connects to a session's slot; also"
-        " a new secret, or another slot.",
+        "Get the secret with which a client connects to a session's slot, a"
+        " new secret, or another slot.",
         (
             f"GET {_SESSION}",
             "POST /v1/sessions",

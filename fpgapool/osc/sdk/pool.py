@@ -25,7 +25,7 @@ class Pool(base.Resource):
 
 
 class Snapshot(base.Resource):
-    """The data by which Nova places instances."""
+    """The data that Nova's scheduler uses."""
 
     resource_key = "snapshot"
     base_path = "/pool/snapshot"

@@ -56,7 +56,7 @@ class Proxy(
         return self._get(_pool.Pool, requires_id=False)
 
     def get_pool_snapshot(self) -> _pool.Snapshot:
-        """Return the data by which Nova places instances."""
+        """Return the data that Nova's scheduler uses."""
         return self._get(_pool.Snapshot, requires_id=False)
 
     def accelerators(
