@@ -389,8 +389,8 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             target = {**path, **req.params}
             call.audit.record(caller, operation, target, call.body, failure)
         _send(resp, answer)
-        if call.origin.recorded:
-            resp.set_headers(call.origin.headers)
+        if call.recorded:
+            resp.set_header("OpenStack-fpgapool-Source", "database")
 
     return respond
 

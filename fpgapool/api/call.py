@@ -43,10 +43,6 @@ from fpgapool.vocabulary import states
 
 _T = TypeVar("_T")
 
-#: Header of answers that are not from the leading conductor.
-SOURCE_HEADER = "OpenStack-fpgapool-Source"
-_DATABASE = "database"
-
 
 def has_ended(row: db_api.SessionRecord | None) -> bool:
     """Whether a session has ended for good.
@@ -73,20 +69,6 @@ class Enforcer(Protocol):
 
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
         """Whether a policy gives a caller more than tenants have."""
-
-
-@dataclasses.dataclass(slots=True)
-class Origin:
-    """The source of an answer.
-
-    :ivar recorded: True: the database alone, because no conductor answered.
-    """
-
-    recorded: bool = False
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {SOURCE_HEADER: _DATABASE} if self.recorded else {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -241,7 +223,9 @@ class Call:
     :ivar caller: the caller; of a request without a token, an empty context.
     :ivar base_url: of the API, without a slash at the end.
     :ivar body: valid by its schema; empty if there is none.
-    :ivar etags: of the answers that the client has, as it sent them.
+    :ivar etags: of the responses that the client has, as it sent them.
+    :ivar recorded: the response is from the database alone, because no
+        conductor answered.
     :ivar stream: the body of an upload; None if its end cannot be determined.
     :ivar length_bytes: of that; None if the request does not give it.
     """
@@ -258,7 +242,7 @@ class Call:
     audit: audit_trail.AuditTrail = dataclasses.field(
         default_factory=audit_trail.AuditTrail
     )
-    origin: Origin = dataclasses.field(default_factory=Origin)
+    recorded: bool = False
     stream: intake.Stream | None = None
     length_bytes: int | None = None
 
@@ -280,7 +264,7 @@ class Call:
         :returns: the answer; None if it does not answer.
         """
         answer, answers = self.backends.leader.ask(question)
-        self.origin.recorded = not answers
+        self.recorded = not answers
         return answer
 
     def may(self, rule: str, project_id: str | None = None) -> bool:

@@ -78,7 +78,7 @@ def _operation(route: Any) -> dict[str, Any]:
         "summary": route.summary,
         "x-policy": route.policy,
         "x-since": route.since,
-        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "parameters": list(_parameters(route)),
         "responses": {
             str(route.status): _response(route),
             **{
@@ -106,7 +106,7 @@ def _operation(route: Any) -> dict[str, Any]:
     return operation
 
 
-def _path_parameters(route: Any) -> Iterator[dict[str, Any]]:
+def _parameters(route: Any) -> Iterator[dict[str, Any]]:
     for name in _VARIABLE.findall(route.path):
         yield {
             "name": name,
@@ -114,9 +114,6 @@ def _path_parameters(route: Any) -> Iterator[dict[str, Any]]:
             "required": True,
             "schema": common.TEXT,
         }
-
-
-def _query_parameters(route: Any) -> Iterator[dict[str, Any]]:
     for name, schema in route.query["properties"].items():
         yield {
             "name": name,

@@ -24,82 +24,67 @@ QUOTAS: typing.Final = {
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1
 
+
+def _key(name: str, kind: fields.Kind, about: str) -> fields.Field:
+    return fields.stored(name, kind, about, default=None, column=True)
+
+
+def _sum(
+    name: str,
+    about: str = "",
+    title: str = "",
+    kind: fields.Kind = fields.COUNT,
+) -> fields.Field:
+    default = kind.type()
+    return fields.stored(
+        name, kind, about, default=default, column=True, title=title
+    )
+
+
 #: What a project used of an accelerator on a day, or the sum of several.
 USAGE = fields.Fields(
     fields.shown("id", fields.TEXT, "Unique; the marker of a page."),
-    fields.stored(
+    _key(
         "day",
         fields.DAY,
         "UTC day on which the slots were released; null: the sum of several"
         " days.",
-        default=None,
-        column=True,
     ),
-    fields.stored(
-        "project_id",
-        fields.NAME,
-        "Null: the sum of several projects.",
-        default=None,
-        column=True,
-    ),
-    fields.stored(
-        "accelerator",
-        fields.NAME,
-        "Null: the sum of several accelerators.",
-        default=None,
-        column=True,
-    ),
-    fields.stored(
-        "sessions",
-        fields.COUNT,
-        "Ended sessions that had a slot.",
-        column=True,
-        default=0,
-    ),
-    fields.stored(
+    _key("project_id", fields.NAME, "Null: the sum of several projects."),
+    _key("accelerator", fields.NAME, "Null: the sum of several accelerators."),
+    _sum("sessions", "Ended sessions that had a slot."),
+    _sum(
         "sessions_met",
-        fields.COUNT,
         "Ended sessions that met their deadlines.",
-        column=True,
-        title="Deadlines Met",
-        default=0,
+        "Deadlines Met",
     ),
-    fields.stored(
+    _sum(
         "sessions_missed",
-        fields.COUNT,
         "Ended sessions that missed their deadlines.",
-        column=True,
-        title="Deadlines Missed",
-        default=0,
+        "Deadlines Missed",
     ),
-    fields.stored(
+    _sum(
         "slot_s",
-        fields.NUMBER,
         "Time for which slots, also those of groups, were held, in seconds.",
-        column=True,
-        title="Slot Seconds",
-        default=0.0,
-    ),
-    fields.stored(
-        "group_busy_s",
+        "Slot Seconds",
         fields.NUMBER,
+    ),
+    _sum(
+        "group_busy_s",
         "Time for which the project's tasks and locks had slots of groups, in"
         " seconds.",
-        column=True,
-        title="Group Busy Seconds",
-        default=0.0,
-    ),
-    fields.stored(
-        "group_idle_s",
+        "Group Busy Seconds",
         fields.NUMBER,
+    ),
+    _sum(
+        "group_idle_s",
         "Time for which slots of the project's groups had neither task nor"
         " lock, in seconds.",
-        column=True,
-        title="Group Idle Seconds",
-        default=0.0,
+        "Group Idle Seconds",
+        fields.NUMBER,
     ),
-    fields.stored("input_bytes", fields.COUNT, column=True, default=0),
-    fields.stored("output_bytes", fields.COUNT, column=True, default=0),
+    _sum("input_bytes"),
+    _sum("output_bytes"),
     fields.stored(
         "energy_j",
         fields.NUMBER,

@@ -8,11 +8,16 @@ lists. Their order is that of the commands' columns.
 
 from __future__ import annotations
 
+import functools
+
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import states
 
+# A member that notifications have, too.
+_noted = functools.partial(fields.stored, in_notification=0)
+
 # Of devices and hosts: the operators' setting.
-_ADMIN_STATE = fields.stored(
+_ADMIN_STATE = _noted(
     "admin_state",
     fields.TEXT,
     "The operator's setting. `draining` becomes `disabled` when the last"
@@ -20,24 +25,21 @@ _ADMIN_STATE = fields.stored(
     limits={"enum": ["enabled", "draining", "disabled"]},
     default="enabled",
     length=16,
-    in_notification=0,
 )
 _ADMINISTRATION = (
-    fields.stored(
+    _noted(
         "admin_reason",
         fields.TEXT,
         "The operator's reason.",
         default="",
         length=255,
-        in_notification=0,
     ),
-    fields.stored(
+    _noted(
         "drain_deadline_at",
         fields.TIME,
         "When the remaining sessions lose their slots.",
         title="Drain Deadline",
         default=None,
-        in_notification=0,
     ),
 )
 # Of devices and slots: what is known of a fault.
@@ -105,12 +107,11 @@ HOST = fields.Fields(
     ),
     fields.listed(_ADMIN_STATE),
     *_ADMINISTRATION,
-    fields.stored(
+    _noted(
         "nic_bytes_per_s",
         fields.RATE,
         "Rate of its network card, in each direction.",
         title="NIC Bytes/s",
-        in_notification=0,
     ),
     fields.shown(
         "faulty_accelerators",
@@ -131,9 +132,7 @@ DEVICE = fields.Fields(
     ),
     fields.stored("name", fields.NAME, column=True, length=255),
     fields.shown("host_name", fields.NAME, column=True, title="Host"),
-    fields.stored(
-        "model", fields.TEXT, column=True, length=255, in_notification=0
-    ),
+    _noted("model", fields.TEXT, column=True, length=255),
     fields.shown(
         "state",
         fields.STATE,
@@ -170,20 +169,18 @@ DEVICE = fields.Fields(
     _ADMIN_STATE,
     *_ADMINISTRATION,
     fields.shown("host_uuid", fields.UUID),
-    fields.stored(
+    _noted(
         "dma_bytes_per_s",
         fields.RATE,
         "Rate that all its slots share.",
         title="DMA Bytes/s",
-        in_notification=0,
     ),
     fields.Field("healthy", fields.FLAG, default=True, in_notification=0),
-    fields.stored(
+    _noted(
         _FAULT_REASON,
         fields.TEXT,
         "Message of its driver, or reason why it is out of service.",
         default="",
-        in_notification=0,
     ),
     *_PROBATION,
     sort_keys=("name", "id", "host_name"),
@@ -214,20 +211,18 @@ SLOT = fields.Fields(
         default=None,
         column=True,
     ),
-    fields.stored(
+    _noted(
         "shape",
         fields.TEXT,
         "Determines which bitstreams fit.",
         length=255,
-        in_notification=0,
     ),
-    fields.stored(
+    _noted(
         "programmed",
         fields.NAME,
         "Accelerator in the slot now.",
         default=None,
         length=255,
-        in_notification=0,
     ),
     fields.shown(
         "session_id",
@@ -246,12 +241,11 @@ SLOT = fields.Fields(
     fields.shown("device_id", fields.UUID),
     fields.shown("host_uuid", fields.UUID),
     fields.Field("faulty", fields.FLAG, default=False, in_notification=0),
-    fields.stored(
+    _noted(
         _FAULT_REASON,
         fields.TEXT,
         "Why the slot or its device is out of service.",
         default="",
-        in_notification=0,
     ),
     *_PROBATION,
     sort_keys=("id", "host_name", "device_name", "number"),

@@ -13,7 +13,7 @@ from fpgapool.vocabulary import states
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a summary of the pool."""
-    now, call.origin.recorded = call.backends.pool_now()
+    now, call.recorded = call.backends.pool_now()
     pool = call.backends.inventory.get()
     # Checked at most once, and only if there is anything to hide, because the
     # use of this privilege is audited.
@@ -35,5 +35,5 @@ def show(call: calls.Call) -> calls.Answer:
 
 def snapshot(call: calls.Call) -> calls.Answer:
     """Show the data that Nova's scheduler uses."""
-    found, call.origin.recorded = call.backends.snapshot.get()
+    found, call.recorded = call.backends.snapshot.get()
     return call.tagged(found["generation"], document={"snapshot": found})

@@ -89,7 +89,7 @@ def show(call: calls.Call) -> calls.Answer:
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
     _wait(call, row, known, wait_s)
-    call.origin.recorded = False
+    call.recorded = False
     return _answer(call, _now(call, _find(call)))
 
 
@@ -192,7 +192,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
         until=lambda now: now.revision != row.revision,
     )
     now = _now(call, left)
-    if call.origin.recorded:
+    if call.recorded:
         raise errors.ApiError(
             codes.CONDUCTOR_UNAVAILABLE, "no conductor returned the secret"
         )
@@ -437,7 +437,7 @@ def _message(
 ) -> str:
     """Return the meaning of a reason, and what would end the wait."""
     message = reasons.sentence(code)
-    if not reasons.lacks_slots(code):
+    if code not in reasons.FOR_LACK_OF_SLOTS:
         return message
     library = call.backends.library.get()
     key = library.resolve(accelerator, project_id)
