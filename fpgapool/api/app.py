@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import time
+import types
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
@@ -272,7 +273,8 @@ def make_handlers(
     app.add_error_handler(falcon.HTTPError, fail)
     resources: dict[str, Any] = {}
     for route in table:
-        resource = resources.setdefault(route.path, _Resource())
+        # Falcon's resources are any objects with such methods.
+        resource = resources.setdefault(route.path, types.SimpleNamespace())
         responder = _responder(route, backends)
         setattr(resource, f"on_{route.method.lower()}", responder)
         # HEAD of a file would start to read it from the store.
@@ -281,10 +283,6 @@ def make_handlers(
     for path, resource in resources.items():
         app.add_route(path, resource)
     return app
-
-
-class _Resource:
-    """The operations of a path, as a Falcon resource."""
 
 
 class _Versions:

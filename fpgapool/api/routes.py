@@ -185,7 +185,7 @@ ROUTES: tuple[Route, ...] = (
     _route(
         "GET /v1/bitstreams/{bitstream_id}/file",
         bitstreams.download,
-        "rule:project_reader_or_admin or rule:agent_api",
+        rights.READER_OR_AGENT,
         download=True,
     ),
     _route(
@@ -300,7 +300,7 @@ ROUTES: tuple[Route, ...] = (
         "POST /v1/sessions/{session_id}/reopen",
         sessions.reopen,
         rights.PROJECT_MEMBER_OR_INSTANCE,
-        policy="fpgapool:sessions:connect",
+        policy=rights.SESSIONS_CONNECT,
         body=session_schemas.REOPEN,
         response=session_schemas.SHOW,
         status=202,
@@ -309,7 +309,7 @@ ROUTES: tuple[Route, ...] = (
         "POST /v1/sessions/{session_id}/renew-secret",
         sessions.renew_secret,
         rights.PROJECT_MEMBER_OR_INSTANCE,
-        policy="fpgapool:sessions:connect",
+        policy=rights.SESSIONS_CONNECT,
         response=session_schemas.SHOW,
         status=202,
     ),

@@ -5,13 +5,13 @@
 import importlib
 import pathlib
 import re
+import runpy
 
 import jsonschema
 import openapi_spec_validator
 import pytest
 
 from fpgapool import policies
-from fpgapool.api import openapi
 from fpgapool.api import routes
 from fpgapool.api.answers import reasons
 from fpgapool.api.http import microversion
@@ -84,12 +84,6 @@ def test_every_version_has_its_history():
         assert f"\n{version}\n---" in text
 
 
-@pytest.mark.parametrize("text", ["", "1", "1.", ".0", "a.b", "1.0.0", "１.0"])
-def test_what_is_no_version(text):
-    with pytest.raises(ValueError, match="not a version"):
-        microversion.Version.parse(text)
-
-
 def test_openapi_document_is_valid():
     document = routes.description()
     openapi_spec_validator.validate(document)
@@ -107,14 +101,19 @@ def test_openapi_document_is_valid():
     assert len(set(names)) == len(names)
 
 
+def _reference() -> str:
+    path = ROOT / "doc/source/api_reference.py"
+    return runpy.run_path(str(path))["reference"](routes.ROUTES)
+
+
 def test_reference_has_every_operation():
-    page = openapi.reference(routes.ROUTES)
+    page = _reference()
     for route in routes.ROUTES:
         assert f"{route.method} {route.path}" in page
 
 
 def test_every_member_in_the_reference_has_a_meaning():
-    page = openapi.reference(routes.ROUTES)
+    page = _reference()
     assert "     - Meaning\n" in page
     assert len(re.findall(r"(?m)^     -$", page)) == 0
 
