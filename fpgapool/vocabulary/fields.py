@@ -223,6 +223,12 @@ def public(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
     return Field(name, kind, about, **{**found, **more})
 
 
+def option(name: str, kind: Kind, about: str = "", **more: Any) -> Option:
+    """Return a public member that a client may set."""
+    found = {"in_view": 0, "in_notification": 0, "shown": name}
+    return Option(name, kind, about, **{**found, **more})
+
+
 def count(name: str, about: str = "", **more: Any) -> Field:
     """Return a public number, which begins with 0."""
     return public(name, COUNT, about, default=0, **more)

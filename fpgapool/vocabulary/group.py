@@ -37,17 +37,9 @@ MAX_TASK_BYTES = 4 * 1024 * 1024
 GOAL = "goal"
 
 
-def _option(
-    name: str, kind: fields.Kind, about: str, **more: Any
-) -> fields.Option:
-    return fields.Option(
-        name, kind, about, in_view=0, in_notification=0, shown=name, **more
-    )
-
-
 GROUP = fields.Fields(
     fields.public("group_id", fields.UUID, length=36, shown="id", column=True),
-    _option(
+    fields.option(
         "name",
         fields.NAME,
         "Unique in its project.",
@@ -66,7 +58,7 @@ GROUP = fields.Fields(
         column=True,
         limits={"enum": list(states.GROUP_STATES)},
     ),
-    _option(
+    fields.option(
         "size",
         fields.INTEGER,
         "Number of slots to hold; the pool changes it if it is elastic.",
@@ -74,7 +66,7 @@ GROUP = fields.Fields(
         column=True,
         help="number of slots to hold",
     ),
-    _option(
+    fields.option(
         "min_size",
         fields.INTEGER,
         "Minimum number of slots, which it keeps even if sessions wait for"
@@ -84,7 +76,7 @@ GROUP = fields.Fields(
         help="minimum number of slots, which it keeps even if sessions wait;"
         " default is the size",
     ),
-    _option(
+    fields.option(
         "max_size",
         fields.INTEGER,
         "Maximum number of slots to which it may grow. Default is `size`.",
@@ -93,7 +85,7 @@ GROUP = fields.Fields(
         help="maximum number of slots to which it may grow; default is the"
         " size",
     ),
-    _option(
+    fields.option(
         "elastic",
         fields.FLAG,
         "Whether the pool changes its size, from `min_size` to `max_size`, as"
@@ -102,7 +94,7 @@ GROUP = fields.Fields(
         column=True,
         help="whether the pool changes its size as work and goals require",
     ),
-    _option(
+    fields.option(
         "shared",
         fields.FLAG,
         "Whether other projects may use it. Default is false; administrators"
@@ -111,7 +103,7 @@ GROUP = fields.Fields(
         column=False,
         help="whether other projects may use it (admin only)",
     ),
-    _option(
+    fields.option(
         "projects",
         fields.NAMES,
         "The other projects that may use a shared group; an empty list means"

@@ -136,7 +136,7 @@ FIELDS = fields.Fields(
         in_view=0,
         in_notification=0,
     ),
-    fields.Option(
+    fields.option(
         "deadline_action",
         fields.NAME,
         "What happens at its deadline: it continues (`continue`), it ends"
@@ -144,17 +144,14 @@ FIELDS = fields.Fields(
         " (`early`).",
         default=None,
         length=16,
-        shown="deadline_action",
         column=False,
         check=rules.check_deadline_action,
         limits={"enum": list(states.DEADLINE_ACTIONS)},
         help="what happens at the deadline: continue, kill, or early, which"
         " ends the session as soon as no slot can meet it; default is the"
         " service's",
-        in_view=0,
-        in_notification=0,
     ),
-    fields.Option(
+    fields.option(
         "application",
         fields.NAME,
         "Name of the application that it belongs to, which the client chooses;"
@@ -162,10 +159,7 @@ FIELDS = fields.Fields(
         " application of a project on boards that run their accelerator.",
         default=None,
         length=64,
-        shown="application",
         column=False,
-        in_view=0,
-        in_notification=0,
         check=rules.check_application,
         limits={"pattern": f"^{rules.APPLICATION}$"},
         help="name of the application that the session belongs to, the same"
