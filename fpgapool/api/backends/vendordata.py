@@ -9,7 +9,6 @@ any error the answer is quick: the instance's earlier data, or nothing.
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
 import uuid
 from collections.abc import Mapping
@@ -194,20 +193,18 @@ class Vendordata:
     def _safely(
         self, instance_id: str, known: list[db_api.InstanceRecord]
     ) -> tuple[dict[str, Any], str]:
-        with contextlib.suppress(exception.InstanceNotFound):
-            try:
-                return self._look_up(instance_id, known)
-            except exception.InstanceNotFound:
-                raise
-            except Exception as error:
-                _OFTEN.warning(
-                    "Instance %s cannot be looked up: %s: %s",
-                    instance_id,
-                    type(error).__name__,
-                    error,
-                )
-                return {}, FAILED
-        return {}, UNKNOWN
+        try:
+            return self._look_up(instance_id, known)
+        except exception.InstanceNotFound:
+            return {}, UNKNOWN
+        except Exception as error:
+            _OFTEN.warning(
+                "Instance %s cannot be looked up: %s: %s",
+                instance_id,
+                type(error).__name__,
+                error,
+            )
+            return {}, FAILED
 
     def _look_up(
         self, instance_id: str, known: list[db_api.InstanceRecord]

@@ -57,11 +57,7 @@ def create(call: calls.Call) -> calls.Answer:
         now = _now(call, row) if row else now
     answer = _answer(call, now, status=202)
     location = {"Location": call.url("sessions", view.session_id)}
-    return calls.Answer(
-        document=answer.document,
-        status=answer.status,
-        headers={**answer.headers, **location},
-    )
+    return dataclasses.replace(answer, headers={**answer.headers, **location})
 
 
 def index(call: calls.Call) -> calls.Answer:
