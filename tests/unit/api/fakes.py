@@ -464,6 +464,11 @@ class FakeDatabase:
         self._fail()
         return self.lease
 
+    def change_inventory(self, **members: Any) -> None:
+        """Have other rows from now on."""
+        changed = dataclasses.replace(self.inventory(), **members)
+        self.inventory = lambda: changed  # type: ignore[method-assign]
+
     def inventory(self) -> db_api.Inventory:
         self._fail()
         return db_api.Inventory(
@@ -732,6 +737,22 @@ class Api:
                 answer.json if answer.content else None,
             )
         return answer
+
+    def pages(
+        self, path: str, token: str = MEMBER, *, name: str = ""
+    ) -> list[list[dict[str, Any]]]:
+        """Return the members on all pages of a list.
+
+        :param name: of the list, if the path does not end with it.
+        """
+        name = name or path.partition("?")[0].rpartition("/")[2]
+        found = []
+        while path:
+            document = self.ask("GET", path, token).json
+            found.append(document[name])
+            (link,) = document.get(f"{name}_links", [{"href": ""}])
+            path = link["href"].partition("localhost")[2]
+        return found
 
     def error(self, *arguments: Any, **options: Any) -> tuple[int, str]:
         """Send a request that fails; :returns: status and code."""
