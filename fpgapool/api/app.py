@@ -198,11 +198,13 @@ def build(
     # authentication, because browsers send preflight requests without a
     # token. All log lines and errors need the request's id, so it is set
     # first.
-    known = instances.InstanceAuth.from_conf(
-        conf,
+    options = conf.vendordata
+    known = instances.InstanceAuth(
         _authenticated(conf, middleware.Context(handlers)),
         handlers,
         backends.database,
+        ratelimit.Limiter(options.requests_per_s, options.burst),
+        conf.api.retry_after_s,
     )
     live_page = page.Page.from_conf(conf)
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
-from oslo_config import cfg
 from oslo_middleware import request_id
 
 from fpgapool.api.http import errors
@@ -129,19 +128,6 @@ class InstanceAuth:
         self._app = app
         self._known = known
         self._limiter = limiter
-
-    @classmethod
-    def from_conf(
-        cls,
-        conf: cfg.ConfigOpts,
-        others: middleware.Application,
-        app: middleware.Application,
-        known: db_api.Database,
-    ) -> InstanceAuth:
-        """Return one that limits requests as ``[vendordata]`` says."""
-        options = conf.vendordata
-        limiter = ratelimit.Limiter(options.requests_per_s, options.burst)
-        return cls(others, app, known, limiter, conf.api.retry_after_s)
 
     def __call__(
         self,
