@@ -23,11 +23,11 @@ fpgapool_group = cfg.OptGroup(
     GROUP,
     title="fpgapool",
     help="""
-Access of nova-scheduler to fpgapool's API, which has the accelerators of each
-host.
+Access of nova-scheduler to fpgapool's API, from which it reads the
+accelerators of each host.
 
-It needs a user with the role ``service``: Nova's own is suitable, with the
-same authentication options as in ``[placement]``.
+The user needs the role ``service``: use Nova's own user, with the same
+authentication options as in ``[placement]``.
 """,
 )
 
@@ -38,8 +38,8 @@ snapshot_opts = [
         min=0,
         max=3600,
         help="""
-Seconds for which the scheduler uses fpgapool's last answer before it asks
-again. 0 means that it asks for each request.
+Seconds for which the scheduler uses the last response of fpgapool before it
+fetches another one. 0 means that it fetches one for each request.
 """,
     ),
     cfg.FloatOpt(
@@ -48,9 +48,10 @@ again. 0 means that it asks for each request.
         min=0,
         max=86400,
         help="""
-Seconds for which fpgapool's last answer counts after the first failed attempt
-to ask again. After that no host is valid for instances that *require*
-accelerators nearby, while all others are placed as if there were no boards.
+Seconds for which the last response of fpgapool stays valid after the first
+failed attempt to fetch another one. After that, no host is valid for instances
+that *require* accelerators nearby, and all others are placed as if there were
+no boards.
 
 Related options:
 
@@ -64,11 +65,11 @@ Related options:
         max=60,
         help="""
 Timeout in seconds of a request to fpgapool's API. One request to the
-scheduler waits for it; requests that come meanwhile use the last answer.
+scheduler waits for it; requests that arrive meanwhile use the last response.
 
-It has to be longer than the time that the API itself waits for its conductor
-before it answers from the database: ``[api] read_timeout_s`` of fpgapool
-(2 s), plus a second for the rest.
+It must be longer than the API waits for its conductor before it answers from
+the database: ``[api] read_timeout_s`` of fpgapool (2 s), plus a second for the
+rest.
 """,
     ),
 ]
@@ -80,18 +81,18 @@ weigher_opts = [
         help="""
 Multiplier of FpgaAffinityWeigher.
 
-Hosts whose boards have the accelerators of the flavor weigh more than others
-by at least half of it, and by nearly the whole of it if all slots are free.
-For flavors without accelerators, hosts with boards weigh less by half of it.
-The default exceeds the sum of Nova's weighers of memory, disk, processors and
-running operations, so that they decide between hosts with equal boards. 0
-switches it off.
+Hosts whose boards have the accelerators of the flavor weigh more than others:
+by at least half of the multiplier, and by nearly all of it if all slots are
+free. For flavors without accelerators, hosts with boards weigh less by half of
+it. 0 turns the weigher off.
 
-An aggregate's metadata of the same name takes precedence for its hosts.
+The default exceeds the sum of Nova's weighers of memory, disk, processors and
+running operations, which then decide only between hosts with equal boards.
+Aggregate metadata of the same name takes precedence for the aggregate's hosts.
 
 Related options:
 
-* ``weight_classes`` has to name
+* ``weight_classes`` must contain
   ``fpgapool_nova_filters.weights.FpgaAffinityWeigher``.
 """,
     ),

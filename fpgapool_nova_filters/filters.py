@@ -33,11 +33,7 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
     def filter_all(
         self, filter_obj_list: Iterable[typing.Any], spec_obj: typing.Any
     ) -> list[typing.Any]:
-        """Return the hosts that pass.
-
-        :param filter_obj_list: states of hosts.
-        :param spec_obj: the request.
-        """
+        """Return the states of the hosts that pass."""
         states = list(filter_obj_list)
         if utils.request_is_rebuild(spec_obj):
             return states
@@ -53,16 +49,6 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
         if wish.affinity == specs.AVOID_IF_POSSIBLE:
             return _without(states, spec_obj) or states
         return states
-
-    def host_passes(
-        self, host_state: typing.Any, spec_obj: typing.Any
-    ) -> bool:
-        """Whether a single host passes.
-
-        :param host_state: its state.
-        :param spec_obj: the request.
-        """
-        return bool(self.filter_all([host_state], spec_obj))
 
 
 def _refuse_all(
@@ -112,9 +98,9 @@ def _has_all(wish: specs.Wish, host: snapshot.Host | None) -> bool:
 def _lacking(wish: specs.Wish, host: snapshot.Host | None) -> str:
     """Return why a host is refused that lacks an accelerator."""
     if host is None:
-        return "fpgapool does not know it"
+        return "it is not in the pool"
     if not host.up:
-        return "it is down for fpgapool"
+        return "its agent does not report to fpgapool"
     missing = [
         name for name in wish.accelerators if not host.slots(name).usable
     ]
@@ -127,7 +113,7 @@ def _without(
     try:
         hosts = snapshot.cache().hosts()
     except snapshot.UnknownError as error:
-        # The only harm there is that other instances need the boards more.
+        # At worst, other instances find fewer hosts with boards.
         LOG.warning(
             "FpgaAffinityFilter refuses no host for instance %s, whose flavor"
             " avoids boards: the hosts' boards are unknown: %s",

@@ -48,8 +48,7 @@ NO_SLOTS = Slots(0, 0)
 class Host:
     """The boards of a host.
 
-    :param has_boards: whether it has any, also faulty ones.
-    :param all: of its slots.
+    :param has_boards: whether it has any, even faulty ones.
     :param accelerators: its slots for each accelerator, by name.
     :param queued: number of waiting sessions of this host.
     :param nic_load: share of its network card that the pool's streams use,
@@ -64,10 +63,7 @@ class Host:
     nic_load: float
 
     def slots(self, accelerator: str) -> Slots:
-        """Return the slots that can run an accelerator.
-
-        :param accelerator: its name.
-        """
+        """Return the slots that can run an accelerator."""
         return self.accelerators.get(accelerator, NO_SLOTS)
 
 
@@ -76,7 +72,7 @@ Hosts = Mapping[str, Host]
 
 
 class MalformedError(ValueError):
-    """The API's answer is not a snapshot."""
+    """The API's response is not a snapshot."""
 
 
 class UnknownError(Exception):
@@ -84,9 +80,8 @@ class UnknownError(Exception):
 
 
 def parse(document: typing.Any) -> dict[str, Host]:
-    """Read the API's answer.
+    """Read the API's response.
 
-    :param document: the decoded JSON.
     :raises MalformedError: if it is not a snapshot.
     """
     try:
@@ -124,16 +119,16 @@ def _parse_slots(found: typing.Any) -> Slots:
 class Cache:
     """Caches the snapshot, and fetches it again when it is too old.
 
-    Threads share it. One of them fetches at a time; the others get the cached
-    one, or wait if there is none.
+    Thread-safe. One thread fetches at a time; the others get the cached
+    snapshot, or wait if there is none.
 
-    :param fetch: asks the API; may raise any exception.
+    :param fetch: may raise any exception.
     :param clock: monotonic, in seconds.
     :param ttl_s: age from which it fetches again.
-    :param max_age_s: how long the last answer counts after the first failure
-        to get another one. It counts at first, however old it is: without
-        requests it was not fetched.
-    :param wait_s: how long threads wait if there is none while another
+    :param max_age_s: how long the last snapshot stays valid after the first
+        failure to fetch another one. Its age does not count, because it is
+        only fetched on request.
+    :param wait_s: how long threads without a snapshot wait for the one that
         fetches.
     """
 
@@ -157,7 +152,7 @@ class Cache:
         # The time of the first failure since the last answer.
         self._failing_since_s = math.inf
         self._tried_at_s = -math.inf
-        self._problem = "it has not been asked yet"
+        self._problem = "no request was sent yet"
 
     def hosts(self) -> Hosts:
         """Return the boards of all hosts.
@@ -175,7 +170,7 @@ class Cache:
             return self._known()
 
     def _is_due(self) -> bool:
-        # Also after a failure it does not fetch again at once: each request
+        # After a failure it does not fetch again at once either: each request
         # would wait for the whole timeout.
         return self._clock() - self._tried_at_s >= self._ttl_s
 
@@ -218,7 +213,7 @@ class Cache:
             )
             self._warn()
         else:
-            # As old as the request: the answer may be from that time.
+            # As old as the request, because the response may be.
             self._hosts = hosts
             self._fetched_at_s = begun_at_s
             self._failing_since_s = math.inf
@@ -229,8 +224,8 @@ class Cache:
             LOG.warning("fpgapool does not answer: %s", self._problem)
         else:
             LOG.warning(
-                "fpgapool does not answer; its answer of %.1f s ago still"
-                " counts: %s",
+                "fpgapool does not answer; its response of %.1f s ago is still"
+                " used: %s",
                 self._clock() - self._fetched_at_s,
                 self._problem,
             )
@@ -247,20 +242,20 @@ class Source:
         self._adapter: adapters.Adapter | None = None
 
     def __call__(self) -> dict[str, Host]:
-        """Ask the API.
+        """Fetch the snapshot.
 
-        :raises keystoneauth1.exceptions.ClientException: if it cannot be
-            asked, or refuses.
-        :raises MalformedError: if its answer is not a snapshot.
+        :raises keystoneauth1.exceptions.ClientException: if the request
+            fails.
+        :raises MalformedError: if the response is not a snapshot.
         """
         try:
-            return self._ask()
+            return self._request()
         except Exception:
             # The API may have moved: the next fetch reads the catalog again.
             self._adapter = None
             raise
 
-    def _ask(self) -> dict[str, Host]:
+    def _request(self) -> dict[str, Host]:
         if self._adapter is None:
             self._adapter = _load_adapter()
         # The catalog's URL may include the version or not.
@@ -270,7 +265,7 @@ class Source:
         try:
             document = response.json()
         except ValueError as error:
-            raise MalformedError("the answer is not JSON") from error
+            raise MalformedError("the response is not JSON") from error
         return parse(document)
 
 
@@ -303,6 +298,6 @@ def cache() -> Cache:
         time.monotonic,
         ttl_s=CONF.fpgapool.snapshot_ttl_s,
         max_age_s=CONF.fpgapool.snapshot_max_age_s,
-        # For a token and for the answer.
+        # For a token and for the response.
         wait_s=2 * CONF.fpgapool.snapshot_timeout_s,
     )

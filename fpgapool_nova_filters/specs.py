@@ -62,14 +62,13 @@ NOTHING = Wish()
 def parse(extra_specs: Mapping[str, str] | None) -> Wish:
     """Read the extra specs of a flavor.
 
-    :param extra_specs: all of them.
-    :raises InvalidError: if they are invalid, which nova-api prevents only
-        for flavors that are made through a recent version of it.
+    :raises InvalidError: if they are invalid. nova-api checks them only for
+        flavors that are created with a recent microversion.
     """
     specs = extra_specs or {}
     if AFFINITY in specs and SLA in specs:
         raise InvalidError(
-            f"{AFFINITY} and {SLA} exclude each other: set one of them"
+            f"{AFFINITY} and {SLA} are mutually exclusive: set one of them"
         )
     if SLA in specs:
         affinity = _AFFINITY_OF_SLA[_parse_choice(SLA, SLAS, specs)]
@@ -97,8 +96,7 @@ def _parse_names(text: str | None) -> tuple[str, ...]:
         return ()
     if not _accelerators_pattern.fullmatch(text):
         raise InvalidError(
-            f"{ACCELERATORS}={text!r} is not a list of names, separated by"
-            " commas"
+            f"{ACCELERATORS}={text!r} must be names separated by commas"
         )
     # Each once, in their order.
     return tuple(dict.fromkeys(name.strip() for name in text.split(",")))

@@ -36,8 +36,8 @@ _NIC_SHARE = 0.2
 class FpgaAffinityWeigher(weights.BaseHostWeigher):
     """Weighs hosts by what their boards can do for an instance."""
 
-    # Fixed, so that a difference counts by itself, and does not depend on the
-    # greatest one.
+    # Fixed, so that the effect of a difference does not depend on the largest
+    # one among the hosts.
     minval = _WORST
     maxval = _BEST
 
@@ -49,10 +49,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
         )
 
     def weight_multiplier(self, host_state: typing.Any) -> float:
-        """Return the multiplier of this weigher.
-
-        :param host_state: of the host; its aggregates may override it.
-        """
+        """Return the multiplier, which aggregates may override."""
         if not host_state.aggregates:
             return self._multiplier
         multiplier: float = utils.get_weight_multiplier(
@@ -63,11 +60,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
     def weigh_objects(
         self, weighed_obj_list: Iterable[typing.Any], spec_obj: typing.Any
     ) -> list[float]:
-        """Weigh hosts.
-
-        :param weighed_obj_list: their states, wrapped.
-        :param spec_obj: the request.
-        """
+        """Return the weights of hosts, all at once."""
         uuids = [weighed.obj.uuid for weighed in weighed_obj_list]
         try:
             wish = specs.parse(spec_obj.flavor.extra_specs)
@@ -75,9 +68,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
         except (specs.InvalidError, snapshot.UnknownError) as error:
             LOG.debug("Hosts weigh the same for fpgapool: %s", error)
             return [_NEUTRAL] * len(uuids)
-        if wish.asks:
-            return [_weigh_for_user(wish, hosts.get(uuid)) for uuid in uuids]
-        return [_weigh_for_other(hosts.get(uuid)) for uuid in uuids]
+        return [weigh(wish, hosts.get(uuid)) for uuid in uuids]
 
     def _weigh_object(
         self, host_state: typing.Any, spec_obj: typing.Any
@@ -89,8 +80,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
 def weigh(wish: specs.Wish, host: snapshot.Host | None) -> float:
     """Return the weight of a host, from -1 to 1.
 
-    :param wish: of the instance.
-    :param host: its boards; None means that fpgapool does not know it.
+    :param host: None: it is not in the pool.
     """
     return _weigh_for_user(wish, host) if wish.asks else _weigh_for_other(host)
 

@@ -49,10 +49,11 @@ autodoc_typehints = "none"
 def _write_reference(_app: Any) -> None:
     # Of oslo.messaging, which the routes import.
     warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
-    from fpgapool.api import openapi
+    import api_reference
+
     from fpgapool.api import routes
 
-    page = openapi.reference(routes.ROUTES)
+    page = api_reference.reference(routes.ROUTES)
     (_HERE / "reference/api-ref.rst").write_text(page)
 
 

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import time
+import types
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
@@ -35,10 +36,10 @@ from fpgapool.api.http import middleware
 from fpgapool.api.http import threads
 from fpgapool.api.http import tokens
 from fpgapool.api.http import validation
-from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.api.ui import page
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
+from fpgapool.clients import nova
 from fpgapool.common import config
 from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
@@ -48,6 +49,7 @@ from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
@@ -97,8 +99,7 @@ def connect(
     """Return the backends of handlers; RPC must have been set up.
 
     :param database: the conductor's; the API only reads it.
-    :param server_threads: how many requests are answered at the same time, if
-        the caller knows it.
+    :param server_threads: the number of threads, if the caller knows it.
     """
     options = conf.api
     server_threads = server_threads or threads.count(conf)
@@ -126,9 +127,13 @@ def connect(
         ),
         interval_s=options.wait_interval_s,
     )
-    counts.watch(waiting)
-    desk = vendordata.Vendordata.from_conf(conf, conductor, database)
-    counts.watch_vendordata(desk)
+    counts.waiters = waiting
+    counts.desk = desk = vendordata.Vendordata(
+        conf.vendordata,
+        nova.Nova.from_conf(conf, timeout_s=vendordata.REQUEST_TIMEOUT_S),
+        conductor,
+        database,
+    )
     backends = calls.Backends(
         files=_files(conf, database),
         conductor=conductor,
@@ -139,16 +144,11 @@ def connect(
         metrics=counts,
         vendordata=desk,
         enforcer=policy.Enforcer(conf),
-        limits=calls.Limits(
-            max_body_bytes=options.max_body_bytes,
-            max_page_length=options.max_page_length,
-            max_wait_s=options.max_wait_s,
-            conductor_timeout_s=options.conductor_timeout_s,
-            retry_after_s=options.retry_after_s,
+        limits=calls.Limits.of(
+            options,
             max_project_requests=threads.most_of_a_project(
                 options.max_project_requests, server_threads
             ),
-            inventory_cache_s=options.inventory_cache_s,
         ),
     )
     return backends
@@ -157,7 +157,7 @@ def connect(
 def _default_limits(conf: cfg.ConfigOpts) -> dict[str, int] | None:
     if conf.quota.driver == quota_conf.UNIFIED:
         return None
-    return {name: conf.quota[name] for name in quota_schemas.RESOURCES}
+    return {name: conf.quota[name] for name in accounting.QUOTAS}
 
 
 def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
@@ -172,7 +172,10 @@ def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
         upload_timeout_s=options.upload_timeout_s,
         # So that no project takes all places.
         uploads=crowd.Crowd(
-            max(options.max_uploads // 2, 1), options.max_uploads
+            "uploads",
+            codes.TOO_MANY_UPLOADS,
+            max(options.max_uploads // 2, 1),
+            options.max_uploads,
         ),
     )
 
@@ -185,20 +188,23 @@ def build(
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
-    # The ordering here is important, from the inside out. The context contains
-    # the result of authentication. Instances have tokens that Keystone does
-    # not know. Public documents, the live page and the health check need no
+    # The order matters, from the inside out. The context contains the result
+    # of authentication. Instances have tokens that Keystone does not know.
+    # Public documents, the live page and the health check need no
     # authentication. All of these need the addresses that the proxy reports;
     # but a proxy must not make a request look local, so noauth uses the
     # address that the server itself saw. The shield handles errors outside of
-    # Falcon, which handles the version and the operation. Browsers ask without
-    # a token what a page of another origin may do. All log lines and refusals
-    # need the request's id, so it is set first.
-    known = instances.InstanceAuth.from_conf(
-        conf,
+    # Falcon, which handles the version and the operation. CORS comes before
+    # authentication, because browsers send preflight requests without a
+    # token. All log lines and errors need the request's id, so it is set
+    # first.
+    options = conf.vendordata
+    known = instances.InstanceAuth(
         _authenticated(conf, middleware.Context(handlers)),
         handlers,
         backends.database,
+        ratelimit.Limiter(options.requests_per_s, options.burst),
+        conf.api.retry_after_s,
     )
     live_page = page.Page.from_conf(conf)
 
@@ -208,7 +214,7 @@ def build(
         return live_page if page.is_page(path) else known
 
     app = _choice(inner)
-    # Without its option it changes nothing, but takes as long as the rest.
+    # Without its option it changes nothing, but takes as long as all others.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         app = proxied
@@ -229,7 +235,9 @@ def _authenticated(
 ) -> middleware.Application:
     if conf.api.auth_strategy == _KEYSTONE:
         return tokens.Authenticated(app, conf)
-    LOG.warning("There is no authentication: [api] auth_strategy is noauth")
+    LOG.warning(
+        "Requests are not authenticated: [api] auth_strategy is noauth"
+    )
     return middleware.NoAuth(app)
 
 
@@ -267,7 +275,8 @@ def make_handlers(
     app.add_error_handler(falcon.HTTPError, fail)
     resources: dict[str, Any] = {}
     for route in table:
-        resource = resources.setdefault(route.path, _Resource())
+        # Falcon's resources are any objects with such methods.
+        resource = resources.setdefault(route.path, types.SimpleNamespace())
         responder = _responder(route, backends)
         setattr(resource, f"on_{route.method.lower()}", responder)
         # HEAD of a file would start to read it from the store.
@@ -276,10 +285,6 @@ def make_handlers(
     for path, resource in resources.items():
         app.add_route(path, resource)
     return app
-
-
-class _Resource:
-    """The operations of a path, as a Falcon resource."""
 
 
 class _Versions:
@@ -310,7 +315,7 @@ class _Versions:
 class _Rest:
     """Reads the rest of a refused request's body.
 
-    Otherwise the connection breaks for the client before it sees the refusal.
+    Otherwise the connection breaks before the client has read the response.
     """
 
     def process_response(
@@ -353,8 +358,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
                 description=f"this operation needs version {route.since}"
             )
         caller = _caller(req, route)
-        # No name contains it, and PostgreSQL accepts no text with it; the same
-        # holds for bytes that are not text.
+        # No name contains NUL, and PostgreSQL accepts no text with it.
         names = {
             name: part.replace("\0", "\ufffd") for name, part in path.items()
         }
@@ -368,6 +372,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             path=names,
             etags=tuple(map(str, req.if_none_match or ())),
         )
+        failure: Exception | None = None
         try:
             if not route.public:
                 call.require(route.policy)
@@ -378,15 +383,14 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
                 _give_stream(call, req)
             answer = _handled(route, call)
         except Exception as error:
-            target = {**path, **req.params}
-            call.audit.record(caller, operation, target, call.body, error)
+            failure = error
             raise
-        if call.audit.is_needed:
+        finally:
             target = {**path, **req.params}
-            call.audit.record(caller, operation, target, call.body)
+            call.audit.record(caller, operation, target, call.body, failure)
         _send(resp, answer)
-        if call.origin.recorded:
-            resp.set_headers(call.origin.headers)
+        if call.recorded:
+            resp.set_header("OpenStack-fpgapool-Source", "database")
 
     return respond
 
@@ -399,8 +403,8 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
     if not any(map(req.client_accepts, types)):
         raise errors.ApiError(
             codes.NOT_ACCEPTABLE,
-            f"responses are {types[-1]}, which the Accept header"
-            " does not allow",
+            f"the response is {types[-1]}, which the Accept header does not"
+            " allow",
         )
 
 
@@ -409,14 +413,8 @@ def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
     if route.public:
         return route.handler(call)
     whose = call.caller.project_id or call.caller.user_id or ""
-    try:
-        with call.backends.crowd.place(whose):
-            return route.handler(call)
-    except crowd.TooMany:
-        raise errors.ApiError(
-            codes.RATE_LIMITED,
-            "too many concurrent requests of the project; try again later",
-        ) from None
+    with call.backends.crowd.place(whose):
+        return route.handler(call)
 
 
 def _caller(

@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
+from typing import Self
 from typing import TypeVar
+
+from oslo_config import cfg
 
 from fpgapool.api import metrics
 from fpgapool.api.backends import caches
@@ -39,10 +42,6 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
 _T = TypeVar("_T")
-
-#: Header of answers that are not from the leading conductor.
-SOURCE_HEADER = "OpenStack-fpgapool-Source"
-_DATABASE = "database"
 
 
 def has_ended(row: db_api.SessionRecord | None) -> bool:
@@ -72,31 +71,26 @@ class Enforcer(Protocol):
         """Whether a policy gives a caller more than tenants have."""
 
 
-@dataclasses.dataclass(slots=True)
-class Origin:
-    """The source of an answer.
-
-    :ivar recorded: True: the database alone, because no conductor answered.
-    """
-
-    recorded: bool = False
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {SOURCE_HEADER: _DATABASE} if self.recorded else {}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
     """See the options of the same names in ``[api]``."""
 
-    max_body_bytes: int = 65536
-    max_page_length: int = 1000
-    max_wait_s: float = 30.0
-    conductor_timeout_s: float = 10.0
-    retry_after_s: int = 2
-    max_project_requests: int = 36
-    inventory_cache_s: float = 0.0
+    max_body_bytes: int
+    max_page_length: int
+    max_wait_s: float
+    conductor_timeout_s: float
+    retry_after_s: int
+    max_project_requests: int
+    inventory_cache_s: float
+
+    @classmethod
+    def of(cls, options: cfg.ConfigOpts.GroupAttr, **others: Any) -> Self:
+        """Return the limits that are configured.
+
+        :param others: take precedence.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: options[name] for name in names} | others)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +107,9 @@ class Files:
     max_size_bytes: int = 256 * 2**20
     upload_timeout_s: float = 1800.0
     uploads: crowd.Crowd = dataclasses.field(
-        default_factory=lambda: crowd.Crowd(2, 4)
+        default_factory=lambda: crowd.Crowd(
+            "uploads", codes.TOO_MANY_UPLOADS, 2, 4
+        )
     )
 
 
@@ -149,7 +145,11 @@ class Backends:
     default_limits: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
-        self.crowd = crowd.Crowd(self.limits.max_project_requests)
+        self.crowd = crowd.Crowd(
+            "concurrent requests",
+            codes.RATE_LIMITED,
+            self.limits.max_project_requests,
+        )
         self.leader = leaders.Leader(self.reader, self.database)
         max_age_s, clock = self.limits.inventory_cache_s, self.clock
 
@@ -223,7 +223,9 @@ class Call:
     :ivar caller: the caller; of a request without a token, an empty context.
     :ivar base_url: of the API, without a slash at the end.
     :ivar body: valid by its schema; empty if there is none.
-    :ivar etags: of the answers that the client has, as it sent them.
+    :ivar etags: of the responses that the client has, as it sent them.
+    :ivar recorded: the response is from the database alone, because no
+        conductor answered.
     :ivar stream: the body of an upload; None if its end cannot be determined.
     :ivar length_bytes: of that; None if the request does not give it.
     """
@@ -240,7 +242,7 @@ class Call:
     audit: audit_trail.AuditTrail = dataclasses.field(
         default_factory=audit_trail.AuditTrail
     )
-    origin: Origin = dataclasses.field(default_factory=Origin)
+    recorded: bool = False
     stream: intake.Stream | None = None
     length_bytes: int | None = None
 
@@ -262,7 +264,7 @@ class Call:
         :returns: the answer; None if it does not answer.
         """
         answer, answers = self.backends.leader.ask(question)
-        self.origin.recorded = not answers
+        self.recorded = not answers
         return answer
 
     def may(self, rule: str, project_id: str | None = None) -> bool:

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
-from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from fpgapool.api.backends import vendordata
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import middleware
 from fpgapool.common import exception
@@ -34,37 +34,32 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 DEFINITIONS = metrics.table(
     """
 counter fpgapool_api_requests_total{route,method,status} = requests
-    Requests that were answered, by route, method and status; the route is
-    other if it is unknown or does not exist.
+    Answered requests, by route, method and status; the route is other if it is
+    unknown or does not exist.
 histogram fpgapool_api_request_seconds{route,method} = taken
-    Time to answer a request, including the time that it waited for a session
-    to change.
+    Time to answer a request, including the wait for a session to change.
 gauge fpgapool_api_requests_in_progress = in_progress
     Requests that are being answered.
 gauge fpgapool_api_waiters = waiting
     Requests that wait for a session to change.
 histogram fpgapool_api_rpc_seconds{method} = rpc.durations
-    Time of a call to the conductor, or of sending it a message.
+    Duration of a call to the conductor, or of sending it a message.
 counter fpgapool_api_rpc_failures_total{method} = rpc.failures
     Calls that the conductor did not answer in time, and messages that the
     broker did not accept.
 counter fpgapool_api_vendordata_total{outcome} = outcomes
     Vendordata requests of Nova, by outcome; all but given, remembered and
-    not_wanted mean that an instance got no data although it perhaps should.
+    not_wanted mean that an instance may lack its data.
 """
 )
 
 
-class _Desk(Protocol):
-    """Answers Nova."""
-
-    @property
-    def outcomes(self) -> Mapping[str, int]:
-        """The number of each outcome."""
-
-
 class Metrics:
-    """Counters of one process of the API; thread-safe."""
+    """Counters of one process of the API; thread-safe.
+
+    :ivar waiters: counts the waiting requests; None: unknown.
+    :ivar desk: answers Nova; None: nothing does.
+    """
 
     def __init__(self) -> None:
         self.rpc = tallies.Timings()
@@ -72,16 +67,8 @@ class Metrics:
         self.in_progress = 0
         self._requests = collections.Counter[tuple[str, str, str]]()
         self._taken: dict[tuple[str, str], tallies.Histogram] = {}
-        self._waiting: waiters.Waiters | None = None
-        self._desk: _Desk | None = None
-
-    def watch(self, waiting: waiters.Waiters) -> None:
-        """Also serve the number of waiting requests."""
-        self._waiting = waiting
-
-    def watch_vendordata(self, desk: _Desk) -> None:
-        """Also serve the outcomes of vendordata."""
-        self._desk = desk
+        self.waiters: waiters.Waiters | None = None
+        self.desk: vendordata.Vendordata | None = None
 
     def begin(self) -> None:
         """Count a request that begins."""
@@ -120,11 +107,11 @@ class Metrics:
     @property
     def waiting(self) -> Mapping[tuple[()], int] | int:
         """The number of waiting requests; an empty mapping if unknown."""
-        return {} if self._waiting is None else self._waiting.count
+        return {} if self.waiters is None else self.waiters.count
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        return {} if self._desk is None else self._desk.outcomes
+        return {} if self.desk is None else self.desk.outcomes
 
     def fill(self, page: metrics.Page) -> None:
         page.fill(DEFINITIONS, self)

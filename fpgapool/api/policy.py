@@ -19,8 +19,7 @@ from fpgapool.common.messaging import context
 #: A change of ``policy.yaml`` takes effect within this many seconds.
 REMEMBERED_S = 1.0
 
-# The roles of services, besides administrators, that use a privilege all the
-# time.
+# The roles of services that use a privilege routinely.
 _ROUTINE = {
     rights.ADMIN_OR_SERVICE: "service",
     rights.ADMIN_OR_AGENT: rights.AGENT_ROLE,

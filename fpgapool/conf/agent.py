@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 _group = cfg.OptGroup(
     "agent",
     title="Agent",
-    help="The service on every compute node: boards, workers, front door.",
+    help="The service on each host: its boards, workers and front door.",
 )
 
 agent_opts = [
@@ -20,23 +20,23 @@ agent_opts = [
 Driver of the host's boards: the name of an entry point in
 ``fpgapool.drivers``.
 
-``emulator`` computes real results at a modelled speed, with boards described
-by ``[emulator] boards_file``; ``opencl`` has OpenCL devices, chosen by
-``[opencl] boards_file``; ``noop`` is for hosts without boards, which need only
-a front door.
+``emulator``, the default, computes real results at a modelled speed, with
+boards described by ``[emulator] boards_file``. ``opencl`` uses the OpenCL
+devices selected by ``[opencl] boards_file``. ``noop`` is for hosts without
+boards, which need only a front door.
 """,
     ),
     cfg.DictOpt(
         "front_door_sockets",
         default={},
         help="""
-Unix sockets by which programs on this host reach the pool, as a list of
+Unix sockets through which programs on this host reach the pool, as a list of
 ``project_id:path``.
 
-The path is the identity: each process that can open the socket acts for the
-project. Restrict it by the directory's permissions, or mount it into the
-containers of that project only. The default is none: programs on this host
-cannot open sessions.
+The path is the identity: any process that can open the socket acts for the
+project. Restrict access by the permissions of its directory, or mount it into
+the containers of that project only. The default is none: programs on this
+host cannot open sessions.
 """,
     ),
     cfg.IntOpt(
@@ -45,9 +45,8 @@ cannot open sessions.
         min=1,
         max=100000,
         help="""
-Largest number of clients that may be connected to the front door of this
-host, over all its sockets. Further ones are refused with
-``TOO_MANY_CONNECTIONS``.
+Maximum number of clients connected to the front door of this host, over all
+sockets. Further clients are refused with ``TOO_MANY_CONNECTIONS``.
 """,
     ),
     cfg.IntOpt(
@@ -56,12 +55,12 @@ host, over all its sockets. Further ones are refused with
         min=0,
         max=100000,
         help="""
-Largest number of clients of one project that may be connected to the front
-door of this host. Further ones are refused with ``TOO_MANY_CONNECTIONS``.
+Maximum number of clients of one project connected to the front door of this
+host. Further clients are refused with ``TOO_MANY_CONNECTIONS``.
 
 The default, 0, is an equal share of ``max_front_door_connections`` for each
-of ``front_door_sockets``, and more as long as a quarter of all is free, so
-that no project takes the share of another.
+of ``front_door_sockets``, so that no project uses up another's share. A
+project may exceed its share while a quarter of all connections is free.
 """,
     ),
     cfg.IntOpt(
@@ -70,12 +69,12 @@ that no project takes the share of another.
         min=1,
         max=10000000,
         help="""
-Largest number of sessions of one project that programs on this host wait for
-or use by the front door, including those that the front door cancels for
-them. Further ones are refused with ``QUOTA_EXCEEDED``.
+Maximum number of sessions of one project that programs on this host wait for
+or use through the front door, including those that the front door is
+cancelling. Further sessions are refused with ``QUOTA_EXCEEDED``.
 
-It bounds the agent's memory, about 2 kB for each session; ``[quota]`` has the
-limits of projects.
+It bounds the agent's memory: a session takes about 2 kB. The limits of
+projects are in ``[quota]``.
 """,
     ),
     cfg.IPOpt(
@@ -84,9 +83,9 @@ limits of projects.
 Address on which the workers of this host accept clients from other hosts and
 virtual machines.
 
-There is no default, on purpose: it should be an address on a network for this
-traffic, not the management network. Without it only programs on this host can
-use its boards.
+There is deliberately no default: use an address on a network for this
+traffic, not on the management network. Without one, only programs on this
+host can use its boards.
 """,
     ),
     cfg.StrOpt(
@@ -96,7 +95,7 @@ use its boards.
         # "local" is the name of the path through the front door.
         regex=r"^(?!local$)[A-Za-z0-9_.-]+$",
         help="""
-Name of the network of ``data_address``, told to clients beside the address.
+Name of the network of ``data_address``. Clients get it with the address.
 """,
     ),
     cfg.StrOpt(
@@ -105,21 +104,21 @@ Name of the network of ``data_address``, told to clients beside the address.
         regex=r"^[0-9]{1,5}(-[0-9]{1,5})?$",
         help="""
 TCP port or range of ports, such as ``49152-49999``, on which workers accept
-clients. A host needs one port for every slot.
+clients. A host needs one port per slot.
 
-The default, ``0``, leaves the choice to the operating system. Give a range
-where a firewall or security group must be opened.
+With the default, ``0``, the operating system chooses the ports. Set a range
+where a firewall or a security group has to admit them.
 """,
     ),
     cfg.BoolOpt(
         "tls",
         default=True,
         help="""
-Encrypt connections of clients from other hosts by TLS. Clients check the
+Encrypt connections from clients on other hosts with TLS. Clients check the
 worker's certificate against a fingerprint that they get with their session,
 so there are no certificates to install.
 
-Turn it off only on a network that no others can listen on.
+Turn it off only on a network on which nobody else can listen.
 """,
     ),
     cfg.FloatOpt(
@@ -129,7 +128,7 @@ Turn it off only on a network that no others can listen on.
         max=1200,
         help="""
 Seconds between two reports of the host's slots to the conductor. The agent
-reports changes at once in any case.
+also reports each change at once.
 
 Related options:
 
@@ -142,8 +141,8 @@ Related options:
         min=1,
         max=3600,
         help="""
-Seconds that the conductor may take to answer a program's request to open a
-session. After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
+Seconds that a program's request to open a session waits for the conductor.
+After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
 """,
     ),
     cfg.FloatOpt(
@@ -152,23 +151,23 @@ session. After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
         min=0.1,
         max=3600,
         help="""
-Seconds without news of a waiting session after which the agent asks the
-conductor about it.
+Seconds without news of a waiting session after which the agent queries the
+conductor, because the broker may have lost a message.
 """,
     ),
     cfg.BoolOpt(
         "workers_outlive_agent",
         default=True,
         help="""
-Let the workers, and the sessions in them, continue when the agent stops; the
-next agent takes them over. If it is off, stopping the agent ends them.
+Whether workers, and the sessions in them, continue when the agent stops; the
+next agent takes them over. If it is off, they end with the agent.
 """,
     ),
     cfg.StrOpt(
         "nic_device",
         help="""
 Network device whose rate and counters the agent reports. The default is the
-one that carries ``data_address`` or, without it, the default route.
+device that carries ``data_address`` or, without it, the default route.
 """,
     ),
     cfg.FloatOpt(
@@ -176,11 +175,11 @@ one that carries ``data_address`` or, without it, the default route.
         default=0,
         min=0,
         help="""
-Rate of the network device in bytes per second and direction. The default, 0,
-means the rate that the kernel knows.
+Rate of the network device, in bytes per second and direction. The default, 0,
+means the rate that the kernel reports.
 
-Set it if the kernel does not know the rate, as in most virtual machines, or
-if fpgapool may use only a part of the link.
+Set it if the kernel reports none, as in most virtual machines, or if fpgapool
+may use only a part of the link.
 """,
     ),
     cfg.FloatOpt(
@@ -189,12 +188,11 @@ if fpgapool may use only a part of the link.
         min=0,
         max=100,
         help="""
-Largest share of the network device's rate, in percent and in each direction,
-that the data plane may take, so that tenants' streams leave room for
-management and for virtual machines on the same link. The default, 0, is no
-cap.
+Maximum share of the network device's rate, in percent and in each direction,
+that the data plane may take. It leaves room on the link for management and
+for virtual machines. The default, 0, means no cap.
 
-Needs CAP_NET_ADMIN, for a small process that oslo.privsep starts. If the
+It needs CAP_NET_ADMIN, for a small process that oslo.privsep starts. If the
 device has a queueing discipline that fpgapool did not create, or the process
 cannot be started, the agent logs that and continues without a cap.
 
@@ -210,17 +208,17 @@ Related options:
         default=0,
         min=0,
         help="""
-Like ``data_share_percent``, in bytes per second; at least 125000. The
-default, 0, is no cap.
+Like ``data_share_percent``, but in bytes per second; at least 125000. The
+default, 0, means no cap.
 """,
     ),
     cfg.BoolOpt(
         "data_share_remove_at_stop",
         default=False,
         help="""
-Remove the cap on the data plane when the agent stops. If it is off, as by
-default, the cap stays for the workers that outlive the agent. An agent that
-starts without a cap configured removes an earlier one in any case.
+Whether the cap on the data plane is removed when the agent stops. By default
+it stays, for the workers that outlive the agent. An agent that starts without
+a cap always removes an earlier one.
 """,
     ),
     cfg.IntOpt(
@@ -231,11 +229,12 @@ starts without a cap configured removes an earlier one in any case.
         min=4096,
         max=64 * 1024 * 1024,
         help="""
-Size in bytes of the chunks of data that go through a slot.
+Size in bytes of the chunks in which data goes through a slot. Larger chunks
+cost less overhead, and more memory.
 
 Related options:
 
-* every slot needs memory for ``window_chunks`` of them, twice.
+* Each slot needs memory for ``window_chunks`` chunks, twice.
 """,
     ),
     cfg.IntOpt(
@@ -245,7 +244,7 @@ Related options:
         min=2,
         max=64,
         help="""
-How many chunks may be on their way in each direction, so that transfer,
+Number of chunks that may be in flight in each direction, so that transfer,
 processing and return overlap. Four are enough on fast networks.
 """,
     ),
@@ -255,12 +254,12 @@ processing and return overlap. Four are enough on fast networks.
         min=0,
         max=2**50,
         help="""
-Memory of each slot's worker, in bytes, for data that programs refer to again
-and again, so that it crosses the network once. It is used as such data comes,
-and cleared when the slot is released. With 0 all data is sent each time.
+Memory of each slot's worker, in bytes, for data that programs use repeatedly,
+so that it crosses the network only once. It is allocated as needed, and
+cleared when the slot is released. With 0, all data is sent every time.
 
-It is counted for each slot: a host with eight slots may need eight times as
-much.
+The limit applies to each slot: a host with eight slots may need eight times
+as much.
 """,
     ),
     cfg.IntOpt(
@@ -269,13 +268,13 @@ much.
         min=1,
         max=100000,
         help="""
-Largest number of programs of one project that may be connected to one group on
-this host at a time. Further ones are refused with ``QUOTA_EXCEEDED``. Programs
-of other hosts count where the group has members, too.
+Maximum number of programs of one project connected to one group on this host.
+Further programs are refused with ``QUOTA_EXCEEDED``. Programs on other hosts
+also count, on the hosts where the group has members.
 
-Each takes up to five descriptors and 33 MiB of the memory of the agent's unit,
-and one thread, two if it comes from another host. Most take far less memory:
-only programs with large results that they read late take all of it.
+Each takes up to five descriptors and 33 MiB of the memory of the agent's
+unit, and one thread, or two if it comes from another host. Most take far less
+memory: only programs that are slow to read large results need all of it.
 """,
     ),
     cfg.FloatOpt(
@@ -285,7 +284,7 @@ only programs with large results that they read late take all of it.
         max=300,
         help="""
 Seconds within which a new data connection must prove that it belongs to the
-session of its slot.
+session of its slot. After that the worker closes it.
 """,
     ),
     cfg.FloatOpt(
@@ -294,8 +293,7 @@ session of its slot.
         min=1,
         max=7 * 86400,
         help="""
-Seconds after which a worker that has neither an agent nor a session ends by
-itself.
+Seconds after which a worker that has neither an agent nor a session exits.
 """,
     ),
     cfg.FloatOpt(
@@ -306,9 +304,11 @@ itself.
         max=3600,
         help="""
 Seconds within which a worker must answer its agent. The agent kills and
-replaces one that does not, for example because it is frozen. A session whose
-client has not connected yet gets another slot, a connected one ends with
-``WORKER_DIED``, and the client reopens a stateless one in another slot.
+replaces a worker that does not, for example because it is frozen.
+
+Its session gets another slot if the client has not connected yet. Otherwise
+it ends with ``WORKER_DIED``, and the client reopens a stateless one in
+another slot.
 """,
     ),
 ]

@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 _group = cfg.OptGroup(
     "api",
     title="REST API",
-    help="The front door for instances, commands and other services.",
+    help="The interface for instances, commands and other services.",
 )
 
 api_opts = [
@@ -17,11 +17,11 @@ api_opts = [
         "auth_strategy",
         default="keystone",
         choices=[
-            ("keystone", "tokens of Keystone, see [keystone_authtoken]"),
-            ("noauth", "no proof of identity, from this machine only"),
+            ("keystone", "Keystone tokens, see [keystone_authtoken]"),
+            ("noauth", "no authentication, from this machine only"),
         ],
         help="""
-How callers are identified.
+How callers are authenticated.
 
 With ``noauth`` every caller may act for every project. Therefore the API
 answers only requests from the loopback device whose ``Host`` is ``localhost``
@@ -34,7 +34,8 @@ or a loopback address. It is for tests and for ``fpgapool-allinone``.
         min=1024,
         max=16 * 1024 * 1024,
         help="""
-Largest body of a request. Larger ones are refused with ``BODY_TOO_LARGE``.
+Maximum size of a request's body. Larger bodies are refused with
+``BODY_TOO_LARGE``.
 """,
     ),
     cfg.IntOpt(
@@ -43,7 +44,8 @@ Largest body of a request. Larger ones are refused with ``BODY_TOO_LARGE``.
         min=1,
         max=10000,
         help="""
-Largest number of members on one page of a list, whatever ``limit`` says.
+Maximum number of members on one page of a list, even if the request's
+``limit`` is higher.
 """,
     ),
     cfg.IntOpt(
@@ -52,15 +54,14 @@ Largest number of members on one page of a list, whatever ``limit`` says.
         min=0,
         max=1000,
         help="""
-Largest number of requests that wait for a session to change at the same time,
-in each process. Further ones are answered at once, with ``Retry-After``. If
-there is no room, the API answers a waiting request of the project that has
-most of them.
+Maximum number of requests that wait for a session to change at the same time,
+in each process. Beyond it, the API immediately answers a request of the
+project that has most of them, with ``Retry-After``. 0 means that no request
+waits.
 
-Each takes one of the server's threads, so they get at most two thirds of the
-threads if their number is known; see ``server_threads``. 0 means that none
-waits. All of them together cost one query of the database every
-``wait_interval_s``.
+Each occupies a thread of the server, so they get at most two thirds of the
+threads if their number is known; see ``server_threads``. All of them together
+cost one query of the database every ``wait_interval_s``.
 """,
     ),
     cfg.IntOpt(
@@ -69,18 +70,17 @@ waits. All of them together cost one query of the database every
         min=1,
         max=10000,
         help="""
-Largest number of requests of one project that are under way at the same time,
-in each process. Further ones are refused with ``RATE_LIMITED`` and
-``Retry-After``.
+Maximum number of concurrent requests of one project, in each process,
+including those that wait for a session. Further requests are refused with
+``RATE_LIMITED`` and ``Retry-After``.
 
-Each takes one of the server's threads, also while the conductor does not
-answer. So that one project cannot delay all others, a project gets at most
-three quarters of the threads if their number is known. Requests that wait for
-a session count, too.
+Each occupies a thread of the server, even while the conductor does not
+answer. A project gets at most three quarters of the threads if their number
+is known, so that it cannot block all other projects.
 
 Related options:
 
-* ``server_threads``, if the web server does not say how many it has.
+* ``server_threads``, if the web server does not report how many it has.
 * ``max_waiters`` should be much less, so that a project whose programs wait
   for many sessions can send other requests meanwhile.
 """,
@@ -90,13 +90,13 @@ Related options:
         min=1,
         max=10000,
         help="""
-Number of threads in each process of the web server: how many requests it
-answers at the same time.
+Number of threads in each process of the web server, which is the number of
+requests that it answers at the same time.
 
-uWSGI reports it; for other servers, such as gunicorn, set the number that
-they are started with. If it is unknown, ``max_project_requests`` and
-``max_waiters`` apply as they are, and protect no project if there are fewer
-threads. With a single thread there is no protection.
+uWSGI reports it. For other servers, such as gunicorn, set the number with
+which they are started. If it is unknown, ``max_project_requests`` and
+``max_waiters`` apply unchanged, and do not protect projects from each other
+if the server has fewer threads. With a single thread there is no protection.
 """,
     ),
     cfg.FloatOpt(
@@ -105,8 +105,8 @@ threads. With a single thread there is no protection.
         min=0,
         max=600,
         help="""
-Longest time in seconds that a request waits for a session to change, whatever
-its ``wait_s`` says. It must be less than the time limits of proxies.
+Maximum time in seconds that a request waits for a session to change, even if
+its ``wait_s`` is longer. It must be less than the timeouts of proxies.
 """,
     ),
     cfg.FloatOpt(
@@ -125,7 +125,7 @@ queries after a request has begun to wait come sooner.
         min=0.5,
         max=300,
         help="""
-Seconds that a request waits for the conductor, before the API answers
+Seconds that a request waits for the conductor. After that the API answers
 ``CONDUCTOR_UNAVAILABLE``.
 """,
     ),
@@ -135,14 +135,14 @@ Seconds that a request waits for the conductor, before the API answers
         min=0.1,
         max=300,
         help="""
-Seconds that a request which changes nothing waits for the conductor, before
-the API answers it from the database alone, with the header
-``OpenStack-fpgapool-Source: database``. It is no longer than
-``conductor_timeout_s``. nova-scheduler has to wait longer: ``[fpgapool]
+Seconds that a read-only request waits for the conductor. After that the API
+answers from the database alone, with the header
+``OpenStack-fpgapool-Source: database``. Values above ``conductor_timeout_s``
+count as that. nova-scheduler has to wait longer: ``[fpgapool]
 snapshot_timeout_s`` in nova.conf.
 
-Until the lease in the database shows that a conductor leads, later requests
-do not wait at all.
+Later requests do not wait at all until the lease in the database shows that a
+conductor leads.
 """,
     ),
     cfg.IntOpt(
@@ -151,7 +151,8 @@ do not wait at all.
         min=1,
         max=3600,
         help="""
-Seconds after which clients are told to ask again, by ``Retry-After``.
+Value of the header ``Retry-After``: seconds after which clients should repeat
+a request.
 """,
     ),
     cfg.FloatOpt(
@@ -161,12 +162,11 @@ Seconds after which clients are told to ask again, by ``Retry-After``.
         max=60,
         help="""
 Seconds for which each process caches hosts, devices and slots, the pool's
-snapshot, and sessions that are over. Many requests then cost one query of the
-database or one question to the conductor, and their answers are at most that
-old.
+snapshot, and sessions that have ended. Many requests then cost one query of
+the database or of the conductor, and their answers are at most that old. 0
+disables the cache.
 
-Later requests to the same process see the change of a request at once. 0
-switches the cache off.
+A change takes effect at once for later requests to the same process.
 """,
     ),
 ]

@@ -13,18 +13,12 @@ GROUP = "bitstream_cache"
 API = "api"
 FILE = "file"
 
-#: Defaults that differ from keystoneauth's.
-_DEFAULTS = {
-    "service_type": "fpgapool",
-    "valid_interfaces": ["internal", "public"],
-}
-
 _group = cfg.OptGroup(
     GROUP,
     title="Bitstream cache",
     help="""
-How an agent gets the files of the library's bitstreams, and how many of them
-it keeps, in the directory ``bitstream-cache`` of its ``state_path``.
+How an agent fetches bitstream files from the library, and how many it keeps
+in the directory ``bitstream-cache`` of its ``state_path``.
 """,
 )
 
@@ -33,16 +27,16 @@ bitstream_cache_opts = [
         "source",
         default=API,
         choices=[
-            (API, "The REST API, as a user of its own; see ``auth_type``."),
+            (API, "The REST API, as the user of this group's ``auth_type``."),
             (FILE, "The directory ``[bitstreams] store_dir``."),
         ],
         help="""
-Source of the files. With ``file`` the agent reads the directory of the API's
-file store itself, because it is on the same machine or a shared file system;
-with ``api`` it downloads them from the service ``fpgapool`` in the catalog.
+Where an agent gets the files. With ``file`` it reads the directory of the
+API's file store, which must be on the same machine or a shared file system.
+With ``api`` it downloads them from the service ``fpgapool`` in the catalog.
 
-The user of ``api`` needs the role ``fpgapool:agent`` in any project. The agent
-does not ask the API before it needs the first bitstream.
+The user of ``api`` needs the role ``fpgapool:agent`` in any project. The
+agent does not contact the API until it needs the first bitstream.
 """,
     ),
     cfg.IntOpt(
@@ -52,8 +46,8 @@ does not ask the API before it needs the first bitstream.
         max=2**62,
         help="""
 Size of the cache in bytes. Before the agent fetches a file, it removes the
-files that were used least recently until there is room. It never removes a
-file that a session needs, so the cache can exceed this size for a while.
+least recently used files until there is room. It never removes a file that a
+session needs, so the cache can temporarily exceed this size.
 """,
     ),
     cfg.FloatOpt(
@@ -62,7 +56,7 @@ file that a session needs, so the cache can exceed this size for a while.
         min=1,
         max=3600,
         help="""
-Seconds within which a file must have been fetched, all tries included. After
+Seconds within which a file must have been fetched, including retries. After
 that the session gets another slot, or ends with ``BITSTREAM_UNAVAILABLE``.
 
 Fetching is a part of preparing a slot: this and the time to program the
@@ -71,4 +65,6 @@ slowest board must be less than ``[conductor] prepare_timeout_s``.
     ),
 ]
 
-OPTIONS = groups.Options(_group, bitstream_cache_opts, _DEFAULTS)
+OPTIONS = groups.Options(
+    _group, bitstream_cache_opts, groups.internal("fpgapool")
+)

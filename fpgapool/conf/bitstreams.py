@@ -13,7 +13,7 @@ _group = cfg.OptGroup(
     "bitstreams",
     title="Bitstream library",
     help="""
-Where the files of bitstreams are, and which are accepted. Processes of the
+Where the files of bitstreams are stored, and which ones are accepted. The
 API, the conductor and the agents read different options of this group.
 """,
 )
@@ -24,21 +24,21 @@ bitstreams_opts = [
         default=FILE,
         choices=[
             (FILE, "A directory, see ``store_dir``."),
-            (GLANCE, "Images of Glance, see the group [glance]."),
+            (GLANCE, "Glance images, see the group [glance]."),
         ],
         help="""
-Where the API keeps the files. With ``file``, all processes of the API, on
-all machines, must see the same directory.
+Where the API keeps the files. With ``file``, all processes of the API on all
+machines must see the same directory.
 
-After a change of this option the files in the other store cannot be read:
-copy them first, or upload them again.
+Files in the previous store cannot be read after a change of this option: copy
+them first, or upload them again.
 """,
     ),
     cfg.StrOpt(
         "store_dir",
         default="$state_path/bitstreams",
         help="""
-Directory of the files, if ``store`` is ``file``. It is created if it does not
+Directory of the files with ``store = file``. It is created if it does not
 exist. Files in it are named after their SHA-256.
 """,
     ),
@@ -47,8 +47,8 @@ exist. Files in it are named after their SHA-256.
         default="fpgapool",
         help="""
 Name of this pool in the images of Glance. Pools that keep their bitstreams in
-the same project of one Glance need different names: each removes images of
-its name that it does not know.
+the same project of one Glance need different names, because each removes
+images that have its name and that it does not know.
 """,
     ),
     cfg.IntOpt(
@@ -57,7 +57,8 @@ its name that it does not know.
         min=1,
         max=2**40,
         help="""
-Largest file of a bitstream. A longer upload ends with ``BITSTREAM_TOO_LARGE``.
+Maximum size of a bitstream's file. A larger upload is refused with
+``BITSTREAM_TOO_LARGE``.
 """,
     ),
     cfg.IntOpt(
@@ -66,10 +67,10 @@ Largest file of a bitstream. A longer upload ends with ``BITSTREAM_TOO_LARGE``.
         min=1,
         max=1000,
         help="""
-Largest number of uploads at a time in each process of the API, half of them
-of one project; further ones are answered with ``TOO_MANY_UPLOADS``. It must
-be less than the number of the process's threads, or slow uploads would delay
-all other requests.
+Maximum number of concurrent uploads in each process of the API; a project
+gets half of them. Further uploads are refused with ``TOO_MANY_UPLOADS``. It
+must be less than the number of the process's threads: otherwise slow uploads
+would block all other requests.
 """,
     ),
     cfg.FloatOpt(
@@ -77,7 +78,7 @@ all other requests.
         default=1800.0,
         min=1.0,
         help="""
-Longest time that an upload may take, in seconds; a slower one ends with
+Maximum duration of an upload in seconds. A slower upload is refused with
 ``UPLOAD_INCOMPLETE``.
 """,
     ),
@@ -87,8 +88,8 @@ Longest time that an upload may take, in seconds; a slower one ends with
         min=-1,
         max=10**6,
         help="""
-Largest number of bitstreams of a project, whatever their size; -1 means
-unlimited. The conductor reads it.
+Maximum number of bitstreams of a project, whatever their size; -1 means
+unlimited. The conductor enforces it.
 """,
     ),
     cfg.BoolOpt(
@@ -96,13 +97,14 @@ unlimited. The conductor reads it.
         default=True,
         help="""
 Whether a bitstream must be signed with a key of ``trusted_keys_dir``. The API
-verifies the signature when a file is uploaded and approved, an agent each
-time before it programs a slot, with the keys of its own host. If the option
-is off, the API still refuses wrong signatures, and agents verify none.
-``opencl-source`` and ``opencl-binary`` need a signature in any case, because
-they can be native code.
+verifies the signature when a file is uploaded and approved. An agent verifies
+it each time before it programs a slot, with the keys of its own host.
 
-A bitstream decides what a board does to its bus. Leave this on if projects
+If the option is off, the API still refuses wrong signatures, and agents
+verify none. ``opencl-source`` and ``opencl-binary`` always need a signature,
+because they can be native code.
+
+A bitstream controls what a board does on its bus. Leave this on if projects
 that do not trust each other share boards.
 """,
     ),
@@ -112,8 +114,8 @@ that do not trust each other share boards.
         help="""
 Directory of the public keys and certificates that verify signatures: files
 whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read at each
-verification, so that a removed key is invalid at once. Hosts with boards need
-it as well as the machines of the API.
+verification, so removing a key takes effect at once. The machines of the API
+and the hosts with boards need it.
 """,
     ),
     cfg.IntOpt(
@@ -122,11 +124,11 @@ it as well as the machines of the API.
         min=60,
         help="""
 Seconds after which a file in the store that belongs to no bitstream is
-removed. It must be more than the longest upload takes.
+removed. It must exceed the duration of the longest upload.
 """,
     ),
 ]
 
 OPTIONS = groups.Options(_group, bitstreams_opts)
-#: To ask Glance, if that is the store.
+#: Access to Glance, if that is the store.
 GLANCE_OPTIONS = groups.Options(GLANCE, [], {"service_type": "image"})

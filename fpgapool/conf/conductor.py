@@ -25,8 +25,8 @@ conductor_opts = [
         help="""
 Name of this conductor in the election of the leader.
 
-The default is the host's name. It must differ between conductors that share
-a database: set it if two of them run on one host.
+The default is the host's name. Conductors that share a database need
+different names: set it if two of them run on one host.
 """,
     ),
     cfg.StrOpt(
@@ -36,11 +36,13 @@ a database: set it if two of them run on one host.
 How waiting sessions are ordered and placed: the name of an entry point in
 ``fpgapool.strategies``.
 
-``fifo`` serves in the order of arrival, ``sjf`` the smallest first, ``wa`` by
-queues of similar size; ``ra`` and ``wra`` are ``fifo`` and ``wa`` with slots
-chosen so that data stay on their host where possible. ``edf`` and ``hjf`` go
-by deadlines. ``affinity`` avoids to program slots. The default, ``wra``, is
-right for most clouds. Its options are in the group ``[scheduler]``.
+``fifo`` serves sessions in the order of arrival, ``sjf`` the smallest first,
+and ``wa`` by queues of similar size. ``ra`` and ``wra`` order like ``fifo``
+and ``wa``, and keep data on their host where possible. ``edf`` and ``hjf``
+order by deadlines. ``affinity`` avoids reprogramming slots.
+
+The default, ``wra``, suits most clouds. Its options are in the group
+``[scheduler]``.
 """,
     ),
     cfg.FloatOpt(
@@ -49,12 +51,12 @@ right for most clouds. Its options are in the group ``[scheduler]``.
         min=1,
         max=3600,
         help="""
-Seconds without a report after which a host counts as lost, and sessions that
-were being prepared there go back to the queue.
+Seconds without a report after which a host counts as lost. Sessions that were
+being prepared there return to the queue; sessions whose data may be flowing
+stay where they are, see ``lost_session_timeout_s``.
 
 It should be at least three times ``[agent] report_interval_s``, so that one
-late report costs nothing. Sessions whose data may be flowing are never moved
-for this reason.
+late report has no consequences.
 """,
     ),
     cfg.FloatOpt(
@@ -66,7 +68,7 @@ for this reason.
 Seconds after which a connected session on a lost host ends as LOST.
 
 Its data may still be flowing while only the host's reports are missing, so
-the conductor gives it up late. A host that comes back earlier keeps its
+the conductor waits long. A host that reports again earlier keeps its
 sessions.
 """,
     ),
@@ -80,8 +82,8 @@ Seconds after which a stand-by conductor takes over from a leader that does
 not renew its lease in the database. The leader renews it every third of that
 time.
 
-Raise it if the database can be away for longer than that in normal
-operation, for example during its own failover.
+Raise it if the database is regularly unavailable for longer than that, for
+example during its own failover.
 """,
     ),
     cfg.FloatOpt(
@@ -90,44 +92,47 @@ operation, for example during its own failover.
         min=1,
         max=30 * 86400,
         help="""
-Seconds that a session may wait in the queue before it is rejected with
-``WAIT_TIMEOUT``. A request may ask for less, not for more.
+Seconds that a session may wait in the queue. After that it is rejected with
+``WAIT_TIMEOUT``. A request may set a shorter time, not a longer one.
 """,
     ),
     cfg.StrOpt(
         "deadline_action",
         default=states.CONTINUE,
         choices=[
-            (states.CONTINUE, "the session goes on"),
+            (states.CONTINUE, "the session continues"),
             (states.KILL, "the session ends with ``DEADLINE_PASSED``"),
             (
                 states.EARLY,
-                "as kill, and as soon as no slot could keep the deadline",
+                "like kill, but as soon as no slot can meet the deadline",
             ),
         ],
         help="""
-What happens to a session at its deadline, if its request does not say it.
+What happens to a session at its deadline, unless its request sets the action.
 """,
     ),
     cfg.FloatOpt(
         "power_cap_w",
         min=0,
         help="""
-Watts that all slots in use may take together, in addition to idle hosts and
-boards. The pool gives no session a slot above it; sessions then wait with the
-reason ``POWER_CAP``. A lower cap takes no slot away. Unset: no cap.
+Watts that all slots in use may draw together, in addition to idle hosts and
+boards. The pool assigns no slot that would exceed the cap; sessions then wait
+with the reason ``POWER_CAP``. Lowering the cap takes no slot from a session.
+If it is unset, there is no cap.
 
 A slot in use counts with the highest ``active_w`` of the pool's own
-accelerators in its shape (``platforms`` of their profiles), whatever its
-session runs. Slots of a shape for which no accelerator has ``active_w`` count
-with 0 W.
+accelerators in its shape (``platforms`` of their profiles), whichever
+accelerator its session uses. Slots of a shape for which no accelerator has
+``active_w`` count with 0 W.
 """,
     ),
     cfg.DictOpt(
         "host_power_caps_w",
         default={},
         help="""
-Such caps for the slots of some hosts, as ``UUID:watts``, separated by commas.
+Power caps of individual hosts, as ``UUID:watts``, separated by commas. Each
+limits the slots of its host as ``power_cap_w`` limits all slots; both apply.
+If the host's boards file has a cap, too, the lower one counts.
 """,
     ),
     cfg.FloatOpt(
@@ -137,12 +142,11 @@ Such caps for the slots of some hosts, as ``UUID:watts``, separated by commas.
         max=3600,
         help="""
 Seconds that a prepared slot waits for its client to connect. A request may
-ask for less, not for more.
+set a shorter time, not a longer one. A client of a group ends if it does not
+connect to a desk within this time.
 
-The slot is idle during that time, so a high value lets clients that died in
-the queue waste slots.
-
-A client of a group ends if it has not connected to a desk for so long.
+The slot is idle meanwhile, so with a high value, clients that died in the
+queue waste slots.
 """,
     ),
     cfg.FloatOpt(
@@ -152,10 +156,10 @@ A client of a group ends if it has not connected to a desk for so long.
         max=3600,
         help="""
 Seconds that a slot is kept for a client whose connection broke. A request may
-ask for less, not for more. 0 ends the session with its connection.
+set a shorter time, not a longer one. 0 ends the session with its connection.
 
-A client of a group ends when it has lost its connections to all desks for so
-long.
+A client of a group ends when it has been disconnected from all desks for this
+time.
 """,
     ),
     cfg.FloatOpt(
@@ -164,15 +168,15 @@ long.
         min=0,
         max=86400,
         help="""
-Seconds after which a connected session whose client sends no new input and
-receives no output ends as EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
+Seconds after which a connected session whose client neither sends input nor
+receives output ends as EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
 
 A connected client that does nothing keeps the slot from others. If the slot
-has no result for a piece of input for so long, the session ends as FAILED with
-``CORE_FAILED``.
+itself returns no result for a piece of input within this time, the session
+ends as FAILED with ``CORE_FAILED``.
 
-A group loses a slot that computes for so long on one task. The task runs again
-in another slot, and fails with ``WORKER_DIED`` when it has cost three.
+A group loses a slot that computes on one task for this time. The task is
+repeated in another slot, and fails with ``WORKER_DIED`` after three slots.
 """,
     ),
     cfg.FloatOpt(
@@ -181,8 +185,8 @@ in another slot, and fails with ``WORKER_DIED`` when it has cost three.
         min=0,
         max=30 * 86400,
         help="""
-Seconds after its first connection at which a session ends as EXPIRED with
-``HOLD_TIMEOUT``, whatever it does. 0 means never.
+Seconds from its first connection after which a session ends as EXPIRED with
+``HOLD_TIMEOUT``, even if it is active. 0 means never.
 """,
     ),
     cfg.FloatOpt(
@@ -191,11 +195,12 @@ Seconds after its first connection at which a session ends as EXPIRED with
         min=0,
         max=1e9,
         help="""
-Lowest mean rate of a connected session's input, in bytes per second over each
-minute. A slower session ends as EXPIRED with ``TOO_SLOW``. 0 means any rate.
+Minimum mean rate of a connected session's input, in bytes per second over
+each minute. A slower session ends as EXPIRED with ``TOO_SLOW``. 0 means that
+any rate is allowed.
 
-It stops clients that keep a slot by sending a byte now and then, which
-``idle_timeout_s`` does not detect.
+It ends sessions of clients that hold a slot by sending an occasional byte,
+which ``idle_timeout_s`` does not detect.
 """,
     ),
     cfg.FloatOpt(
@@ -204,10 +209,10 @@ It stops clients that keep a slot by sending a byte now and then, which
         min=1,
         max=3600,
         help="""
-Seconds within which an agent must have prepared a slot; after that the
-session gets another one.
+Seconds within which an agent must have prepared a slot. After that the
+session gets another slot.
 
-It must be longer than the time to program the slowest board.
+It must be longer than it takes to program the slowest board.
 """,
     ),
     cfg.FloatOpt(
@@ -216,8 +221,8 @@ It must be longer than the time to program the slowest board.
         min=0.1,
         max=60,
         help="""
-Seconds after which the conductor repeats an order to an agent, if the agent's
-report does not show its effect.
+Seconds after which the conductor repeats an order to an agent whose reports
+do not show its effect.
 """,
     ),
     cfg.IntOpt(
@@ -226,15 +231,15 @@ report does not show its effect.
         min=1,
         max=1000,
         help="""
-Number of failures in a row of one accelerator in one slot after which the
-pool no longer runs the accelerator in the host's slots of the same shape, as
-long as others fit it. The same happens when more slots of the host than that,
-in a row, could not be prepared with it.
+Number of consecutive failures of an accelerator in one slot after which the
+pool stops running it in the host's slots of the same shape, as long as other
+slots fit it. The same happens if more consecutive slots of the host than this
+could not be prepared with it.
 
 A failure is a slot that could not be prepared, or a session that ended
-because the accelerator or its worker process failed. Keep it below
-``slot_fault_limit``, and that below ``device_fault_limit``: the pool then
-stops using more only when more failures point to it.
+because the accelerator or its worker process failed. Keep this limit below
+``slot_fault_limit``, and that below ``device_fault_limit``: larger parts then
+go out of service only when more failures point to them.
 """,
     ),
     cfg.IntOpt(
@@ -243,8 +248,8 @@ stops using more only when more failures point to it.
         min=1,
         max=1000,
         help="""
-Number of failures in a row in a slot, with whichever accelerators, that make
-the slot faulty. A self-test or the operator brings it back. See
+Number of consecutive failures in a slot, with any accelerators, after which
+the slot is faulty. A self-test or the operator brings it back. See
 ``accelerator_fault_limit`` for the definition of a failure.
 """,
     ),
@@ -254,8 +259,8 @@ the slot faulty. A self-test or the operator brings it back. See
         min=1,
         max=1000,
         help="""
-Number of failures in a row on a device, in whichever of its slots, that make
-the whole device faulty. A self-test or the operator brings it back.
+Number of consecutive failures on a device, in any of its slots, after which
+the whole device is faulty. A self-test or the operator brings it back.
 """,
     ),
     cfg.FloatOpt(
@@ -265,10 +270,10 @@ the whole device faulty. A self-test or the operator brings it back.
         max=30 * 86400,
         help="""
 Seconds after which a faulty slot, device or accelerator is tested: the agent
-programs a slot, computes something with a known result, and scrubs the slot.
+programs a slot, runs a computation with a known result, and scrubs the slot.
 
-If the test passes, the pool uses it again. If not, the time to the next test
-is doubled, up to ``self_test_max_s``.
+If the test passes, the pool uses it again. Otherwise the time to the next
+test doubles, up to ``self_test_max_s``.
 """,
     ),
     cfg.FloatOpt(
@@ -277,8 +282,8 @@ is doubled, up to ``self_test_max_s``.
         min=0.1,
         max=30 * 86400,
         help="""
-Longest time in seconds between two self-tests. A value below
-``self_test_after_s`` counts as that.
+Maximum time in seconds between two self-tests. Values below
+``self_test_after_s`` count as that.
 """,
     ),
     cfg.IntOpt(
@@ -288,7 +293,7 @@ Longest time in seconds between two self-tests. A value below
         # The claim is in a signed 64-bit column.
         max=2**63 - 1,
         help="""
-Largest number of bytes that a session may claim to process. Larger requests
+Maximum number of bytes that a session may claim to process. Larger requests
 are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
 """,
     ),
@@ -300,9 +305,9 @@ are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
         help="""
 How much more than its claim a session may send, as a share of the claim.
 
-Beyond that a session keeps its slot only while no other session waits for it.
-A stateless one then continues in another slot later; a stateful one ends with
-``CLAIM_EXCEEDED``.
+Beyond that, a session keeps its slot only while no other session waits for
+it. A stateless session then continues in another slot later; a stateful one
+ends with ``CLAIM_EXCEEDED``.
 """,
     ),
     cfg.IntOpt(
@@ -311,9 +316,9 @@ A stateless one then continues in another slot later; a stateful one ends with
         min=1,
         max=10000000,
         help="""
-Largest number of sessions that may wait in all. Further requests are refused
-with ``QUEUE_FULL``. A waiting session takes about 2 kB of the conductor's
-memory.
+Maximum number of waiting sessions of all projects. Further requests are
+refused with ``QUEUE_FULL``. A waiting session takes about 2 kB of the
+conductor's memory.
 """,
     ),
     cfg.IntOpt(
@@ -322,13 +327,14 @@ memory.
         min=100,
         max=10000000,
         help="""
-Largest number of requests, cancellations and questions of clients that may
-wait for the leader's decision, a quarter of them of one project. Reports of
-agents may be twice as many.
+Maximum number of requests, cancellations and queries of clients that wait for
+the leader's decision; one project gets a quarter of them. Twice as many
+reports of agents may wait.
 
-Further ones are dropped if agents repeat them, as they usually do, and else
-refused with ``RATE_LIMITED``. The leader decides thousands a second, so this
-is rare; see the metric ``fpgapool_conductor_inputs_dropped_total``.
+Beyond it, messages that agents repeat, which are most of them, are dropped,
+and others are refused with ``RATE_LIMITED``. The leader decides thousands per
+second, so this is rare; see the metric
+``fpgapool_conductor_inputs_dropped_total``.
 """,
     ),
     cfg.BoolOpt(
@@ -336,13 +342,15 @@ is rare; see the metric ``fpgapool_conductor_inputs_dropped_total``.
         default=False,
         help="""
 Whether projects share the slots by weight (deficit round robin on the time
-that slots are held, times their rate), whatever ``strategy`` orders the
-sessions of each project.
+for which slots are held, times their rate). ``strategy`` then orders the
+sessions within each project.
 
 Without it, the project that submits most gets most. Turn it on for every pool
-that more than one project uses; ``production.conf.sample`` does. Related
-options are ``fair_share_quantum_bytes``, ``project_weights`` and
-``max_wait_s``.
+that more than one project uses; ``production.conf.sample`` does.
+
+Related options:
+
+* ``fair_share_quantum_bytes``, ``project_weights`` and ``max_wait_s``.
 """,
     ),
     cfg.IntOpt(
@@ -355,8 +363,8 @@ Bytes that a project of weight 1 may use in each round of ``fair_share``: the
 claims of its sessions, and the capacity of their slots while they are held.
 
 A good value is several sessions, about ten, of their usual size. A smaller
-quantum shares more evenly in the short run, but leaves fewer sessions that
-are near a slot or first by ``strategy``, and all sessions take longer.
+quantum shares more evenly in the short run, but gives ``strategy`` fewer
+sessions to choose from, so that all sessions take longer.
 """,
     ),
     cfg.Opt(
@@ -366,7 +374,7 @@ are near a slot or first by ``strategy``, and all sessions take longer.
         sample_default={"5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d": 2.0},
         help="""
 Weights of projects under ``fair_share``, as pairs of a project's ID and a
-number. A project with the weight 2 gets twice the bytes of one with 1, which
+number. A project of weight 2 gets twice the bytes of one of weight 1, which
 is the default.
 """,
     ),
@@ -376,12 +384,12 @@ is the default.
         min=0,
         max=30 * 86400,
         help="""
-Seconds after which a waiting session goes before all others, whatever
-``strategy`` and ``fair_share`` say, so that large ones do not starve. 0, the
+Seconds after which a waiting session precedes all others, regardless of
+``strategy`` and ``fair_share``, so that large sessions do not starve. 0, the
 default, means never.
 
-It should be well above the usual wait: if most sessions have waited for so
-long, it is first come, first served.
+It should be well above the usual wait: if most sessions wait for longer, they
+are served in the order of arrival.
 """,
     ),
 ]

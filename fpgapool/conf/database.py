@@ -23,11 +23,11 @@ database_opts = [
         max=36500,
         help="""
 Days after which the leader deletes a session that has ended, and an instance
-that Nova has deleted. It deletes few at a time. 0, the default, means never:
-then ``fpgapool-manage db purge`` does it.
+that Nova has deleted, in small batches. 0, the default, means never: run
+``fpgapool-manage db purge`` instead.
 
-Usage stays. A client that repeats a request after that time opens another
-session.
+Usage records are kept. A client that repeats a request after that time opens
+another session.
 """,
     ),
 ]

@@ -13,7 +13,6 @@ from fpgapool.conf import groups
 # reinstallation.
 HOST_NAMESPACE = uuid.UUID("6f1a2f0e-7d0c-5f0b-9c55-0f6b8a0c5d11")
 
-
 UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 
@@ -29,11 +28,11 @@ default_opts = [
         sample_default="compute1.example.org",
         max_length=255,
         help="""
-Name of this host, shown to operators and to clients: letters, digits and any
-of ``_.-``, the first one a letter or a digit.
+Name of this host, shown to operators and clients. It consists of letters,
+digits and ``_.-``, and begins with a letter or digit.
 
-The default is the host's name in the operating system. Names may repeat, for
-example between cells; ``host_uuid`` identifies a host.
+The default is the host's name in the operating system. Hosts may have equal
+names, for example in different cells; ``host_uuid`` identifies a host.
 """,
     ),
     cfg.StrOpt(
@@ -45,10 +44,10 @@ example between cells; ``host_uuid`` identifies a host.
         help="""
 UUID of this host.
 
-Where nova-compute runs, set it to the UUID of the compute's resource provider
-(nova-compute keeps it in the file ``compute_id`` of its state directory). The
-default is derived from the host's name in the operating system and stays the
-same as long as that name does.
+On a host with nova-compute, set it to the UUID of the resource provider of
+the compute node, which nova-compute keeps in the file ``compute_id`` of its
+state directory. The default is derived from the host's name in the operating
+system, and changes only with that name.
 """,
     ),
     cfg.StrOpt(
@@ -59,7 +58,7 @@ Directory of files that must survive a restart: sockets of the workers, locks
 and, unless another database is configured, the database.
 
 It must be on a local file system and belong to the user that runs the
-service; the service closes it to all other users.
+service, which denies access to all other users.
 """,
     ),
 ]

@@ -12,6 +12,14 @@ from typing import Any
 from oslo_config import cfg
 
 
+def internal(service_type: str) -> dict[str, Any]:
+    """Return keystoneauth's defaults for a service on the internal network."""
+    return {
+        "service_type": service_type,
+        "valid_interfaces": ["internal", "public"],
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options of a group.
@@ -49,7 +57,8 @@ class Options:
     def register_auth(self, conf: cfg.ConfigOpts) -> None:
         """Register keystoneauth's options.
 
-        Most processes never ask the service: its client does this.
+        Only the client of the service does this, because most processes have
+        none.
         """
         # A slow import that most processes do not need.
         from keystoneauth1 import loading

@@ -19,7 +19,7 @@ metrics_opts = [
         help="""
 Address on which services serve their metrics.
 
-Callers are not authenticated unless there is a ``client_ca_file``, and the
+Callers are not authenticated unless ``client_ca_file`` is set, and the
 metrics name hosts and projects: use an address that only the monitoring
 network reaches.
 """,
@@ -27,10 +27,10 @@ network reaches.
     cfg.StrOpt(
         "cert_file",
         help="""
-Certificate for serving metrics by HTTPS, with the certificates between it and
-the authority; a PEM file. The default is none: HTTP.
+PEM file with the certificate for serving metrics by HTTPS, followed by its
+intermediate certificates. The default is none: metrics are served by HTTP.
 
-The files are read for each connection, so that a renewed certificate needs no
+The files are read for each connection, so a renewed certificate needs no
 restart.
 
 Related options:
@@ -41,36 +41,37 @@ Related options:
     cfg.StrOpt(
         "key_file",
         help="""
-Key of ``cert_file``, a PEM file without a password.
+PEM file with the key of ``cert_file``, without a password.
 """,
     ),
     cfg.StrOpt(
         "client_ca_file",
         help="""
-Authority that must have signed the certificates of clients, a PEM file.
-Clients without one are refused. The default is none: no certificate is
-required.
+PEM file with the CA that must have signed the certificates of clients.
+Clients without such a certificate are refused. The default is none: clients
+need no certificate.
 """,
     ),
     cfg.PortOpt(
         "conductor_port",
         help="""
-Port on which a conductor serves its metrics. The default is none. Several
-conductors of one machine need a configuration file each, with a port in it.
+Port on which a conductor serves its metrics. The default is none. Conductors
+on the same machine need a configuration file each, with different ports.
 """,
     ),
     cfg.PortOpt(
         "agent_port",
         help="""
-Port on which an agent serves its metrics, or all agents of
-``fpgapool-allinone`` together. The default is none.
+Port on which an agent serves its metrics. ``fpgapool-allinone`` serves those
+of all its agents there. The default is none.
 """,
     ),
     cfg.PortOpt(
         "api_port",
         help="""
 First of the ports on which the processes of the REST API serve their metrics,
-each its own. The default is none. The API itself never serves metrics.
+each on its own port. The default is none. The API itself never serves
+metrics.
 """,
     ),
     cfg.IntOpt(
@@ -79,9 +80,9 @@ each its own. The default is none. The API itself never serves metrics.
         min=1,
         max=1024,
         help="""
-Number of ports, from ``api_port`` on, that the processes of the REST API may
-use: as many as the web server has processes on one machine. Each takes the
-first free one when it gets its first request.
+Number of ports, from ``api_port`` on, for the processes of the REST API: as
+many as the web server has processes on one machine. Each process takes the
+first free port when it receives its first request.
 """,
     ),
     cfg.IntOpt(
@@ -90,8 +91,9 @@ first free one when it gets its first request.
         min=0,
         max=10000,
         help="""
-Number of projects with a queue length of their own, those with the longest
-queues. The rest is counted together, as the project ``other``.
+Number of projects with metrics of their own: those with the longest queues.
+The others are summed as the project ``other``, which bounds the number of
+time series.
 """,
     ),
     cfg.IntOpt(
@@ -100,8 +102,8 @@ queues. The rest is counted together, as the project ``other``.
         min=0,
         max=10000,
         help="""
-Number of groups with metrics of their own, those with the most slots. The rest
-is counted together, as the group ``other``.
+Number of groups with metrics of their own: those with the most slots. The
+others are summed as the group ``other``.
 """,
     ),
 ]

@@ -10,9 +10,9 @@ _group = cfg.OptGroup(
     "notifications",
     title="Notifications",
     help="""
-Notifications of events in the pool. They are off unless ``driver`` in the
-group ``[oslo_messaging_notifications]`` is set, usually to ``messagingv2``;
-that group also sets the topics.
+Notifications of events in the pool. They are sent only if ``driver`` in the
+group ``[oslo_messaging_notifications]`` is set, usually to ``messagingv2``.
+That group also sets the topics.
 """,
 )
 
@@ -23,8 +23,9 @@ notifications_opts = [
         min=1,
         max=10_000_000,
         help="""
-Number of notifications that wait while the message bus is away or slow. The
-conductor never waits for the bus: it drops and counts further ones.
+Maximum number of notifications that wait while the message bus is unavailable
+or slow. The conductor never waits for the bus: it drops and counts the
+notifications beyond that.
 """,
     ),
 ]

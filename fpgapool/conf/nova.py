@@ -10,20 +10,13 @@ from fpgapool.conf import groups
 
 GROUP = "nova"
 
-# Defaults of keystoneauth's options.
-_DEFAULTS = {
-    "service_type": "compute",
-    "valid_interfaces": ["internal", "public"],
-}
-
 _group = cfg.OptGroup(
     GROUP,
     title="Nova",
     help="""
 Access to Nova: the API reads the flavors of instances, see ``[vendordata]``,
-and the conductor follows instances and compute nodes. Neither asks Nova
-unless ``auth_type`` is set. The user needs the role ``admin``, in any
-project.
+and the conductor polls instances and compute nodes. Neither contacts Nova
+unless ``auth_type`` is set. The user needs the role ``admin`` in any project.
 """,
 )
 
@@ -34,7 +27,7 @@ nova_opts = [
         min=0.1,
         max=3600,
         help="""
-Seconds between two questions of the conductor about changed instances.
+Interval in seconds at which the conductor polls Nova for changed instances.
 Sessions of a deleted instance end within that time.
 """,
     ),
@@ -44,7 +37,7 @@ Sessions of a deleted instance end within that time.
         min=0.1,
         max=86400,
         help="""
-Seconds between two questions of the conductor about compute nodes.
+Interval in seconds at which the conductor polls Nova for compute nodes.
 """,
     ),
     cfg.FloatOpt(
@@ -53,7 +46,7 @@ Seconds between two questions of the conductor about compute nodes.
         min=0.1,
         max=600,
         help="""
-Seconds that the conductor waits for an answer of Nova.
+Seconds that the conductor waits for a response from Nova.
 """,
     ),
     cfg.IntOpt(
@@ -62,22 +55,22 @@ Seconds that the conductor waits for an answer of Nova.
         min=1,
         max=10000,
         help="""
-Number of instances in one request. Nova's ``[api] max_limit`` limits it, too.
+Number of instances in one response. Nova's ``[api] max_limit`` also limits
+it.
 """,
     ),
     cfg.BoolOpt(
         "instances_are_local",
         default=False,
         help="""
-Whether data stay on the host on their way from an instance to a board of the
-same host.
+Whether data from an instance to a board of the same host stay on that host.
 
-Turn it on only if workers are reached by a network with both ends on that
-host, such as a bridge that does not leave it. Then a session that an instance
-opens by its own token counts as one from its host, which the scheduler
-prefers for it. Otherwise it counts as one from outside.
+Turn it on only if instances reach workers through a network with both ends on
+the host, such as a bridge that does not leave it. Sessions that an instance
+opens with its own token then count as local to its host, and the scheduler
+prefers the host's slots for them. Otherwise they count as remote.
 """,
     ),
 ]
 
-OPTIONS = groups.Options(_group, nova_opts, _DEFAULTS)
+OPTIONS = groups.Options(_group, nova_opts, groups.internal("compute"))

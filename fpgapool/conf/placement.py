@@ -10,12 +10,6 @@ from fpgapool.conf import groups
 
 GROUP = "placement"
 
-# Defaults of keystoneauth's options.
-_DEFAULTS = {
-    "service_type": "placement",
-    "valid_interfaces": ["internal", "public"],
-}
-
 #: Names of pools; a trait contains the name.
 POOL_NAME = r"^[a-z0-9_]{1,64}$"
 
@@ -23,9 +17,9 @@ _group = cfg.OptGroup(
     GROUP,
     title="Placement",
     help="""
-Access to Placement: the leading conductor keeps the devices there, and reads
-which instances have reserved slots. It does not ask Placement unless
-``auth_type`` is set. The user needs the role ``service`` or ``admin``, in any
+Access to Placement: the leading conductor registers the devices there, and
+reads which instances have reserved slots. It does not contact Placement unless
+``auth_type`` is set. The user needs the role ``service`` or ``admin`` in any
 project.
 """,
 )
@@ -37,9 +31,9 @@ placement_opts = [
         min=1,
         max=86400,
         help="""
-Seconds between two comparisons of Placement with the pool. Changes of the pool
-are written within two seconds in any case; the comparison finds changes that
-others make, and new compute nodes.
+Interval in seconds at which the conductor compares Placement with the pool.
+It writes its own changes within two seconds; the comparison finds changes by
+others, and new compute nodes.
 """,
     ),
     cfg.FloatOpt(
@@ -48,8 +42,8 @@ others make, and new compute nodes.
         min=0.5,
         max=3600,
         help="""
-Seconds between two questions about reserved slots, if there are slots that
-can be reserved.
+Interval in seconds at which the conductor polls Placement for reservations,
+if any slot can be reserved.
 """,
     ),
     cfg.FloatOpt(
@@ -58,7 +52,7 @@ can be reserved.
         min=0.1,
         max=600,
         help="""
-Seconds that the conductor waits for an answer of Placement.
+Seconds that the conductor waits for a response from Placement.
 """,
     ),
     cfg.StrOpt(
@@ -66,13 +60,15 @@ Seconds that the conductor waits for an answer of Placement.
         default="default",
         regex=POOL_NAME,
         help="""
-Distinguishes the pools of one cloud: a pool changes only resource providers
-that have the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>``, and removes those
-that are not devices of it. Two pools in one cloud need different names. Small
-letters, digits and underscores. Before you change it, run ``fpgapool-manage
-placement clean`` to remove the providers of the old name.
+Name of this pool in Placement: lower-case letters, digits and underscores.
+Pools in one cloud need different names, because each changes only resource
+providers with the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>``, and removes
+those that are not its devices.
+
+Before you change the name, run ``fpgapool-manage placement clean`` to remove
+the providers of the old one.
 """,
     ),
 ]
 
-OPTIONS = groups.Options(_group, placement_opts, _DEFAULTS)
+OPTIONS = groups.Options(_group, placement_opts, groups.internal("placement"))

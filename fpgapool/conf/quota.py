@@ -14,8 +14,8 @@ _group = cfg.OptGroup(
     title="Quotas",
     help="""
 How much of the pool a project may use at a time. The conductor enforces these
-options and the API shows them, so that both need the same ones. -1 means
-unlimited, and 0 none at all.
+options and the API shows them, so both need the same values. -1 means
+unlimited, 0 none at all.
 """,
 )
 
@@ -27,12 +27,12 @@ quota_opts = [
             (LOCAL, "The options below, and limits set through the API."),
             (
                 UNIFIED,
-                "Keystone's unified limits. They need the package oslo.limit"
-                " and the group [oslo_limit].",
+                "Keystone's unified limits; needs the package oslo.limit and"
+                " the group [oslo_limit].",
             ),
         ],
         help="""
-Where the limits of projects come from.
+Where the limits of projects are kept.
 
 With ``unified``, the options below apply to resources without a registered
 limit in Keystone, and until Keystone has answered for the first time.
@@ -44,12 +44,12 @@ limit in Keystone, and until Keystone has answered for the first time.
         min=-1,
         max=2**63 - 1,
         help="""
-Largest number of slots that a project has at a time. Its further sessions
-wait, with ``PROJECT_SESSION_LIMIT`` as the reason, until it releases a slot;
-sessions of other projects pass them.
+Maximum number of slots that a project has at a time. Its further sessions
+wait, with the reason ``PROJECT_SESSION_LIMIT``, until it releases a slot;
+sessions of other projects overtake them.
 
-The default keeps a project from having all slots of all but small pools. A
-good value is about half of the slots of the pool. The limit never refuses a
+The default stops one project from taking every slot, except in small pools. A
+good value is about half of the pool's slots. The limit never refuses a
 request, and lowering it takes no slot away.
 """,
     ),
@@ -59,10 +59,10 @@ request, and lowering it takes no slot away.
         min=-1,
         max=2**63 - 1,
         help="""
-Largest number of requests of a project that wait at a time. Further ones are
-refused with ``QUOTA_EXCEEDED``.
+Maximum number of waiting requests of a project. Further requests are refused
+with ``QUOTA_EXCEEDED``.
 
-A good value is far above the needs of a project in a busy hour and far below
+A good value is far above what a project needs in a busy hour, and far below
 ``[conductor] max_queued_sessions``, so that no project can fill the queue
 alone. The default is a tenth of that option's default.
 """,
@@ -73,9 +73,8 @@ alone. The default is a tenth of that option's default.
         min=-1,
         max=2**63 - 1,
         help="""
-Largest number of bytes that the waiting requests of a project claim together.
-Further requests, and any that claims more by itself, are refused with
-``QUOTA_EXCEEDED``.
+Maximum number of bytes that the waiting requests of a project claim together.
+Requests beyond it, even a single one, are refused with ``QUOTA_EXCEEDED``.
 
 The default, 1 PiB, is that of ``[conductor] max_claimed_bytes``: the largest
 request can wait, but only one of them.
@@ -87,9 +86,9 @@ request can wait, but only one of them.
         min=-1,
         max=2**63 - 1,
         help="""
-Largest total size of a project's own bitstreams in bytes. Further ones are
-refused with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for some
-hundreds.
+Maximum total size of a project's own bitstreams, in bytes. Further bitstreams
+are refused with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for a few
+hundred.
 """,
     ),
     cfg.IntOpt(
@@ -98,7 +97,7 @@ hundreds.
         min=-1,
         max=2**31 - 1,
         help="""
-Largest number of groups of a project. Further ones are refused with
+Maximum number of groups of a project. Further groups are refused with
 ``QUOTA_EXCEEDED``.
 """,
     ),
@@ -108,9 +107,9 @@ Largest number of groups of a project. Further ones are refused with
         min=-1,
         max=2**31 - 1,
         help="""
-Largest number of slots that the groups of a project may grow to together: the
-``max_size`` of elastic groups, and the ``size`` of others. Requests for more
-are refused with ``QUOTA_EXCEEDED``. The default is that of ``sessions``.
+Maximum number of slots to which the groups of a project may grow together:
+the ``max_size`` of elastic groups, and the ``size`` of others. Requests for
+more are refused with ``QUOTA_EXCEEDED``. The default is that of ``sessions``.
 """,
     ),
     cfg.IntOpt(
@@ -119,8 +118,8 @@ are refused with ``QUOTA_EXCEEDED``. The default is that of ``sessions``.
         min=-1,
         max=2**31 - 1,
         help="""
-Largest number of clients that a project has attached to groups, its own ones
-and those that other projects share with it. Further ones are refused with
+Maximum number of clients that a project has attached to groups, both its own
+and those that other projects share with it. Further clients are refused with
 ``QUOTA_EXCEEDED``.
 """,
     ),
@@ -130,9 +129,9 @@ and those that other projects share with it. Further ones are refused with
         min=-1,
         max=2**31 - 1,
         help="""
-Highest priority of a project's sessions that counts against other projects,
-whose slots they may take with ``[scheduler] preempt``. Higher ones count as
-this one there. Within the project all priorities count.
+Highest priority with which a project's sessions compete for the slots of
+other projects, under ``[scheduler] preempt``. Higher priorities count as this
+one there. Within the project, all priorities count.
 """,
     ),
     cfg.FloatOpt(
@@ -141,8 +140,9 @@ this one there. Within the project all priorities count.
         min=1,
         max=86400,
         help="""
-Seconds between two questions to Keystone for all limits; only for the driver
-``unified``. A change in Keystone takes effect within that time.
+Interval in seconds at which the conductor reads all limits from Keystone,
+with the driver ``unified``. A change in Keystone takes effect within that
+time.
 """,
     ),
 ]

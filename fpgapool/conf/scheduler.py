@@ -54,18 +54,18 @@ scheduler_opts = [
 Options that only the chosen strategy has, by name: those of ``era``, ``hjf``
 and ``affinity``, and of strategies from other packages. A value is a number,
 ``true``, ``false`` or text. The conductor does not start with an option that
-the strategy lacks.
+the strategy does not have.
 """,
     ),
     cfg.StrOpt(
         "preempt",
         default="none",
         choices=[
-            ("none", "a session keeps its slot to its end"),
+            ("none", "a session keeps its slot until it ends"),
             (
                 "fine",
-                "after each quantum of input, a stateless session may have"
-                " to leave its slot to another session",
+                "a stateless session may lose its slot to another session"
+                " after each quantum of input",
             ),
         ],
         help="""
@@ -75,12 +75,12 @@ With ``fine``, a session takes a slot from one of its own project that has a
 lower priority, or, with the strategies ``edf`` and ``hjf``, from one with the
 same priority and a less urgent deadline. With ``[conductor] fair_share`` it
 may also take one from a project that has used up its share, with priorities
-up to ``[quota] max_priority``. The session that loses its slot waits again at
-its old place, and goes on in another slot with the first byte that is
-missing. Its client must be of this release or later.
+up to ``[quota] max_priority``. The session that loses its slot returns to its
+place in the queue, and continues in another slot from the first missing byte.
+Its client must be of this release or later.
 
-Projects need lanes of their own: ``[conductor] fair_share`` or a limit of
-sessions.
+Projects must be queued separately, which needs ``[conductor] fair_share`` or
+a limit of sessions.
 """,
     ),
     cfg.FloatOpt(
@@ -90,8 +90,8 @@ sessions.
         max=1000,
         help="""
 How much more urgent a session's deadline must be than that of the session
-whose slot it takes: 1 + this times the work left over the time left. It keeps
-slots from going to and fro.
+whose slot it takes, so that slots do not go back and forth: the work left,
+divided by the time left, must be at least 1 plus this value times the other's.
 """,
     ),
     cfg.IntOpt(
@@ -101,8 +101,8 @@ slots from going to and fro.
         max=2**50,
         help="""
 Bytes of input after which a session may have to leave its slot, with
-``preempt``. A slot that takes long to be programmed is left less often: it
-always computes for ten times as long as that takes.
+``preempt``. A slot that takes long to program changes hands less often: it
+always computes for ten times its programming time.
 """,
     ),
     cfg.StrOpt(
@@ -112,10 +112,10 @@ always computes for ten times as long as that takes.
 How elastic groups are sized: the name of an entry point in
 ``fpgapool.elasticity``.
 
-``none`` leaves all sizes as they are, ``nnls`` follows the work that waits,
-and ``ahead`` also the work that is expected. With goals, ``edf`` serves
-deadlines, ``throughput`` rates, and ``hybrid`` both; it refuses goals that
-cannot be reached.
+``none`` leaves all sizes as they are, ``nnls`` follows the waiting work, and
+``ahead`` also the expected work. With goals, ``edf`` serves deadlines,
+``throughput`` rates, and ``hybrid`` both; it refuses goals that cannot be
+reached.
 """,
     ),
     cfg.FloatOpt(
@@ -124,11 +124,13 @@ cannot be reached.
         min=0.0,
         max=86400.0,
         help="""
-Seconds from one look at the sizes of elastic groups to the next. 0 means the
-period of the policy: 10 for ``none``, ``nnls`` and ``ahead``, and 1 for the
-others. For the first three it should be at least 10 times as long as
-programming a slot takes, and must be at least twice as long: otherwise slots
-would do little but change groups.
+Interval in seconds at which the sizes of elastic groups are reviewed. 0 means
+the period of the policy: 10 for ``none``, ``nnls`` and ``ahead``, and 1 for
+the others.
+
+For the first three it should be at least 10 times as long as programming a
+slot takes, and must be at least twice as long: otherwise slots would spend
+most of their time changing groups.
 """,
     ),
     cfg.DictOpt(
@@ -145,7 +147,7 @@ Options of the policy named by ``elasticity``, by name, as in
         min=0,
         max=2**63 - 1,
         help="""
-Seed of the ``random`` choices, so that a recorded run can be repeated.
+Seed of ``random`` choices, so that a recorded run can be repeated.
 """,
     ),
 ]

@@ -10,8 +10,8 @@ _group = cfg.OptGroup(
     "upgrade_levels",
     title="Upgrade levels",
     help="""
-Versions of messages for services of an earlier release, while some run. See
-the upgrade guide, and remove these options when all services are upgraded.
+Message versions to use while some services run an earlier release. See the
+upgrade guide, and remove these options when all services are upgraded.
 """,
 )
 
@@ -22,18 +22,18 @@ upgrade_levels_opts = [
         "conductor",
         regex=_VERSION,
         help="""
-Highest version of the conductor's remote calls, such as ``1.1``, that agents
-and the API use. The default is the newest that they know.
+Highest version of the conductor's RPC API, such as ``1.1``, that agents and
+the API use. The default is the newest that they know.
 
-Calls that an older conductor lacks fail as if no conductor answered.
+Calls that an older conductor does not have fail as if no conductor answered.
 """,
     ),
     cfg.StrOpt(
         "agent",
         regex=_VERSION,
         help="""
-Highest version of the agents' remote calls, such as ``1.1``, that the
-conductor uses. The default is the newest that it knows.
+Highest version of the agents' RPC API, such as ``1.1``, that the conductor
+uses. The default is the newest that it knows.
 """,
     ),
 ]

@@ -25,11 +25,10 @@ vendordata_opts = [
 Secrets from which the tokens of instances are derived. Use the same on all
 machines with the API. Without one, no instance gets a token.
 
-The first one makes the tokens of new instances. Further ones, one a line, are
-for instances from before a change: they keep their tokens when Nova asks
-again. If the key of an instance is gone, the instance then gets another
-token, and the one on its config drive becomes invalid. The database holds
-hashes only.
+The first key derives the tokens of new instances. Older keys, one per line,
+let existing instances keep their tokens when Nova asks again. An instance
+whose key is gone gets another token then, and the one on its config drive
+becomes invalid. The database holds hashes only.
 """,
     ),
     cfg.URIOpt(
@@ -43,18 +42,17 @@ that Nova used, which instances often cannot reach.
     cfg.StrOpt(
         "ca_file",
         help="""
-Certificates by which instances can verify that of the API, a PEM file. Needed
-if their images do not trust the authority that has signed it.
+PEM file with the CA certificates by which instances verify the API. Set it if
+their images do not trust the CA that signed the API's certificate.
 """,
     ),
     cfg.BoolOpt(
         "all_instances",
         default=False,
         help="""
-Whether all instances get a token, also those whose flavors do not ask for
-accelerators. Otherwise an instance gets one only if its flavor has
-``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than ``avoid``, or
-``fpgapool:sla=high``.
+Whether all instances get a token. By default an instance gets one only if its
+flavor has ``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than
+``avoid``, or ``fpgapool:sla=high``.
 """,
     ),
     cfg.FloatOpt(
@@ -63,9 +61,9 @@ accelerators. Otherwise an instance gets one only if its flavor has
         min=0.05,
         max=4.5,
         help="""
-Seconds after which the API answers Nova that it has nothing for an instance,
-if it has not found out by then; an instance that has a token gets that. Nova
-waits for 5 s by default, and the instance does not boot meanwhile.
+Seconds that the API takes at most to look up an instance. After that Nova
+gets the instance's existing token, or nothing. Nova waits for 5 s by default,
+and the instance does not boot meanwhile.
 """,
     ),
     cfg.IntOpt(
@@ -74,8 +72,8 @@ waits for 5 s by default, and the instance does not boot meanwhile.
         min=1,
         max=1000,
         help="""
-Largest number of instances that each process looks up in Nova at the same
-time. Further ones get the data that the database holds at once, or nothing.
+Maximum number of instances that each process looks up in Nova at the same
+time. Further instances immediately get what the database holds, or nothing.
 """,
     ),
     cfg.FloatOpt(
@@ -84,8 +82,8 @@ time. Further ones get the data that the database holds at once, or nothing.
         min=0,
         max=100000,
         help="""
-Number of requests of one instance per second that each process of the API
-answers in the long run. Further ones are refused with ``RATE_LIMITED`` and
+Requests per second that each process of the API answers to one instance, on
+average. Further requests are refused with ``RATE_LIMITED`` and
 ``Retry-After``. 0 means no limit.
 """,
     ),
@@ -95,7 +93,7 @@ answers in the long run. Further ones are refused with ``RATE_LIMITED`` and
         min=1,
         max=100000,
         help="""
-Number of requests of one instance that are answered without a pause.
+Number of requests that an instance may send in a burst.
 """,
     ),
 ]

@@ -10,95 +10,81 @@ from fpgapool.vocabulary import fields
 
 #: The resources of quotas, and what each counts.
 QUOTAS: typing.Final = {
-    "sessions": "Sessions with a slot. Further ones wait.",
-    "queued": "Requests that wait. Further ones are refused.",
+    "sessions": "Sessions with a slot. Further sessions wait.",
+    "queued": "Waiting requests. Further requests are refused.",
     "queued_bytes": "Total bytes that these requests claim.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
-    "groups": "Groups. Further ones are refused.",
-    "group_slots": "Slots that these groups may grow to.",
+    "groups": "Groups. Further groups are refused.",
+    "group_slots": "Slots to which these groups may grow.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Priorities that count against other projects,"
-    " whose sessions may have to leave their slots; `in_use` is 0.",
+    "max_priority": "Priorities that count against other projects, whose"
+    " sessions may lose their slots; `in_use` is always 0.",
 }
-#: -1 stands for no limit.
+#: A limit that stands for none.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1
 
+
+def _key(name: str, kind: fields.Kind, about: str) -> fields.Field:
+    return fields.stored(name, kind, about, default=None, column=True)
+
+
+def _sum(
+    name: str,
+    about: str = "",
+    title: str = "",
+    kind: fields.Kind = fields.COUNT,
+) -> fields.Field:
+    default = kind.type()
+    return fields.stored(
+        name, kind, about, default=default, column=True, title=title
+    )
+
+
 #: What a project used of an accelerator on a day, or the sum of several.
 USAGE = fields.Fields(
-    fields.shown("id", fields.TEXT, "For the marker; unique."),
-    fields.stored(
+    fields.shown("id", fields.TEXT, "Unique; the marker of a page."),
+    _key(
         "day",
         fields.DAY,
-        "Day of the slots' release, in UTC; null: several days.",
-        default=None,
-        column=True,
+        "UTC day on which the slots were released; null: the sum of several"
+        " days.",
     ),
-    fields.stored(
-        "project_id",
-        fields.NAME,
-        "Null: several projects.",
-        default=None,
-        column=True,
-    ),
-    fields.stored(
-        "accelerator",
-        fields.NAME,
-        "Null: several accelerators.",
-        default=None,
-        column=True,
-    ),
-    fields.stored(
-        "sessions",
-        fields.COUNT,
-        "Ended sessions that had a slot.",
-        column=True,
-        default=0,
-    ),
-    fields.stored(
+    _key("project_id", fields.NAME, "Null: the sum of several projects."),
+    _key("accelerator", fields.NAME, "Null: the sum of several accelerators."),
+    _sum("sessions", "Ended sessions that had a slot."),
+    _sum(
         "sessions_met",
-        fields.COUNT,
-        "Ended sessions that kept their deadlines.",
-        column=True,
-        title="Deadlines Met",
-        default=0,
+        "Ended sessions that met their deadlines.",
+        "Deadlines Met",
     ),
-    fields.stored(
+    _sum(
         "sessions_missed",
-        fields.COUNT,
-        "Ended sessions that did not keep their deadlines.",
-        column=True,
-        title="Deadlines Missed",
-        default=0,
+        "Ended sessions that missed their deadlines.",
+        "Deadlines Missed",
     ),
-    fields.stored(
+    _sum(
         "slot_s",
+        "Time for which slots, also those of groups, were held, in seconds.",
+        "Slot Seconds",
         fields.NUMBER,
-        "Time for which slots were held, in seconds; that of groups included.",
-        column=True,
-        title="Slot Seconds",
-        default=0.0,
     ),
-    fields.stored(
+    _sum(
         "group_busy_s",
-        fields.NUMBER,
         "Time for which the project's tasks and locks had slots of groups, in"
         " seconds.",
-        column=True,
-        title="Group Busy Seconds",
-        default=0.0,
-    ),
-    fields.stored(
-        "group_idle_s",
+        "Group Busy Seconds",
         fields.NUMBER,
+    ),
+    _sum(
+        "group_idle_s",
         "Time for which slots of the project's groups had neither task nor"
         " lock, in seconds.",
-        column=True,
-        title="Group Idle Seconds",
-        default=0.0,
+        "Group Idle Seconds",
+        fields.NUMBER,
     ),
-    fields.stored("input_bytes", fields.COUNT, column=True, default=0),
-    fields.stored("output_bytes", fields.COUNT, column=True, default=0),
+    _sum("input_bytes"),
+    _sum("output_bytes"),
     fields.stored(
         "energy_j",
         fields.NUMBER,
@@ -110,8 +96,7 @@ USAGE = fields.Fields(
     fields.shown(
         "energy_j_per_sla",
         fields.NUMBER,
-        "`energy_j` for each deadline that was kept; null: not measured, or"
-        " none was kept.",
+        "`energy_j` per deadline met; null: not measured, or none was met.",
         default=None,
         column=True,
         title="Energy per Deadline Met (J)",

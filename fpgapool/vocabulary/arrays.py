@@ -13,8 +13,8 @@ An accelerator's data is bytes. The keyword ``arrays`` of its
         input: {dtype: complex64, shape: [frame_samples]}
         output: {dtype: complex64, shape: [frame_samples]}
 
-Input and output are items, one behind the other, in C order, of little-endian
-numbers. The members of both:
+Input and output are sequences of items, in C order, of little-endian numbers.
+The members of both:
 
 ``dtype``
     Type of a number, as NumPy names it; or the name of a parameter whose value
@@ -24,9 +24,9 @@ numbers. The members of both:
     is a number, the name of a parameter, or a sum of products of both, such as
     ``features + 1``.
 ``per``
-    Of the output only: how many items of input make one of output, a length as
-    above; the last one is made of the rest. 1 if it is missing. ``any``: their
-    numbers are not related.
+    Of the output only: how many items of input make one item of output, a
+    length as above; the last item is made of the rest. The default is 1.
+    ``any``: the numbers of items are not related.
 
 A missing parameter has the default of its schema. Checks of parameters ignore
 the keyword, as JSON schema demands of unknown ones.

@@ -14,7 +14,8 @@ from fpgapool.vocabulary import states
 class Capacity:
     """The numbers of a pool's slots by shape.
 
-    :raises KeyError, TypeError: if they are none.
+    :param hosts: as the API's summary of the pool lists them.
+    :raises KeyError, TypeError: if they have another form.
     """
 
     def __init__(self, hosts: collections.abc.Iterable[typing.Any]) -> None:

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The stable codes of all errors, ends and reasons, and what is known of each.
+"""The stable codes of all errors, ends of sessions, and reasons to wait.
 
 Programs compare these strings; people read the messages that come with them.
 A code is one row: its name, a sentence, the HTTP status with which the REST
 API returns it, and how the pool treats it. Sets of codes and the tables of
-the documentation are made from the rows. Do not change a name once released,
-and do not reuse one.
+the documentation derive from the rows. Never change or reuse a name once
+released.
 """
 
 import typing
 
 
 class Error(typing.NamedTuple):
-    """What is known of a code.
+    """The meaning and the treatment of a code.
 
-    :ivar sentence: says what the code means; may have literals in RST.
-    :ivar status: of the REST API's answer; None for a code that it never
-        returns, and reports as INTERNAL_ERROR if it comes nevertheless.
-    :ivar reopens: whether a stateless session that ended so may be reopened:
-        its client has not caused the end.
-    :ivar slot_fault: whether a session's end counts as a failure of its slot.
-    :ivar device_fault: whether a driver's error with it ends a session; a
-        driver's errors with other codes are for operators only.
-    :ivar bitstream_fault: whether a preparation that fails so is the fault of
+    :ivar sentence: what the code means; may have literals in RST.
+    :ivar status: of the REST API's response; None: the API never returns the
+        code, and reports INTERNAL_ERROR instead.
+    :ivar reopens: a stateless session that ended with it may be reopened,
+        because its client did not cause the end.
+    :ivar slot_fault: a session's end with it counts as a failure of its slot.
+    :ivar device_fault: a driver's error with it ends a session; a driver's
+        errors with other codes are for operators only.
+    :ivar bitstream_fault: a preparation that fails with it is the fault of
         the bitstream, and not of the slot or its board.
-    :ivar waits: whether it says why a session has no slot yet.
+    :ivar waits: it explains why a session has no slot yet.
     """
 
     sentence: str
@@ -59,16 +59,18 @@ UNKNOWN_ACCELERATOR = _code(
     400,
 )
 UNKNOWN_HOST = _code(
-    "UNKNOWN_HOST", "The request's host has not reported yet.", 400
+    "UNKNOWN_HOST", "The client's host has never reported to the pool.", 400
 )
 INVALID_SIZE = _code(
-    "INVALID_SIZE", "The size is not a whole number of at least 1.", 400
+    "INVALID_SIZE",
+    "The size is not a positive integer, or is out of range.",
+    400,
 )
 SIZE_TOO_LARGE = _code(
-    "SIZE_TOO_LARGE", "The claim is above the pool's limit.", 413
+    "SIZE_TOO_LARGE", "The claimed size exceeds the pool's limit.", 413
 )
 INVALID_REQUEST = _code(
-    "INVALID_REQUEST", "A member of the request is wrong or missing.", 400
+    "INVALID_REQUEST", "A member of the request is invalid or missing.", 400
 )
 INVALID_REQUEST_ID = _code(
     "INVALID_REQUEST_ID",
@@ -76,17 +78,17 @@ INVALID_REQUEST_ID = _code(
     400,
 )
 REQUEST_ID_REUSED = _code(
-    "REQUEST_ID_REUSED", "Another request had the same request_id before.", 409
+    "REQUEST_ID_REUSED", "A different request had the same request_id.", 409
 )
 INVALID_PARAMS = _code(
-    "INVALID_PARAMS", "The accelerator does not take these parameters."
+    "INVALID_PARAMS", "The parameters are not valid for the accelerator."
 )
 INVALID_TIMEOUT = _code(
     "INVALID_TIMEOUT", "A time limit is out of range.", 400
 )
 UNKNOWN_OPERATION = _code(
     "UNKNOWN_OPERATION",
-    "The front door or the worker does not know the operation.",
+    "The front door or the worker does not support the operation.",
 )
 DEADLINE_IMPOSSIBLE = _code(
     "DEADLINE_IMPOSSIBLE",
@@ -99,8 +101,8 @@ INVALID_GROUP_SIZE = _code(
 )
 INVALID_GOAL = _code(
     "INVALID_GOAL",
-    "The goal of a group is neither a deadline with a number of tasks nor "
-    "a rate, or is out of range.",
+    "The goal of a group is neither a rate nor a deadline with a number of "
+    "tasks, or is out of range.",
     400,
 )
 
@@ -111,7 +113,7 @@ BITSTREAM_NOT_FOUND = _code(
     404,
 )
 BITSTREAM_REFUSED = _code(
-    "BITSTREAM_REFUSED", "This change of the bitstream is not possible.", 400
+    "BITSTREAM_REFUSED", "The bitstream cannot be changed in this way.", 400
 )
 BITSTREAM_IN_USE = _code(
     "BITSTREAM_IN_USE",
@@ -119,7 +121,7 @@ BITSTREAM_IN_USE = _code(
     409,
 )
 BITSTREAM_HAS_FILE = _code(
-    "BITSTREAM_HAS_FILE", "The bitstream already has its file.", 409
+    "BITSTREAM_HAS_FILE", "The bitstream already has a file.", 409
 )
 BITSTREAM_HAS_NO_FILE = _code(
     "BITSTREAM_HAS_NO_FILE", "The bitstream's file has not been uploaded.", 409
@@ -131,25 +133,29 @@ BITSTREAM_TOO_LARGE = _code(
 )
 CHECKSUM_MISMATCH = _code(
     "CHECKSUM_MISMATCH",
-    "An upload differs from its announced checksum, or the board saw other "
-    "data than the client.",
+    "An upload differs from its announced checksum, or the board received "
+    "other data than the client sent.",
     400,
 )
 SIGNATURE_REQUIRED = _code(
     "SIGNATURE_REQUIRED", "The pool requires signed bitstreams.", 400
 )
 INVALID_SIGNATURE = _code(
-    "INVALID_SIGNATURE", "The signature is not by a trusted key.", 400
+    "INVALID_SIGNATURE", "The signature was not made with a trusted key.", 400
 )
 INVALID_DECLARATION = _code(
-    "INVALID_DECLARATION", "The declaration for emulated boards is wrong.", 400
+    "INVALID_DECLARATION",
+    "The declaration for emulated boards is invalid.",
+    400,
 )
-LENGTH_REQUIRED = _code("LENGTH_REQUIRED", "An upload has no length.", 411)
+LENGTH_REQUIRED = _code(
+    "LENGTH_REQUIRED", "The upload does not state its length.", 411
+)
 UPLOAD_INCOMPLETE = _code(
-    "UPLOAD_INCOMPLETE", "An upload broke off or took too long.", 400
+    "UPLOAD_INCOMPLETE", "The upload was interrupted or took too long.", 400
 )
 TOO_MANY_UPLOADS = _code(
-    "TOO_MANY_UPLOADS", "Too many uploads are under way.", 503
+    "TOO_MANY_UPLOADS", "Too many uploads are in progress.", 503
 )
 STORE_UNAVAILABLE = _code(
     "STORE_UNAVAILABLE", "The bitstream store does not answer.", 503
@@ -194,13 +200,13 @@ QUOTA_EXCEEDED = _code(
     429,
 )
 QUOTAS_IN_KEYSTONE = _code(
-    "QUOTAS_IN_KEYSTONE", "Keystone keeps the limits of this pool.", 409
+    "QUOTAS_IN_KEYSTONE", "The limits of this pool are set in Keystone.", 409
 )
 QUEUE_FULL = _code("QUEUE_FULL", "The pool's queue is full.", 503)
 ACCELERATOR_OUT_OF_USE = _code(
     "ACCELERATOR_OUT_OF_USE",
-    "Failures have put the accelerator out of use on every host that could "
-    "run it.",
+    "The accelerator is out of service after failures on every host that "
+    "could run it.",
     503,
 )
 TOO_MANY_CONNECTIONS = _code(
@@ -214,8 +220,8 @@ INSTANCE_SESSION_LIMIT = _code(
 )
 GOAL_INFEASIBLE = _code(
     "GOAL_INFEASIBLE",
-    "The pool has too few slots for the group's goal beside the goals of "
-    "others.",
+    "The pool has too few slots for the group's goal in addition to the "
+    "goals of other groups.",
     409,
 )
 
@@ -265,7 +271,7 @@ WAITING_FOR_LOCAL = _code(
 )
 WAITING_FOR_PASS = _code(
     "WAITING_FOR_PASS",
-    "The session has just arrived or is next to be served.",
+    "The session has just arrived, or is the next to be served.",
     waits=True,
 )
 WAITING_FOR_AFFINITY = _code(
@@ -280,7 +286,7 @@ POWER_CAP = _code(
 )
 PROJECT_SESSION_LIMIT = _code(
     "PROJECT_SESSION_LIMIT",
-    "The project has as many slots as it may have at a time.",
+    "The project holds as many slots as its quota allows.",
     waits=True,
 )
 UNKNOWN_JOB = _code(
@@ -307,14 +313,15 @@ IDLE_TIMEOUT = _code(
     "long.",
 )
 HOLD_TIMEOUT = _code(
-    "HOLD_TIMEOUT", "The session held its slot for as long as a session may."
+    "HOLD_TIMEOUT", "The session held its slot for the maximum time."
 )
 TOO_SLOW = _code(
     "TOO_SLOW", "The client sent input more slowly than required."
 )
 DEADLINE_PASSED = _code(
     "DEADLINE_PASSED",
-    "The session could not meet its deadline and was to end in this case.",
+    "The session could not meet its deadline, and its deadline action ended "
+    "it.",
 )
 
 # The client ended it.
@@ -333,7 +340,7 @@ CLIENT_GONE = _code(
 CANCELLED = _code("CANCELLED", "The program cancelled the call.")
 CERTIFICATE_MISMATCH = _code(
     "CERTIFICATE_MISMATCH",
-    "Another process than the worker answers at the worker's address.",
+    "A process other than the worker answers at the worker's address.",
 )
 FILE_ERROR = _code(
     "FILE_ERROR",
@@ -346,21 +353,22 @@ INCOMPATIBLE_SLOT = _code(
     "INCOMPATIBLE_SLOT", "The session moved to a worker with smaller buffers."
 )
 INVALID_USAGE = _code(
-    "INVALID_USAGE", "The command line of ``fpgapool-run`` is wrong."
+    "INVALID_USAGE", "The command line of ``fpgapool-run`` is invalid."
 )
 SESSION_BUSY = _code(
     "SESSION_BUSY", "Two calls use one session at the same time."
 )
 SESSION_FORKED = _code(
     "SESSION_FORKED",
-    "The program was forked after it had opened the session, and the child "
-    "uses it.",
+    "The program forked after it had opened the session, and the child uses "
+    "it.",
 )
 SESSION_LOST = _code(
     "SESSION_LOST", "The connection broke and could not be resumed."
 )
 SIZE_MISMATCH = _code(
-    "SIZE_MISMATCH", "The input or output has another size than announced."
+    "SIZE_MISMATCH",
+    "The size of the input or output differs from the announced size.",
 )
 TIMEOUT = _code("TIMEOUT", "The program's own time limit has passed.")
 TLS_REQUIRED = _code(
@@ -370,7 +378,7 @@ TLS_REQUIRED = _code(
 )
 TOO_MANY_OPEN_FILES = _code(
     "TOO_MANY_OPEN_FILES",
-    "The program or its machine has no free file descriptor.",
+    "The program or its machine has no free file descriptors.",
 )
 
 # The claim in acc_open was not kept.
@@ -407,7 +415,7 @@ SLOT_FAULTY = _code(
     "SLOT_FAULTY", "The slot is faulty or cannot be scrubbed.", reopens=True
 )
 SELF_TEST_FAILED = _code(
-    "SELF_TEST_FAILED", "A self-test computed a wrong result in the slot."
+    "SELF_TEST_FAILED", "A self-test in the slot computed a wrong result."
 )
 DEVICE_FAILED = _code(
     "DEVICE_FAILED",
@@ -421,8 +429,8 @@ HOST_LOST = _code(
 )
 SUPERSEDED = _code(
     "SUPERSEDED",
-    "Another order replaced this one, or the pool had already given the "
-    "session up.",
+    "Another order replaced this one, or the pool had already given up the "
+    "session.",
 )
 HOST_OUT_OF_MEMORY = _code(
     "HOST_OUT_OF_MEMORY",
@@ -465,7 +473,7 @@ INVALID_PACKAGE = _code(
 )
 INVALID_MANIFEST = _code(
     "INVALID_MANIFEST",
-    "The manifest of an OpenCL bitstream is wrong or does not match its "
+    "The manifest of an OpenCL bitstream is invalid or does not match its "
     "kernels.",
     400,
     bitstream_fault=True,
@@ -538,11 +546,11 @@ PROCESS_SPENT = _code(
 # A worker's answer to an agent that gives it the next session too early.
 RECYCLE = _code(
     "RECYCLE",
-    "A worker exits to make room for a new one, because another project is "
-    "next.",
+    "The worker exits to make room for a new one, because the next session "
+    "is another project's.",
 )
 SLOT_BUSY = _code(
-    "SLOT_BUSY", "A worker received an order while it had a session."
+    "SLOT_BUSY", "The worker received an order while it had a session."
 )
 # The pool took the slot back for others; the session can continue in another.
 YIELDED = _code(
@@ -568,7 +576,7 @@ RESERVED = _code(
 )
 MOVED = _code(
     "MOVED",
-    "The slot was taken back because its session continues in another one.",
+    "The slot was taken back because its session continues in another slot.",
 )
 # A group has more slots than it should have.
 RESIZED = _code(
@@ -579,7 +587,7 @@ RESIZED = _code(
 # The connection broke before the client could know how to resume.
 CONNECTION_LOST = _code(
     "CONNECTION_LOST",
-    "The connection broke before the session had begun.",
+    "The connection broke before the session began.",
     reopens=True,
 )
 
@@ -592,7 +600,7 @@ DATABASE_UNAVAILABLE = _code(
     "The database cannot be reached, or is full, read-only or too busy.",
     503,
 )
-DATABASE_ERROR = _code("DATABASE_ERROR", "The database refuses a statement.")
+DATABASE_ERROR = _code("DATABASE_ERROR", "The database rejected a statement.")
 DATABASE_SCHEMA_MISMATCH = _code(
     "DATABASE_SCHEMA_MISMATCH",
     "The database tables are older or newer than the service.",
@@ -605,9 +613,13 @@ KEYSTONE_UNAVAILABLE = _code(
 )
 NOT_LEADER = _code("NOT_LEADER", "Another conductor has taken over.", 503)
 STALE_GENERATION = _code(
-    "STALE_GENERATION", "The client refers to an assignment that is over.", 409
+    "STALE_GENERATION",
+    "The client refers to an assignment that has ended.",
+    409,
 )
-INTERNAL_ERROR = _code("INTERNAL_ERROR", "The service itself failed.")
+INTERNAL_ERROR = _code(
+    "INTERNAL_ERROR", "The service failed; its log has the details."
+)
 
 # The operator's configuration and files.
 INVALID_CONFIGURATION = _code(
@@ -634,7 +646,7 @@ PLACEMENT_UNAVAILABLE = _code(
     "PLACEMENT_UNAVAILABLE",
     "Placement does not answer, or its answer is invalid.",
 )
-PLACEMENT_REFUSED = _code("PLACEMENT_REFUSED", "Placement refuses a change.")
+PLACEMENT_REFUSED = _code("PLACEMENT_REFUSED", "Placement rejected a change.")
 
 # Sessions at the front door and the API.
 SESSION_NOT_FOUND = _code(
@@ -677,13 +689,13 @@ ACCELERATOR_NOT_STATELESS = _code(
 )
 WRONG_ACCELERATOR = _code(
     "WRONG_ACCELERATOR",
-    "The group has another accelerator than the program expects.",
+    "The group has a different accelerator than the program expects.",
 )
 
 # Requests to the REST API.
 PATH_NOT_FOUND = _code("PATH_NOT_FOUND", "The API has no such path.", 404)
 METHOD_NOT_ALLOWED = _code(
-    "METHOD_NOT_ALLOWED", "The path has no such method.", 405
+    "METHOD_NOT_ALLOWED", "The path does not support this method.", 405
 )
 VERSION_NOT_ACCEPTABLE = _code(
     "VERSION_NOT_ACCEPTABLE", "The service does not support this version.", 406
@@ -698,7 +710,7 @@ BODY_TOO_LARGE = _code(
 )
 UNSUPPORTED_MEDIA_TYPE = _code(
     "UNSUPPORTED_MEDIA_TYPE",
-    "The body is not JSON, or its declared type is another.",
+    "The request's ``Content-Type`` is not the required one.",
     415,
 )
 PROJECT_NOT_FOUND = _code(
@@ -711,9 +723,9 @@ ACCELERATOR_NOT_FOUND = _code(
     "The accelerator does not exist or belongs to another project.",
     404,
 )
-HOST_NOT_FOUND = _code("HOST_NOT_FOUND", "There is no such host.", 404)
-DEVICE_NOT_FOUND = _code("DEVICE_NOT_FOUND", "There is no such device.", 404)
-SLOT_NOT_FOUND = _code("SLOT_NOT_FOUND", "There is no such slot.", 404)
+HOST_NOT_FOUND = _code("HOST_NOT_FOUND", "The host does not exist.", 404)
+DEVICE_NOT_FOUND = _code("DEVICE_NOT_FOUND", "The device does not exist.", 404)
+SLOT_NOT_FOUND = _code("SLOT_NOT_FOUND", "The slot does not exist.", 404)
 FEWER_THAN_RESERVED = _code(
     "FEWER_THAN_RESERVED",
     "A device cannot have fewer reservable slots than instances have "
@@ -743,13 +755,13 @@ ACCESS_REVOKED = _code(
     "An operator or the group's owner has revoked the client's access to "
     "the group.",
 )
-LOCK_LIMIT = _code("LOCK_LIMIT", "The group has as many locks as it can have.")
+LOCK_LIMIT = _code("LOCK_LIMIT", "The group has reached its limit of locks.")
 LOCK_LOST = _code(
-    "LOCK_LOST", "A lock ended before its task; the state of the core is gone."
+    "LOCK_LOST", "A lock ended before its task; the state of the core is lost."
 )
 TASK_LOST = _code(
     "TASK_LOST",
-    "A member of the group died with the task's input, which must be sent "
+    "A member of the group failed with the task's input, which must be sent "
     "again.",
 )
 TASK_TOO_LARGE = _code(
@@ -759,17 +771,15 @@ TASK_TOO_LARGE = _code(
 )
 
 # The data plane.
-PROTOCOL_ERROR = _code(
-    "PROTOCOL_ERROR", "The other side violates the protocol."
-)
+PROTOCOL_ERROR = _code("PROTOCOL_ERROR", "The peer violated the protocol.")
 BAD_OFFSET = _code(
-    "BAD_OFFSET", "Data or resumption begins at a wrong offset."
+    "BAD_OFFSET", "Data or a resumption begins at a wrong offset."
 )
-STREAM_LIMIT = _code("STREAM_LIMIT", "A connection has one stream.")
+STREAM_LIMIT = _code("STREAM_LIMIT", "A connection can have only one stream.")
 FRAME_TOO_LARGE = _code("FRAME_TOO_LARGE", "A frame is longer than agreed.")
 HELLO_TIMEOUT = _code(
     "HELLO_TIMEOUT",
-    "A peer connected to the data port and did not send HELLO in time.",
+    "A peer connected to the data port but did not send HELLO in time.",
 )
 CREDIT_EXCEEDED = _code(
     "CREDIT_EXCEEDED", "The client sent more than its credit."
@@ -805,16 +815,16 @@ DEVICE_FAULTS = _those("device_fault")
 BITSTREAM_FAULTS = _those("bitstream_fault")
 WAITING = _those("waits")
 
-#: Why a holder has to leave its slot, and may have another one.
+#: Why a holder has to leave its slot, and may get another one.
 ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 
 #: Why the pool takes a slot from a session that may go on in another one.
 TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
 
-#: A worker's answers when its slot has another session. The former client's
-#: session has, or waits for, another slot if it is stateless.
+#: A worker's responses when its slot has another session. The session of the
+#: former client has, or waits for, another slot if it is stateless.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
 
-#: Ends of a session of whose client the leader may not have heard, though the
-#: slot has served it: agent, worker or their reports were lost.
+#: Ends of sessions whose slots may have served them without the leader
+#: knowing, because the agent, the worker or their reports were lost.
 UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}

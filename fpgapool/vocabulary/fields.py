@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lists of members, from which all forms of a thing derive.
+"""Descriptions of resources, from which all their forms derive.
 
-Table, record, conductor, remote calls, notifications, REST API, SDK, commands
-and clients take their members from such a list. :mod:`.session` and
-:mod:`.group` have one for each kind of thing.
+Tables, records, RPC, notifications, the REST API, SDK, commands and clients
+take the members of a resource from its description. :mod:`.session`,
+:mod:`.group`, :mod:`.inventory`, :mod:`.library` and :mod:`.accounting` have
+the descriptions.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ OBJECTS = Kind("objects", list)
 class Field:
     """One member.
 
-    :ivar about: for people, if the name does not say enough.
+    :ivar about: a description, unless the name is enough.
     :ivar default: None: the value may be unknown.
     :ivar in_record: whether the table has it.
     :ivar length: characters of a text, or bits of a number, in its column;
@@ -146,18 +147,26 @@ class Option(Field):
 
 
 class Fields:
-    """The members of one kind of thing.
+    """The members of one kind of resource.
 
     :ivar in_view: members in the conductors' messages.
     :ivar columns: dataclass members of records.
     :ivar shown: members that users see, without those of parts.
     :ivar options: members that a client may set.
     :ivar sort_keys: members to sort lists by; the first is the default.
+    :ivar filters: parameters of a list's query, and the members that they
+        are compared with.
     """
 
-    def __init__(self, *fields: Field, sort_keys: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *fields: Field,
+        sort_keys: Sequence[str] = (),
+        filters: Mapping[str, str] | None = None,
+    ) -> None:
         self._fields = fields
         self.sort_keys = sort_keys
+        self.filters = filters or {}
         self.in_record = tuple(one for one in fields if one.in_record)
         self.columns = [one.column_member for one in self.in_record]
         self.in_view = tuple(one for one in fields if one.in_view is not None)
@@ -212,6 +221,12 @@ def public(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
     """Return a member for messages, notifications and users."""
     found = {"in_view": 0, "in_notification": 0, "shown": name}
     return Field(name, kind, about, **{**found, **more})
+
+
+def option(name: str, kind: Kind, about: str = "", **more: Any) -> Option:
+    """Return a public member that a client may set."""
+    found = {"in_view": 0, "in_notification": 0, "shown": name}
+    return Option(name, kind, about, **{**found, **more})
 
 
 def count(name: str, about: str = "", **more: Any) -> Field:

@@ -12,14 +12,15 @@ from typing import Any
 
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 #: Kinds of goals.
 DEADLINE = "deadline"
 RATE = "rate"
 
-#: Which waiting task a free member of a group takes: the one that has waited
-#: longest, of the project that was served the fewest tasks; or one of the
-#: client that has used the least time, of the project that has.
+#: Which waiting task a free member of a group takes: the oldest one of the
+#: project that was served the fewest tasks (fifo), or one of the client, of
+#: the project, that has used the least time.
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
@@ -28,24 +29,17 @@ ARBITRATIONS = (FIFO, TIME)
 CLIENTS = "clients"
 PROJECTS = "projects"
 CLEARINGS = (CLIENTS, PROJECTS)
-#: Longest input, and longest output, of a task, unless a desk says otherwise.
+#: Maximum input, and maximum output, of a task, unless a desk has other
+#: limits.
 MAX_TASK_BYTES = 4 * 1024 * 1024
 
 #: The object in which users see the goal of a group.
 GOAL = "goal"
 
 
-def _option(
-    name: str, kind: fields.Kind, about: str, **more: Any
-) -> fields.Option:
-    return fields.Option(
-        name, kind, about, in_view=0, in_notification=0, shown=name, **more
-    )
-
-
 GROUP = fields.Fields(
     fields.public("group_id", fields.UUID, length=36, shown="id", column=True),
-    _option(
+    fields.option(
         "name",
         fields.NAME,
         "Unique in its project.",
@@ -57,8 +51,14 @@ GROUP = fields.Fields(
     ),
     fields.public("project_id", fields.TEXT, length=255, column=False),
     fields.public("accelerator", fields.NAME, length=255, column=True),
-    fields.public("state", fields.STATE, length=16, column=True),
-    _option(
+    fields.public(
+        "state",
+        fields.STATE,
+        length=16,
+        column=True,
+        limits={"enum": list(states.GROUP_STATES)},
+    ),
+    fields.option(
         "size",
         fields.INTEGER,
         "Number of slots to hold; the pool changes it if it is elastic.",
@@ -66,25 +66,26 @@ GROUP = fields.Fields(
         column=True,
         help="number of slots to hold",
     ),
-    _option(
+    fields.option(
         "min_size",
         fields.INTEGER,
-        "Number of slots that it keeps when sessions need some. Default is"
-        " `size`.",
+        "Minimum number of slots, which it keeps even if sessions wait for"
+        " slots. Default is `size`.",
         length=32,
         column=False,
-        help="number of slots that it keeps when sessions need some; default"
-        " is the size",
+        help="minimum number of slots, which it keeps even if sessions wait;"
+        " default is the size",
     ),
-    _option(
+    fields.option(
         "max_size",
         fields.INTEGER,
-        "Number of slots that it may grow to. Default is `size`.",
+        "Maximum number of slots to which it may grow. Default is `size`.",
         length=32,
         column=False,
-        help="number of slots that it may grow to; default is the size",
+        help="maximum number of slots to which it may grow; default is the"
+        " size",
     ),
-    _option(
+    fields.option(
         "elastic",
         fields.FLAG,
         "Whether the pool changes its size, from `min_size` to `max_size`, as"
@@ -93,7 +94,7 @@ GROUP = fields.Fields(
         column=True,
         help="whether the pool changes its size as work and goals require",
     ),
-    _option(
+    fields.option(
         "shared",
         fields.FLAG,
         "Whether other projects may use it. Default is false; administrators"
@@ -102,11 +103,11 @@ GROUP = fields.Fields(
         column=False,
         help="whether other projects may use it (admin only)",
     ),
-    _option(
+    fields.option(
         "projects",
         fields.NAMES,
-        "The other projects that may use a shared group; none means all. Only"
-        " its owner sees them.",
+        "The other projects that may use a shared group; an empty list means"
+        " all. Only its owner sees them.",
         default=(),
         column=False,
         check=rules.check_projects,
@@ -114,7 +115,7 @@ GROUP = fields.Fields(
         help="share it with this project only (admin only)",
     ),
     fields.public("created_at", fields.TIME, column=False),
-    fields.time("updated_at", "When it was changed last."),
+    fields.time("updated_at", "When it was last changed."),
     fields.public(
         "goal_kind",
         fields.TEXT,
@@ -179,6 +180,10 @@ GROUP = fields.Fields(
         part=GOAL,
     ),
     sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
+    filters={
+        name: name
+        for name in ("name", "accelerator", "state", "shared", "project_id")
+    },
 )
 
 CLIENT = fields.Fields(
@@ -200,7 +205,13 @@ CLIENT = fields.Fields(
         length=255,
         column=False,
     ),
-    fields.public("state", fields.STATE, length=16, column=True),
+    fields.public(
+        "state",
+        fields.STATE,
+        length=16,
+        column=True,
+        limits={"enum": list(states.CLIENT_STATES)},
+    ),
     # SHA-256, hexadecimal.
     fields.Field("secret_hash", fields.TEXT, length=64),
     fields.public("created_at", fields.TIME, column=True),

@@ -8,10 +8,16 @@ lists. Their order is that of the commands' columns.
 
 from __future__ import annotations
 
+import functools
+
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import states
+
+# A member that notifications have, too.
+_noted = functools.partial(fields.stored, in_notification=0)
 
 # Of devices and hosts: the operators' setting.
-_ADMIN_STATE = fields.stored(
+_ADMIN_STATE = _noted(
     "admin_state",
     fields.TEXT,
     "The operator's setting. `draining` becomes `disabled` when the last"
@@ -19,24 +25,21 @@ _ADMIN_STATE = fields.stored(
     limits={"enum": ["enabled", "draining", "disabled"]},
     default="enabled",
     length=16,
-    in_notification=0,
 )
 _ADMINISTRATION = (
-    fields.stored(
+    _noted(
         "admin_reason",
         fields.TEXT,
         "The operator's reason.",
         default="",
         length=255,
-        in_notification=0,
     ),
-    fields.stored(
+    _noted(
         "drain_deadline_at",
         fields.TIME,
-        "When the pool takes its slots from the remaining sessions.",
+        "When the remaining sessions lose their slots.",
         title="Drain Deadline",
         default=None,
-        in_notification=0,
     ),
 )
 # Of devices and slots: what is known of a fault.
@@ -45,7 +48,7 @@ _PROBATION = (
     fields.shown(
         "failures",
         fields.COUNT,
-        "Failures in a row that made it faulty; 0 if it works.",
+        "Consecutive failures that made it faulty; 0 if it works.",
     ),
     fields.shown(
         "self_tests",
@@ -56,14 +59,15 @@ _PROBATION = (
     fields.shown(
         "last_self_test",
         fields.TEXT,
-        "Result of the last self-test; for callers who see all projects.",
+        "Result of the last self-test; empty for callers who may not see all"
+        " projects.",
         title="Last Self-test",
     ),
     fields.shown(
         "next_self_test_at",
         fields.TIME,
-        "Time of the next self-test. In the past: it runs, or begins as soon"
-        " as possible, for example when the slot is idle.",
+        "Time of the next self-test. A time in the past: it is running, or"
+        " starts as soon as possible, for example when the slot is idle.",
         title="Next Self-test",
     ),
 )
@@ -98,25 +102,25 @@ HOST = fields.Fields(
     fields.shown(
         "sessions",
         fields.COUNT,
-        "Number of slots that sessions have.",
+        "Number of slots with a session.",
         column=True,
     ),
     fields.listed(_ADMIN_STATE),
     *_ADMINISTRATION,
-    fields.stored(
+    _noted(
         "nic_bytes_per_s",
         fields.RATE,
         "Rate of its network card, in each direction.",
         title="NIC Bytes/s",
-        in_notification=0,
     ),
     fields.shown(
         "faulty_accelerators",
         fields.OBJECTS,
-        "Accelerators that the pool does not run in slots of a shape on the"
-        " host because they failed there, as long as other slots fit them.",
+        "Accelerators that failed on the host: the pool does not run them in"
+        " the host's slots of the given shape as long as other slots fit.",
     ),
     sort_keys=("name", "uuid"),
+    filters={"name": "name", "up": "up"},
 )
 
 DEVICE = fields.Fields(
@@ -128,21 +132,20 @@ DEVICE = fields.Fields(
     ),
     fields.stored("name", fields.NAME, column=True, length=255),
     fields.shown("host_name", fields.NAME, column=True, title="Host"),
-    fields.stored(
-        "model", fields.TEXT, column=True, length=255, in_notification=0
-    ),
+    _noted("model", fields.TEXT, column=True, length=255),
     fields.shown(
         "state",
         fields.STATE,
         "`down` means that the host does not report. The host's setting also"
         " applies to the device.",
         column=True,
+        limits={"enum": list(states.SHOWN_DEVICE_STATES)},
     ),
     fields.shown("slots", fields.COUNT, "Number of its slots.", column=True),
     fields.shown(
         "sessions",
         fields.COUNT,
-        "Number of its slots that sessions have.",
+        "Number of its slots with a session.",
         column=True,
     ),
     fields.stored(
@@ -160,29 +163,28 @@ DEVICE = fields.Fields(
     fields.shown(
         "pending_reservations",
         fields.COUNT,
-        "Number of reservations that have no working slot without another"
-        " session.",
+        "Number of reservations without a working slot that is free of other"
+        " sessions.",
     ),
     _ADMIN_STATE,
     *_ADMINISTRATION,
     fields.shown("host_uuid", fields.UUID),
-    fields.stored(
+    _noted(
         "dma_bytes_per_s",
         fields.RATE,
         "Rate that all its slots share.",
         title="DMA Bytes/s",
-        in_notification=0,
     ),
     fields.Field("healthy", fields.FLAG, default=True, in_notification=0),
-    fields.stored(
+    _noted(
         _FAULT_REASON,
         fields.TEXT,
-        "Message of its driver, or why it is out of service.",
+        "Message of its driver, or reason why it is out of service.",
         default="",
-        in_notification=0,
     ),
     *_PROBATION,
     sort_keys=("name", "id", "host_name"),
+    filters={"host": "host_uuid", "state": "state"},
 )
 
 SLOT = fields.Fields(
@@ -200,6 +202,7 @@ SLOT = fields.Fields(
         fields.STATE,
         "`down` means that the host does not report.",
         column=True,
+        limits={"enum": list(states.SHOWN_SLOT_STATES)},
     ),
     fields.shown(
         "accelerator",
@@ -208,20 +211,18 @@ SLOT = fields.Fields(
         default=None,
         column=True,
     ),
-    fields.stored(
+    _noted(
         "shape",
         fields.TEXT,
-        "Decides which bitstreams fit.",
+        "Determines which bitstreams fit.",
         length=255,
-        in_notification=0,
     ),
-    fields.stored(
+    _noted(
         "programmed",
         fields.NAME,
         "Accelerator in the slot now.",
         default=None,
         length=255,
-        in_notification=0,
     ),
     fields.shown(
         "session_id",
@@ -240,15 +241,20 @@ SLOT = fields.Fields(
     fields.shown("device_id", fields.UUID),
     fields.shown("host_uuid", fields.UUID),
     fields.Field("faulty", fields.FLAG, default=False, in_notification=0),
-    fields.stored(
+    _noted(
         _FAULT_REASON,
         fields.TEXT,
         "Why the slot or its device is out of service.",
         default="",
-        in_notification=0,
     ),
     *_PROBATION,
     sort_keys=("id", "host_name", "device_name", "number"),
+    filters={
+        "host": "host_uuid",
+        "device": "device_id",
+        "accelerator": "accelerator",
+        "state": "state",
+    },
 )
 
 #: One of these per service: the leading conductor, and the agents.
@@ -270,13 +276,16 @@ SERVICE = fields.Fields(
     fields.shown(
         "message",
         fields.TEXT,
-        "A problem that an operator should know of.",
+        "State of the conductor, or a problem that needs attention.",
         column=True,
     ),
     fields.shown(
-        "id", fields.NAME, "Name of the conductor, UUID of an agent's host."
+        "id",
+        fields.NAME,
+        "Name of the conductor, or UUID of the agent's host.",
     ),
     sort_keys=("id", "binary", "host"),
+    filters={"binary": "binary", "up": "up"},
 )
 
 #: Instances of Nova with tokens of their own.

@@ -15,11 +15,10 @@ _PARAMS_SCHEMA = "JSON schema of the parameters of a session."
 _CHUNK_MULTIPLE = (
     "The size of every chunk of the input but the last is a multiple of this."
 )
-_CORE = "Name of the software core that computes the same."
+_CORE = "Name of the software core with the same function."
 _PLATFORMS = (
-    "By shape of the slot, the highest input rate there, and the power that a"
-    " slot takes while it works, if they are known; slots of other shapes have"
-    " `peak_bytes_per_s`."
+    "Highest input rate, and power of a working slot if it is known, by shape"
+    " of the slot. Slots of other shapes have `peak_bytes_per_s`."
 )
 
 ACCELERATOR = fields.Fields(
@@ -44,8 +43,8 @@ ACCELERATOR = fields.Fields(
     fields.shown(
         "shapes",
         fields.NAMES,
-        "Shapes of slots that can run it, as far as their agents say; empty"
-        " means any, and - that none can.",
+        "Shapes of slots that can run it, as reported by their agents; empty"
+        " means any, `-` means none.",
     ),
     fields.shown("chunk_multiple_bytes", fields.COUNT, _CHUNK_MULTIPLE),
     fields.shown("core", fields.TEXT, _CORE),
@@ -60,7 +59,7 @@ ACCELERATOR = fields.Fields(
     sort_keys=("name",),
 )
 
-#: What a bitstream may say of a new accelerator.
+#: What a bitstream may define of a new accelerator.
 PROFILE = fields.Fields(
     fields.shown(
         "peak_bytes_per_s",
@@ -90,6 +89,7 @@ PROFILE = fields.Fields(
 #: States of bitstreams, and who may use them.
 BITSTREAM_STATES = ("uploading", "unapproved", "approved", "rejected")
 VISIBILITIES = ("private", "shared", "public")
+_ACCESS = ("visibility", "project_id")
 
 BITSTREAM = fields.Fields(
     fields.stored(
@@ -99,7 +99,7 @@ BITSTREAM = fields.Fields(
     fields.shown(
         "key",
         fields.TEXT,
-        "Name of the accelerator for all projects that may use it.",
+        "Name by which all projects that may use it refer to the accelerator.",
         column=True,
         title="Accelerator",
     ),
@@ -113,9 +113,10 @@ BITSTREAM = fields.Fields(
     fields.stored(
         "state",
         fields.STATE,
-        "Slots run only `approved` ones.",
+        "Slots run only `approved` bitstreams.",
         column=True,
         length=16,
+        limits={"enum": list(BITSTREAM_STATES)},
     ),
     fields.shown(
         "visibility",
@@ -166,7 +167,7 @@ BITSTREAM = fields.Fields(
     fields.stored(
         "accelerator",
         fields.TEXT,
-        "Plain name of the accelerator that it implements.",
+        "Name of the accelerator that it implements, without a project.",
         column=None,
         length=255,
     ),
@@ -190,4 +191,7 @@ BITSTREAM = fields.Fields(
     fields.stored("uploaded_at", fields.TIME, column=None, default=None),
     fields.stored("decided_at", fields.TIME, column=None, default=None),
     sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
+    filters={
+        name: name for name in ("accelerator", "name", "state", *_ACCESS)
+    },
 )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The versions of the REST API, for the API and all that ask it."""
+"""The versions of the REST API, for the API and its clients."""
 
-#: One line for each; rest_api_version_history.rst (doc/source/reference) has
-#: more. The answers of a version never change, so a change is a new line.
+#: Described in doc/source/reference/rest_api_version_history.rst. Responses of
+#: a version never change, so a change needs a new line.
 VERSIONS = (
     "1.0",  # Release 1.0.0.
 )

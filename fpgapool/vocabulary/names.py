@@ -2,9 +2,9 @@
 
 """Names of accelerators in the library, and of bitstreams.
 
-A public accelerator has a plain name. One of a project has the key
-``name@project``, so that two projects can use the same name. A project that
-asks for ``name`` gets its own, if there is one.
+The key of a public accelerator is its name. The key of a project's accelerator
+is ``name@project``, so that two projects can use the same name. A project that
+requests ``name`` gets its own accelerator, if there is one.
 """
 
 from collections.abc import Callable

@@ -10,9 +10,9 @@ A profile's ``platforms`` maps shapes of slots to what was measured there::
       cpu: {peak_bytes_per_s: 1.1e+8, active_w: 12}
 
 Slots of other shapes have the accelerator's ``peak_bytes_per_s``, and an
-unknown power. ``cpu`` is no slot but one core of a processor, which computes
-when the pool does not. The strategies, the usage of sessions, programs and the
-simulator read this one table.
+unknown power. ``cpu`` is not a slot but a core of a processor, on which a
+program computes without the pool. Strategies, the usage of sessions, programs
+and the simulator all read this table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import typing
 
 from fpgapool.vocabulary import shapes
 
-#: The platform that is no slot: a core of a processor.
+#: The platform that is not a slot: a core of a processor.
 CPU = "cpu"
 
 PEAK_BYTES_PER_S = "peak_bytes_per_s"

@@ -24,7 +24,7 @@ MAX_GROUP_SIZE = 10_000
 #: The most projects with which one thing can be shared.
 MAX_PROJECTS = 1000
 
-#: A project's id, and what it must be, for refusals.
+#: A project's ID, and its description for error messages.
 PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_WORDS: typing.Final = (
     "1 to 255 of the characters A-Z a-z 0-9 _ . : @ -"
@@ -33,8 +33,8 @@ PROJECT_ID_WORDS: typing.Final = (
 #: paths and labels of other programs.
 HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 HOST_NAME_WORDS: typing.Final = (
-    "a host's name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, the first"
-    " one a letter or a digit"
+    "a host name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, and starts"
+    " with a letter or digit"
 )
 HOST_UUID: typing.Final = re.compile(r"[A-Za-z0-9_-]{1,36}")
 MAX_RATE_PER_S = 1e9
@@ -42,27 +42,20 @@ MAX_RATE_PER_S = 1e9
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 APPLICATION = REQUEST_ID
-#: Such texts, for refusals.
+#: Descriptions of them, for error messages.
 GROUP_NAME_WORDS = (
-    "1 to 64 of the characters A-Z a-z 0-9 _ . -, the first one a letter or a"
+    "1 to 64 of the characters A-Z a-z 0-9 _ . -, starting with a letter or"
     " digit"
 )
 REQUEST_ID_WORDS = "1 to 64 of the characters A-Z a-z 0-9 _ . : -"
 
 _T = typing.TypeVar("_T")
-_GROUP_NAME = shapes.matching(GROUP_NAME, GROUP_NAME_WORDS)
-_REQUEST_ID = shapes.matching(REQUEST_ID, REQUEST_ID_WORDS)
-_APPLICATION = shapes.nullable(_REQUEST_ID)
-_SIZE = shapes.integer(1, MAX_SIZE_BYTES)
-_SIZE_OR_ZERO = shapes.integer(0, MAX_SIZE_BYTES)
-_PRIORITY = shapes.integer(-MAX_PRIORITY, MAX_PRIORITY)
-_DEADLINE_ACTION = shapes.nullable(shapes.one_of(states.DEADLINE_ACTIONS))
 
 
 class RequestError(exceptions.PicklableError):
-    """A value that a request must not have.
+    """An invalid value in a request.
 
-    :param message: explanation for people: the value, and the allowed ones.
+    :param message: names the value, and the allowed ones.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -85,13 +78,30 @@ def checked(
         raise RequestError(code, f"{name} {error.reason}") from None
 
 
-def check_request_id(value: object) -> str:
-    """Return the client's name of a request.
+def _checker(
+    shape: shapes.Shape[_T], name: str, code: str = codes.INVALID_REQUEST
+) -> typing.Callable[[object], _T]:
+    """Return a function that checks values, and raises RequestError."""
+    return lambda value: checked(shape, value, name, code)
 
-    :raises RequestError: INVALID_REQUEST_ID.
-    """
-    code = codes.INVALID_REQUEST_ID
-    return checked(_REQUEST_ID, value, "request_id", code)
+
+_REQUEST_ID = shapes.matching(REQUEST_ID, REQUEST_ID_WORDS)
+check_request_id = _checker(
+    _REQUEST_ID, "request_id", codes.INVALID_REQUEST_ID
+)
+check_application = _checker(shapes.nullable(_REQUEST_ID), "application")
+check_deadline_action = _checker(
+    shapes.nullable(shapes.one_of(states.DEADLINE_ACTIONS)), "deadline_action"
+)
+check_group_name = _checker(
+    shapes.matching(GROUP_NAME, GROUP_NAME_WORDS), "the group's name"
+)
+check_priority = _checker(
+    shapes.integer(-MAX_PRIORITY, MAX_PRIORITY), "priority"
+)
+
+_SIZE = shapes.integer(1, MAX_SIZE_BYTES)
+_SIZE_OR_ZERO = shapes.integer(0, MAX_SIZE_BYTES)
 
 
 def check_size_bytes(
@@ -105,14 +115,6 @@ def check_size_bytes(
     """
     shape = _SIZE_OR_ZERO if may_be_zero else _SIZE
     return checked(shape, value, name, codes.INVALID_SIZE)
-
-
-def check_priority(value: object) -> int:
-    """Return the priority of a request.
-
-    :raises RequestError: INVALID_REQUEST.
-    """
-    return checked(_PRIORITY, value, "priority", codes.INVALID_REQUEST)
 
 
 def check_timeout_s(
@@ -139,34 +141,8 @@ def check_timeout_s(
     )
 
 
-def check_deadline_action(value: object) -> str | None:
-    """Return the action at a deadline; None if it was not given.
-
-    :raises RequestError: INVALID_REQUEST.
-    """
-    code = codes.INVALID_REQUEST
-    return checked(_DEADLINE_ACTION, value, "deadline_action", code)
-
-
-def check_application(value: object) -> str | None:
-    """Return the name of an application; None if it was not given.
-
-    :raises RequestError: INVALID_REQUEST.
-    """
-    return checked(_APPLICATION, value, "application", codes.INVALID_REQUEST)
-
-
-def check_group_name(value: object) -> str:
-    """Return the name of a group.
-
-    :raises RequestError: INVALID_REQUEST.
-    """
-    code = codes.INVALID_REQUEST
-    return checked(_GROUP_NAME, value, "the group's name", code)
-
-
 def check_projects(value: object) -> tuple[str, ...]:
-    """Return the projects with which something is shared.
+    """Return the projects with which a group is shared, each once.
 
     :raises RequestError: INVALID_REQUEST.
     """
@@ -181,27 +157,22 @@ def check_projects(value: object) -> tuple[str, ...]:
 def check_group_sizes(size: int, min_size: int, max_size: int) -> None:
     """Check the sizes of a group.
 
-    :param size: the number of members that it shall have.
-    :param min_size: the least number that the pool leaves it.
-    :param max_size: the largest number that it may grow to.
+    :param min_size: the number of members that the pool always leaves it.
+    :param max_size: the number to which it may grow.
     :raises RequestError: INVALID_GROUP_SIZE.
     """
-    reason = ""
-    if not 1 <= size <= MAX_GROUP_SIZE:
-        reason = f"size must be from 1 to {MAX_GROUP_SIZE}, not {size}"
-    elif not 0 <= min_size <= MAX_GROUP_SIZE:
-        reason = f"min_size must be from 0 to {MAX_GROUP_SIZE}, not {min_size}"
-    elif not 1 <= max_size <= MAX_GROUP_SIZE:
-        reason = f"max_size must be from 1 to {MAX_GROUP_SIZE}, not {max_size}"
-    elif min_size > max_size:
-        reason = f"min_size {min_size} is above max_size {max_size}"
-    elif not min_size <= size <= max_size:
-        reason = (
+    code = codes.INVALID_GROUP_SIZE
+    any_size = shapes.integer(0, MAX_GROUP_SIZE)
+    least_one = shapes.integer(1, MAX_GROUP_SIZE)
+    checked(least_one, size, "size", code)
+    checked(any_size, min_size, "min_size", code)
+    checked(least_one, max_size, "max_size", code)
+    if not min_size <= size <= max_size:
+        raise RequestError(
+            code,
             f"size {size} is not between min_size {min_size} and max_size"
-            f" {max_size}"
+            f" {max_size}",
         )
-    if reason:
-        raise RequestError(codes.INVALID_GROUP_SIZE, reason)
 
 
 def check_goal(
@@ -212,9 +183,9 @@ def check_goal(
 ) -> None:
     """Check the goal of a group: a deadline or a rate.
 
-    :param deadline_at: when all actions must have ended, on the clock of now.
-    :param rate_per_s: the tasks that must end in each second.
-    :param actions: the number of tasks; a deadline needs it.
+    :param deadline_at: when all tasks must have ended, on the clock of now.
+    :param rate_per_s: the number of tasks that must end per second.
+    :param actions: the number of tasks; required with a deadline.
     :raises RequestError: INVALID_GOAL.
     """
     reason = ""

@@ -2,9 +2,8 @@
 
 """The options that all strategies share, each declared once.
 
-The configuration offers them in ``[scheduler]``, scenario files in a strategy,
-and the loader and strategies read them. A strategy ignores those that it does
-not use.
+The configuration has them in ``[scheduler]``, and scenario files in a
+strategy. A strategy ignores the options that it does not use.
 """
 
 import dataclasses
@@ -14,7 +13,7 @@ import typing
 #: Orders of slots, with their meanings.
 SLOT_ORDERS: typing.Final = {
     "index": "by host, then by slot number; predictable",
-    "random": "seeded by ``seed``; spreads load without looking at it",
+    "random": "seeded by ``seed``; spreads load without measuring it",
     "least_busy": "the host with the fewest busy slots first",
 }
 
@@ -29,8 +28,8 @@ def _option(
 ) -> typing.Any:
     """Declare an option.
 
-    :param conf: its name in the configuration, if that is another one.
-    :param unset: what stands for None in the configuration.
+    :param conf: its name in the configuration, if it differs.
+    :param unset: the value that stands for None in the configuration.
     :param bounds: ``min``, ``max`` and ``choices`` in the configuration.
     """
     return dataclasses.field(
@@ -41,7 +40,7 @@ def _option(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
-    """Options of strategies; the help texts say what they mean.
+    """Options of strategies; the help texts explain them.
 
     :raises ValueError: if an order of slots is unknown, or a limit or a time
         is negative.
@@ -52,12 +51,12 @@ class SharedOptions:
         """
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
-Session sizes are sorted into these queues by thresholds that are computed
-from ``first_threshold_bytes``, ``threshold_ratio``, ``geometric_queues`` and
+Sessions are assigned to queues by size. The thresholds are computed from
+``first_threshold_bytes``, ``threshold_ratio``, ``geometric_queues`` and
 ``linear_queues_end``: they grow by the ratio up to the queue
 ``geometric_queues``, evenly up to the queue ``linear_queues_end``, and by the
-ratio again after it. The defaults suit sizes that vary like an exponential
-distribution; for heavy tails (few sessions with most of the bytes) use
+ratio again after it. The defaults suit exponentially distributed sizes. For
+heavy tails (few sessions with most of the bytes) use
 ``threshold_ratio = 1.8``, ``geometric_queues = 10``,
 ``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
 
@@ -72,7 +71,7 @@ Related options:
     E_bytes: float = _option(
         20e6,
         """
-Sessions of up to this many bytes are in the first queue of ``wa`` and
+Maximum size in bytes of the sessions in the first queue of ``wa`` and
 ``wra``. See ``queues``.
 """,
         conf="first_threshold_bytes",
@@ -82,7 +81,7 @@ Sessions of up to this many bytes are in the first queue of ``wa`` and
     q: float = _option(
         1.41,
         """
-Ratio of a threshold to the one before it in the geometric parts. See
+Ratio of a threshold to the previous one in the geometric parts. See
 ``queues``.
 """,
         conf="threshold_ratio",
@@ -112,9 +111,9 @@ Number of the last queue of the linear part; must be larger than
     thresholds_bytes: tuple[float, ...] | None = _option(
         None,
         """
-Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, without
-the last queue, which has none. The default is empty: the thresholds are
-computed, see ``queues``.
+Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, except
+for the last queue, which has none. By default the thresholds are computed, see
+``queues``.
 """,
         unset=[],
         min=1,
@@ -123,9 +122,9 @@ computed, see ``queues``.
     remote_limit: int | None = _option(
         None,
         """
-Largest number of sessions from other hosts that ``ra`` and ``wra`` run on a
-host while the rule of data locality applies. -1, the default, means half of
-the host's slots, at least 1.
+Maximum number of sessions from other hosts that ``ra`` and ``wra`` run on a
+host while the data locality rule applies. -1, the default, means half of the
+host's slots, at least 1.
 
 The higher it is, the more sessions compete for the host's network card.
 """,
@@ -136,8 +135,8 @@ The higher it is, the more sessions compete for the host's network card.
     skip_limit: int | None = _option(
         None,
         """
-How often slots of other hosts may pass over a session whose own host has
-boards, before it may use one of them. -1, the default, means that only its
+Number of times that slots of other hosts pass over a session whose own host
+has boards, before it may use one of them. -1, the default, means that only its
 waiting time counts, see ``wait_s_per_byte``.
 """,
         unset=-1,
@@ -148,21 +147,21 @@ waiting time counts, see ``wait_s_per_byte``.
         1e-8,
         """
 Seconds per claimed byte that a session waits for a slot of its own host
-before ``ra`` and ``wra`` let it use one of another host. The default is
-0.01 s for a megabyte.
+before ``ra`` and ``wra`` let it use a slot of another host. The default is
+0.01 s per megabyte.
 
 A good value is a small multiple of the time that a byte takes on the hosts'
 network cards.
 """,
         min=0,
-        # A day for a megabyte: beyond it the value means never.
+        # A day per megabyte: more than that means never.
         max=0.1,
     )
     fallback: bool | None = _option(
         None,
         """
-Use of a slot that no session may take by the rule of data locality while
-sessions wait.
+What happens to a slot that the data locality rule keeps from every waiting
+session.
 """,
         unset="auto",
         choices={
@@ -174,14 +173,14 @@ sessions wait.
     slot_choice: str = _option(
         "least_busy",
         """
-Which idle slot a session gets if the strategy leaves a choice.
+Which idle slot a session gets if the strategy has no preference.
 """,
         choices=SLOT_ORDERS,
     )
     offer_order: str = _option(
         "least_busy",
         """
-In which order ``ra``, ``wra`` and ``affinity`` offer idle slots to waiting
+The order in which ``ra``, ``wra`` and ``affinity`` offer idle slots to waiting
 sessions.
 """,
         choices=SLOT_ORDERS,
@@ -192,12 +191,12 @@ sessions.
 Whether sessions avoid slots of boards that run other accelerators, with
 ``ra`` and ``wra``.
 
-A session from another host than the slot's takes the slot only if the share of
-its accelerator among the sessions that the board runs is large enough: all of
-them at first, and none after ``affinity_wait_s``. It takes a slot at once that
-holds its accelerator, that is programmed in no time, or whose board is idle.
-So slots are programmed less often where that takes long. The strategy
-``affinity`` always does so, whatever this option says, and for all sessions.
+A session from another host takes a slot only if its accelerator has a large
+enough share of the sessions that the board runs: all of them at first, and
+none after ``affinity_wait_s``. It takes a slot at once if the slot holds its
+accelerator or needs no time to be programmed, or if the board is idle. Slots
+are thus reprogrammed less often where that takes long. The strategy
+``affinity`` always does this, regardless of this option, and for all sessions.
 """,
     )
     affinity_wait_s: float = _option(
@@ -207,8 +206,8 @@ Seconds after which a session takes a slot of any board, with ``affinity``.
 They count from its arrival, or from the last time that a session of the same
 ``application`` got a slot.
 
-A good value is a few times as long as sessions and programming take. 0 means
-that boards do not matter.
+A good value is a few times the duration of a session and of programming. With
+0, the sessions that a board runs do not matter.
 """,
         min=0,
         max=86400,
@@ -222,8 +221,8 @@ that boards do not matter.
                     f"{name} must be one of {', '.join(SLOT_ORDERS)}, "
                     f"not {order!r}"
                 )
-        # Infinite times are allowed: jobs do not leave their hosts for
-        # waiting, or take no slot of another accelerator's device.
+        # Infinite times are allowed: however long jobs wait, they do not leave
+        # their hosts, or take no slot of another accelerator's device.
         for name in (
             "remote_limit",
             "skip_limit",

@@ -61,12 +61,18 @@ FIELDS = fields.Fields(
         column=False,
     ),
     fields.public("accelerator", fields.NAME, length=255, column=True),
-    fields.public("state", fields.STATE, length=16, column=True),
+    fields.public(
+        "state",
+        fields.STATE,
+        length=16,
+        column=True,
+        limits={"enum": sorted(states.ALL)},
+    ),
     fields.public(
         "reason",
         fields.TEXT,
-        "Code: why it ended, or why it lost its slot until another one is"
-        " ready; otherwise empty.",
+        "Code of why it ended, or of why it lost its slot, until another slot"
+        " is ready; otherwise empty.",
         default="",
         length=64,
         column=True,
@@ -96,29 +102,30 @@ FIELDS = fields.Fields(
     fields.Field("skips", fields.COUNT, default=0),
     _limit(
         "wait_timeout_s",
-        "How long it may wait for a slot; lowers the service's limit.",
+        "How long it may wait for a slot; can only lower the service's limit.",
         _MAX_WAIT_S,
         limits_only=True,
         default=None,
-        help="how long the session may wait for a slot before it ends; lowers"
-        " the service's limit",
+        help="how long the session may wait for a slot before it ends; can"
+        " only lower the service's limit",
     ),
     _limit(
         "connect_timeout_s",
-        "How long its slot waits for the client; lowers the service's limit.",
+        "How long its slot waits for the client; can only lower the service's"
+        " limit.",
         _MAX_CONNECT_S,
         limits_only=True,
     ),
     _limit(
         "resume_grace_s",
-        "How long its slot is kept after a broken connection; lowers the"
-        " service's limit.",
+        "How long its slot is kept after a broken connection; can only lower"
+        " the service's limit.",
         _MAX_CONNECT_S,
         limits_only=True,
     ),
     _limit(
         "deadline_s",
-        "Time after queued_at in which it should end; null: it has no"
+        "Seconds from `queued_at` within which it should end; null: no"
         " deadline.",
         _MAX_DEADLINE_S,
         default=None,
@@ -129,36 +136,30 @@ FIELDS = fields.Fields(
         in_view=0,
         in_notification=0,
     ),
-    fields.Option(
+    fields.option(
         "deadline_action",
         fields.NAME,
-        "What happens at its deadline: it continues (continue), it ends"
-        " (kill), or it ends as soon as no slot can meet the deadline any more"
-        " (early).",
+        "What happens at its deadline: it continues (`continue`), it ends"
+        " (`kill`), or it ends as soon as no slot can meet the deadline"
+        " (`early`).",
         default=None,
         length=16,
-        shown="deadline_action",
         column=False,
         check=rules.check_deadline_action,
         limits={"enum": list(states.DEADLINE_ACTIONS)},
         help="what happens at the deadline: continue, kill, or early, which"
         " ends the session as soon as no slot can meet it; default is the"
         " service's",
-        in_view=0,
-        in_notification=0,
     ),
-    fields.Option(
+    fields.option(
         "application",
         fields.NAME,
-        "The application that it belongs to, by a name of the client's choice"
-        " within the project; null: none. Strategies with affinity keep the"
-        " sessions of an application on boards that run their accelerator.",
+        "Name of the application that it belongs to, which the client chooses;"
+        " null: none. Strategies with affinity keep the sessions of an"
+        " application of a project on boards that run their accelerator.",
         default=None,
         length=64,
-        shown="application",
         column=False,
-        in_view=0,
-        in_notification=0,
         check=rules.check_application,
         limits={"pattern": f"^{rules.APPLICATION}$"},
         help="name of the application that the session belongs to, the same"
@@ -173,7 +174,7 @@ FIELDS = fields.Fields(
         default=None,
         column=False,
     ),
-    fields.count("generation", "Increases when it gets another slot."),
+    fields.count("generation", "Increases with every slot that it gets."),
     fields.count(
         "revision", "Increases with every change.", in_notification=None
     ),
@@ -192,8 +193,8 @@ FIELDS = fields.Fields(
     fields.public(
         "energy_j",
         fields.NUMBER,
-        "Energy of the slots that it has left, in joules: measured, or by the"
-        " power of the accelerator's platform; null: not known.",
+        "Energy of the slots that it has left, in joules: measured, or derived"
+        " from the power of the accelerator's platform; null: unknown.",
         default=None,
         column=False,
     ),
@@ -201,14 +202,18 @@ FIELDS = fields.Fields(
     fields.time("started_at"),
     fields.time("finished_at"),
     fields.time(
-        "updated_at", "When it was changed last.", in_notification=None
+        "updated_at", "When it was last changed.", in_notification=None
     ),
-    fields.now("queue_position", fields.COUNT, "0 is served next."),
+    fields.now(
+        "queue_position",
+        fields.COUNT,
+        "Place in the queue; 0 is served next.",
+    ),
     fields.now(
         "expected_wait_s",
         fields.SECONDS,
         "Expected remaining wait, from the recent rate at which slots were"
-        " assigned; null if too little is known.",
+        " assigned; null: unknown.",
     ),
     fields.now(
         "pending_reasons", fields.CODES, "Why it still waits.", default=()
@@ -216,7 +221,7 @@ FIELDS = fields.Fields(
     fields.now(
         "chunk_bytes",
         fields.COUNT,
-        "Longest piece that all workers of the pool accept; null: not known.",
+        "Longest piece that all workers of the pool accept; null: unknown.",
     ),
     sort_keys=(
         "queued_at",
@@ -226,31 +231,32 @@ FIELDS = fields.Fields(
         "priority",
         "updated_at",
     ),
+    filters={"accelerator": "accelerator"},
 )
 
 
 class Options(TypedDict, total=False):
-    """What programs may ask the pool for with a session; see :data:`FIELDS`.
+    """Options of a session that programs may set; see :data:`FIELDS`.
 
-    :param wait_timeout_s: how long the request may stay in the queue; the
-        pool has a limit of its own. It also applies while the pool cannot
+    :param wait_timeout_s: how long the request may stay in the queue; can
+        only lower the pool's limit. It also applies while the pool cannot
         report the request's state, to within 2 seconds.
     :param priority: -1000 to 1000. In pools that share slots between
         projects or limit them, sessions of a higher priority come before
         others of the same project, and may take their slots if the pool
         allows it.
-    :param deadline_s: the time after the request in which the session should
-        end. The pool refuses it with the code ``DEADLINE_IMPOSSIBLE`` if no
-        slot could be so fast. Otherwise ``openstack fpga session show`` says
-        in the end whether it was met.
-    :param deadline_action: what happens at the deadline: ``continue``,
-        ``kill``, or ``early``, which ends the session as soon as no slot
-        could keep the deadline any more, both with the code
-        ``DEADLINE_PASSED``. None: as the pool's operator decides.
-    :param application: a name that all sessions of an application have in
-        common. A pool whose strategy avoids reprogramming boards treats them
-        as one: when one of them has got a slot, the others wait anew for
-        boards that run their accelerator. None: the session is by itself.
+    :param deadline_s: seconds from the request within which the session
+        should end. The pool refuses it with ``DEADLINE_IMPOSSIBLE`` if no slot
+        is fast enough. ``openstack fpga session show`` shows in the end
+        whether it was met.
+    :param deadline_action: what happens at the deadline: ``continue``;
+        ``kill``; or ``early``, which ends the session as soon as no slot can
+        meet the deadline. Both end it with ``DEADLINE_PASSED``. None: the
+        pool's default.
+    :param application: the same name for all sessions of an application.
+        Strategies that avoid reprogramming boards treat them as one: when one
+        of them gets a slot, the others restart their wait for boards that run
+        their accelerator. None: none.
     """
 
     wait_timeout_s: float | None

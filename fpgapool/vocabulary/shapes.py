@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of what strangers send: files, messages and parameters.
+"""Checks of untrusted documents: files, messages and parameters.
 
 A *shape* is a function of a value and of its place in the document, such as
 ``boards[2].slots``. It returns the checked value, or raises :class:`Invalid`
@@ -42,7 +42,7 @@ class Invalid(ValueError):
 
     def __init__(self, where: str, reason: str) -> None:
         if not where.isprintable():
-            # Names that a stranger has chosen.
+            # Names from an untrusted document.
             where = where.encode("unicode_escape").decode()
         super().__init__(f"{where}: {reason}" if where else reason)
         self.where = where
@@ -53,12 +53,12 @@ class Invalid(ValueError):
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a value is an integer; true and false are none."""
+    """Whether a value is an integer, and not true or false."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a finite number; true and false are none."""
+    """Whether a value is a finite number, and not true or false."""
     if isinstance(value, float):
         return math.isfinite(value)
     return is_integer(value)
@@ -240,7 +240,7 @@ def list_of(
 ) -> Shape[list[_T]]:
     """Return the shape of lists.
 
-    :param distinct: whether no member, which is hashable, may be there twice.
+    :param distinct: whether members, which are hashable, must differ.
     """
 
     def check(value: object, where: str) -> list[_T]:

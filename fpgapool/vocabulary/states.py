@@ -31,8 +31,8 @@ TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
 ALL = LIVE | TERMINAL
 
 _ENDS: dict[str, Set[str]] = {"end": TERMINAL - {REJECTED}}
-_CLOSED_BEFORE: dict[str, Set[str]] = {"end": {CLOSED}}
-_REOPEN: dict[str, Set[str]] = {"reopen": {QUEUED}}
+# Its worker may report, late, that it had been served before.
+_MAY_BE_SERVED: dict[str, Set[str]] = {"end": {CLOSED}, "reopen": {QUEUED}}
 _REQUEUE: dict[str, Set[str]] = {"requeue": {QUEUED}}
 #: A session's state -> event -> the states that may follow. Events that a
 #: state lacks cannot happen in it. A code says why a session ended.
@@ -48,11 +48,10 @@ SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     READY: {"attach": {ACTIVE}, "detach": {DETACHED}, **_ENDS, **_REQUEUE},
     ACTIVE: {"detach": {DETACHED}, **_ENDS, **_REQUEUE},
     DETACHED: {"attach": {ACTIVE}, **_ENDS, **_REQUEUE},
-    # Its worker may report, late, that it had been served before.
-    CANCELLED: {**_CLOSED_BEFORE, **_REOPEN},
-    FAILED: {**_CLOSED_BEFORE, **_REOPEN},
-    EXPIRED: {**_CLOSED_BEFORE, **_REOPEN},
-    LOST: {**_CLOSED_BEFORE, **_REOPEN},
+    CANCELLED: _MAY_BE_SERVED,
+    FAILED: _MAY_BE_SERVED,
+    EXPIRED: _MAY_BE_SERVED,
+    LOST: _MAY_BE_SERVED,
 }
 
 # Not a session's state, but the end of an assignment in a worker's result. The
@@ -67,18 +66,6 @@ SLOT_READY = "ready"
 SLOT_ACTIVE = "active"
 SLOT_DETACHED = "detached"
 SLOT_FAULTY = "faulty"
-
-SLOT_STATES = frozenset(
-    {
-        SLOT_STARTING,
-        SLOT_IDLE,
-        SLOT_PREPARING,
-        SLOT_READY,
-        SLOT_ACTIVE,
-        SLOT_DETACHED,
-        SLOT_FAULTY,
-    }
-)
 
 # Events of a slot that has a worker.
 ASSIGN = "assign"
@@ -104,9 +91,10 @@ SLOT_MOVES = {
     SLOT_DETACHED: {ATTACHED: SLOT_ACTIVE, **_CLEANED},
     SLOT_FAULTY: {SELF_TEST: SLOT_PREPARING},
 }
+SLOT_STATES = frozenset({SLOT_STARTING, *SLOT_MOVES})
 
-#: What happens to a session at its deadline, the default first: it goes on,
-#: it ends, or it ends as soon as no slot could keep the deadline any more.
+#: What happens to a session at its deadline, the default first: it continues,
+#: it ends, or it ends as soon as no slot can meet the deadline.
 CONTINUE = "continue"
 KILL = "kill"
 EARLY = "early"
@@ -145,14 +133,7 @@ GROUP_MOVES = {
     GROUP_DRAINING: {EMPTIED: GROUP_DELETED},
 }
 
-GROUP_STATES = (
-    GROUP_CREATING,
-    GROUP_ACTIVE,
-    GROUP_RESIZING,
-    GROUP_DEGRADED,
-    GROUP_DRAINING,
-    GROUP_DELETED,
-)
+GROUP_STATES = (*GROUP_MOVES, GROUP_DELETED)
 
 CLIENT_ATTACHED = "ATTACHED"
 CLIENT_REVOKED = "REVOKED"

@@ -133,7 +133,7 @@ def test_old_one_counts_while_it_cannot_be_asked_for(
     # No instance was asked for meanwhile: that the API is away is news.
     world.clock.now_s += 100 * MAX_AGE_S
     assert world.cache.hosts() is first
-    assert "still counts" in caplog.text
+    assert "is still used" in caplog.text
     assert "nobody listens" in caplog.text
     world.clock.now_s += MAX_AGE_S
     assert world.cache.hosts() is first

@@ -55,7 +55,7 @@ def test_high_sla_prefers_boards_and_soft_leaves_them_to_others() -> None:
 
 
 def test_sla_and_affinity_exclude_each_other() -> None:
-    with pytest.raises(specs.InvalidError, match="exclude each other"):
+    with pytest.raises(specs.InvalidError, match="mutually exclusive"):
         specs.parse({"fpgapool:sla": "soft", "fpgapool:affinity": "required"})
 
 

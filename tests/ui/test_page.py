@@ -162,7 +162,7 @@ def test_queue_and_closing(page: browser.Page, api: Api) -> None:
         ("2", "waits-next"),
     ]
     for row in rows:
-        assert codes.NO_IDLE_SLOT in row["Why it waits"]
+        assert codes.NO_IDLE_SLOT in row["Waiting for"]
         assert row["Expected wait"]
     page.wait_rows("Sessions", lambda rows: len(rows) == SLOTS + 2)
     close = '[aria-label="Close session holder1"]'
@@ -319,7 +319,7 @@ def test_slot_that_fails(
         page.choose("scope", "all")
         page.go("Sessions")
         (row,) = page.wait_rows("Queue", lambda rows: rows)
-        assert codes.NO_IDLE_SLOT in row["Why it waits"]
+        assert codes.NO_IDLE_SLOT in row["Waiting for"]
     finally:
         faults.unlink()
         api.ask(

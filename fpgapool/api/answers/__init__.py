@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What several handlers answer with.
+"""Parts of responses that several handlers share.
 
 ``views`` turns records into documents by their descriptions, ``paging`` makes
-pages of lists, ``reasons`` explains why sessions wait, and ``administration``
-handles the requests that devices and hosts share.
+pages of lists, ``hardware`` lists and changes hosts, devices and slots, and
+``reasons`` explains why sessions wait.
 """

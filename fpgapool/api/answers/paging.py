@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.http import errors
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
 
 _ASCENDING = "asc"
 
@@ -99,20 +101,30 @@ def _plain(query: Mapping[str, Any]) -> dict[str, Any]:
 def listing(
     call: calls.Call,
     name: str,
-    members: Sequence[Mapping[str, Any]],
+    listed: fields.Fields,
+    members: Iterable[Mapping[str, Any]],
     *,
-    sort_key: str,
     key: str = "id",
     path: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the requested page of a short list.
 
+    :param listed: has the default order, and which parameters are filters.
     :param key: the member that a marker names; it is unique.
     :param path: of the list; empty: its name.
     :raises ApiError: if the marker is not in the list.
     """
-    by = order(call, sort_key)
-    ordered = list(members)
+    wanted = {
+        member: call.query[parameter]
+        for parameter, member in listed.filters.items()
+        if parameter in call.query
+    }
+    ordered = [
+        one
+        for one in members
+        if all(one[member] == value for member, value in wanted.items())
+    ]
+    by = order(call, listed.sort_keys[0])
     for attribute, ascending in reversed([*by, (key, by[-1][1])]):
         ordered.sort(key=operator.itemgetter(attribute), reverse=not ascending)
     start = 0
@@ -124,24 +136,3 @@ def listing(
         start = keys.index(marker) + 1
     page = ordered[start : start + limit(call)]
     return document(call, name, page, key=key, path=path)
-
-
-def matching(
-    call: calls.Call,
-    members: Sequence[Mapping[str, Any]],
-    filters: Mapping[str, str],
-) -> list[Mapping[str, Any]]:
-    """Return the members that match the query.
-
-    :param filters: names in the query, and of the compared members.
-    """
-    wanted = {
-        member: call.query[name]
-        for name, member in filters.items()
-        if name in call.query
-    }
-    return [
-        one
-        for one in members
-        if all(one[member] == value for member, value in wanted.items())
-    ]

@@ -14,7 +14,7 @@ from fpgapool.db import inventory
 from fpgapool.vocabulary import codes
 
 #: Reasons for which the number of slots out of service matters.
-_FOR_LACK_OF_SLOTS = frozenset(
+FOR_LACK_OF_SLOTS = frozenset(
     {
         codes.NO_HOST_UP,
         codes.NO_HEALTHY_SLOT,
@@ -22,11 +22,6 @@ _FOR_LACK_OF_SLOTS = frozenset(
         codes.NO_IDLE_SLOT,
     }
 )
-
-
-def lacks_slots(code: str) -> bool:
-    """Whether the message should also count the slots out of service."""
-    return code in _FOR_LACK_OF_SLOTS
 
 
 def out_of_service(

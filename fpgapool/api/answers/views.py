@@ -28,7 +28,7 @@ def members(
     one: object,
     version: microversion.Version,
     *,
-    recorded: bool,
+    recorded: bool = True,
     part: str = "",
 ) -> dict[str, Any]:
     """Return the members of a view, or of a row, that a version has.

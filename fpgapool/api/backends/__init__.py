@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What handlers ask: the leading conductor, the database, and caches of both.
+"""Data for handlers: from the leading conductor, the database, and caches.
 
-``leader`` asks the conductor, ``waiters`` waits for changes of sessions,
+``leader`` queries the conductor, ``waiters`` waits for changes of sessions,
 ``inventory`` makes figures and the snapshot of rows, ``caches`` keeps what
-many requests need, and ``vendordata`` answers Nova. They never decide who may
-ask.
+many requests need, and ``vendordata`` answers Nova. They check no rights.
 """

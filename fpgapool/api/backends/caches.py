@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import threading
@@ -16,9 +17,8 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-#: Number of texts that are cached.
+# What is cached at most: bytes of documents, and values that have ended.
 _MOST_BYTES = 16 * 2**20
-#: Number of ended values that are cached.
 _MOST_VALUES = 1000
 
 
@@ -138,11 +138,6 @@ class Text(NamedTuple):
     data: bytes
     tag: str
 
-    @classmethod
-    def of(cls, document: Any) -> Text:
-        data = json.dumps(document).encode()
-        return cls(data, hashlib.sha256(data).hexdigest()[:32])
-
 
 class Texts:
     """Documents generated from a value, cached while it is the current one.
@@ -151,7 +146,7 @@ class Texts:
     """
 
     def __init__(self) -> None:
-        self._kept = _Kept(None)
+        self._kept = _Kept(None, {})
 
     def get(
         self, value: object, key: Hashable, make: Callable[[], Any]
@@ -163,18 +158,19 @@ class Texts:
         """
         kept = self._kept
         if kept.value is not value:
-            kept = self._kept = _Kept(value)
+            kept = self._kept = _Kept(value, {})
         found = kept.texts.get(key)
         if found is None:
-            found = Text.of(make())
-            if kept.size_bytes + len(found.data) <= _MOST_BYTES:
-                kept.size_bytes += len(found.data)
+            data = json.dumps(make()).encode()
+            found = Text(data, hashlib.sha256(data).hexdigest()[:32])
+            if kept.size_bytes + len(data) <= _MOST_BYTES:
+                kept.size_bytes += len(data)
                 kept.texts[key] = found
         return found
 
 
+@dataclasses.dataclass
 class _Kept:
-    def __init__(self, value: object) -> None:
-        self.value = value
-        self.texts: dict[Hashable, Text] = {}
-        self.size_bytes = 0
+    value: object
+    texts: dict[Hashable, Text]
+    size_bytes: int = 0

@@ -11,7 +11,6 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
-from fpgapool.api.http import errors
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
@@ -136,17 +135,3 @@ def _accelerators(
                 "free": sum(free for _, _, free in fitting),
             }
     return found
-
-
-def find(
-    documents: list[dict[str, Any]], key: str, name: str, code: str, kind: str
-) -> dict[str, Any]:
-    """Return the host, device or slot that a path names.
-
-    :param key: the member that has the name.
-    :raises ApiError: with the code if there is none.
-    """
-    for one in documents:
-        if one[key] == name.lower():
-            return one
-    raise errors.missing(code, kind, name)

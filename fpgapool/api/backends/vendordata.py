@@ -9,14 +9,11 @@ any error the answer is quick: the instance's earlier data, or nothing.
 from __future__ import annotations
 
 import collections
-import contextlib
-import dataclasses
 import threading
 import uuid
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -28,6 +25,7 @@ from fpgapool.common import exception
 from fpgapool.common import flavors
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.db import api as db_api
+from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 # Limits log lines that each request can cause.
@@ -50,80 +48,11 @@ _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 # Shorter keys can be guessed.
 _MIN_KEY_LENGTH = 32
 
-# A lookup that was too slow continues, so that the next one is quick, but not
-# forever.
-_REQUESTS_PER_LOOKUP_S = 5.0
+#: A lookup that was too slow continues, so that the next one is quick, but not
+#: forever.
+REQUEST_TIMEOUT_S = 5.0
 
 _MAX_NAME_LENGTH = 255
-
-
-class Servers(Protocol):
-    """Reads servers, as :class:`fpgapool.clients.nova.Nova` does."""
-
-    def server(self, instance_id: str) -> nova.Server | None:
-        """Return an instance, if it exists."""
-
-
-class Conductor(Protocol):
-    """The conductor's part."""
-
-    def admit_instance(
-        self, entry: objects.InstanceEntry, *, lost_hash: str = ""
-    ) -> objects.InstanceEntry:
-        """Give an instance a token."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The options of the same names in ``[vendordata]``.
-
-    :ivar ca_cert: contents of the option's file at the start; empty if there
-    is none.
-    :ivar ca_file: the option, None if there is none.
-    """
-
-    token_keys: Sequence[str] = dataclasses.field(default=(), repr=False)
-    api_url: str | None = None
-    ca_cert: str = ""
-    ca_file: str | None = None
-    all_instances: bool = False
-    lookup_timeout_s: float = 1.0
-    max_lookups: int = 8
-
-    @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts) -> Settings:
-        """Return the group's settings.
-
-        :raises ConfigurationError: if they are invalid.
-        """
-        options = conf.vendordata
-        if any(len(key) < _MIN_KEY_LENGTH for key in options.token_keys):
-            raise exception.ConfigurationError(
-                reason="[vendordata] token_keys need at least"
-                f" {_MIN_KEY_LENGTH} characters"
-            )
-        return cls(
-            token_keys=tuple(options.token_keys),
-            api_url=options.api_url,
-            ca_cert=_read(options.ca_file) if options.ca_file else "",
-            ca_file=options.ca_file,
-            all_instances=options.all_instances,
-            lookup_timeout_s=options.lookup_timeout_s,
-            max_lookups=options.max_lookups,
-        )
-
-    def present_ca_cert(self) -> str:
-        """Return the file's current contents, or the last ones if
-        unreadable."""
-        if self.ca_file is None:
-            return self.ca_cert
-        try:
-            return _read(self.ca_file)
-        except exception.ConfigurationError as error:
-            LOG.warning(
-                "%s; instances get the certificates read at startup", error
-            )
-            return self.ca_cert
 
 
 def _read(path: str) -> str:
@@ -139,40 +68,35 @@ def _read(path: str) -> str:
 class Vendordata:
     """Answers Nova; thread-safe.
 
+    :param options: those of ``[vendordata]``.
     :param servers: Nova; None: Nova is not configured.
+    :param known: has the rows of instances.
+    :raises ConfigurationError: if an option is invalid.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        servers: Servers | None,
-        conductor: Conductor,
-        known: instances.Instances,
+        options: cfg.ConfigOpts.GroupAttr,
+        servers: nova.Nova | None,
+        conductor: conductor_rpcapi.ConductorAPI,
+        known: db_api.Database,
     ) -> None:
-        self._settings = settings
+        if any(len(key) < _MIN_KEY_LENGTH for key in options.token_keys):
+            raise exception.ConfigurationError(
+                reason="[vendordata] token_keys need at least"
+                f" {_MIN_KEY_LENGTH} characters"
+            )
+        self._options = options
+        self._ca_cert = _read(options.ca_file) if options.ca_file else ""
         self._servers = servers
         self._conductor = conductor
         self._known = known
         # Limit of lookups that wait for Nova; as many others can still read
         # the database.
-        self._asking = threading.BoundedSemaphore(settings.max_lookups)
-        self._free = threading.BoundedSemaphore(2 * settings.max_lookups)
+        self._asking = threading.BoundedSemaphore(options.max_lookups)
+        self._free = threading.BoundedSemaphore(2 * options.max_lookups)
         self._lock = threading.Lock()
         self._outcomes = collections.Counter[str]()
-
-    @classmethod
-    def from_conf(
-        cls,
-        conf: cfg.ConfigOpts,
-        conductor: Conductor,
-        known: instances.Instances,
-    ) -> Vendordata:
-        """Return an object that answers by the configuration.
-
-        :raises ConfigurationError: if it is invalid.
-        """
-        servers = nova.Nova.from_conf(conf, timeout_s=_REQUESTS_PER_LOOKUP_S)
-        return cls(Settings.from_conf(conf), servers, conductor, known)
 
     @property
     def outcomes(self) -> Mapping[str, int]:
@@ -194,10 +118,23 @@ class Vendordata:
             self._outcomes[outcome] += 1
         if outcome not in (GIVEN, REMEMBERED):
             return {}
-        answer = {"api_url": self._settings.api_url or base_url, **document}
-        if ca_cert := self._settings.present_ca_cert():
+        answer = {"api_url": self._options.api_url or base_url, **document}
+        if ca_cert := self._present_ca_cert():
             answer["ca_cert"] = ca_cert
         return answer
+
+    def _present_ca_cert(self) -> str:
+        """Return the file's current contents, or those at the start if it is
+        unreadable.
+        """
+        if self._options.ca_file:
+            try:
+                return _read(self._options.ca_file)
+            except exception.ConfigurationError as error:
+                LOG.warning(
+                    "%s; instances get the certificates read at startup", error
+                )
+        return self._ca_cert
 
     def _remembered(
         self, known: Sequence[db_api.InstanceRecord]
@@ -216,7 +153,7 @@ class Vendordata:
         :param known: gets the instance's row, if there is one.
         :returns: the instance's data, and the outcome.
         """
-        if self._servers is None or not self._settings.token_keys:
+        if self._servers is None or not self._options.token_keys:
             return {}, NOT_CONFIGURED
         if not self._free.acquire(blocking=False):
             _OFTEN.warning(
@@ -244,32 +181,30 @@ class Vendordata:
                 instance_id,
             )
             return {}, BUSY
-        if done.wait(self._settings.lookup_timeout_s) and found:
+        if done.wait(self._options.lookup_timeout_s) and found:
             return found[0]
         _OFTEN.warning(
-            "Instance %s: its flavor was not found within %g s",
+            "Instance %s: Nova did not return its flavor within %g s",
             instance_id,
-            self._settings.lookup_timeout_s,
+            self._options.lookup_timeout_s,
         )
         return {}, TIMEOUT
 
     def _safely(
         self, instance_id: str, known: list[db_api.InstanceRecord]
     ) -> tuple[dict[str, Any], str]:
-        with contextlib.suppress(exception.InstanceNotFound):
-            try:
-                return self._look_up(instance_id, known)
-            except exception.InstanceNotFound:
-                raise
-            except Exception as error:
-                _OFTEN.warning(
-                    "Instance %s cannot be looked up: %s: %s",
-                    instance_id,
-                    type(error).__name__,
-                    error,
-                )
-                return {}, FAILED
-        return {}, UNKNOWN
+        try:
+            return self._look_up(instance_id, known)
+        except exception.InstanceNotFound:
+            return {}, UNKNOWN
+        except Exception as error:
+            _OFTEN.warning(
+                "Instance %s cannot be looked up: %s: %s",
+                instance_id,
+                type(error).__name__,
+                error,
+            )
+            return {}, FAILED
 
     def _look_up(
         self, instance_id: str, known: list[db_api.InstanceRecord]
@@ -282,7 +217,8 @@ class Vendordata:
             known.append(record)
         if not self._asking.acquire(blocking=False):
             _OFTEN.warning(
-                "Nova was not asked for %s: too many lookups", instance_id
+                "Instance %s was not looked up in Nova: too many lookups",
+                instance_id,
             )
             return {}, BUSY
         try:
@@ -294,7 +230,7 @@ class Vendordata:
         if server is None or server.deleted:
             return {}, UNKNOWN
         required = flavors.read(server.extra_specs or {})
-        if not (required.asks or self._settings.all_instances):
+        if not (required.asks or self._options.all_instances):
             return {}, NOT_WANTED
         token = self._token(instance_id, server, required, record)
         if token is None:
@@ -341,7 +277,7 @@ class Vendordata:
         if known is None or known.token_revoked:
             return None
         return instances.find_token(
-            self._settings.token_keys,
+            self._options.token_keys,
             instance_id,
             known.token_nonce,
             known.token_hash,
@@ -355,7 +291,7 @@ class Vendordata:
         lost_hash: str = "",
     ) -> objects.InstanceEntry:
         nonce = instances.make_nonce()
-        key = self._settings.token_keys[0]
+        key = self._options.token_keys[0]
         token = instances.make_token(key, instance_id, nonce)
         return self._conductor.admit_instance(
             objects.InstanceEntry(

@@ -76,14 +76,13 @@ class Waiters:
     ) -> bool:
         """Wait until a session has a later revision.
 
-        :param place: requests for sessions with a higher one make room for
-            others.
-        :param project_id: the request's project. The project with the most
-            waiting requests makes room for others.
-        :returns: False if it has not changed in time, is gone, or had to make
-            room.
-        :raises TooManyWaiters: if enough others wait that come before it, or
-            whose projects have no more than its own.
+        If too many requests wait, the project with the most makes room.
+
+        :param place: of requests of one project, the one with the highest
+            place makes room.
+        :returns: False if it has not changed in time, is gone, or the request
+            had to make room.
+        :raises TooManyWaiters: if this request would have to make room.
         :raises: the question's errors.
         """
         waiter = _Waiter(

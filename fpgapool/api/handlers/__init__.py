@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The handlers of operations: they check rights, ask, and translate."""
+"""The handlers of operations: they check rights and make responses."""

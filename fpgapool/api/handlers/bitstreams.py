@@ -16,7 +16,6 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.answers import views
-from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
 from fpgapool.bitstreams import base as stores
@@ -25,14 +24,16 @@ from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library as description
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 _OCTETS = "application/octet-stream"
+_PROJECT_ID = shapes.text(64, least=1, printable=True)
 
 #: After these errors the conductor may have made the change.
 _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
@@ -51,11 +52,9 @@ def index(call: calls.Call) -> calls.Answer:
         if (wants_all or library.is_visible(record, call.project_id))
         and query.get("shape", None) in (None, *record.shapes)
     ]
-    filters = ("accelerator", "name", "state", "visibility", "project_id")
-    found = paging.matching(call, members, {name: name for name in filters})
     return calls.Answer(
         document=paging.listing(
-            call, "bitstreams", found, sort_key="created_at"
+            call, "bitstreams", description.BITSTREAM, members
         )
     )
 
@@ -66,7 +65,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Create a bitstream; its file is uploaded afterwards."""
+    """Create a bitstream without its file; it is uploaded afterwards."""
     wanted = dict(call.body["bitstream"])
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
@@ -91,10 +90,11 @@ def create(call: calls.Call) -> calls.Answer:
             **{**defaults, **wanted},
         )
     )
-    answer = _answer(call, _reread(call, bitstream_id), status=201)
-    location = {"Location": call.url("bitstreams", bitstream_id)}
-    return calls.Answer(
-        document=answer.document, status=answer.status, headers=location
+    return _answer(
+        call,
+        _reread(call, bitstream_id),
+        status=201,
+        headers={"Location": call.url("bitstreams", bitstream_id)},
     )
 
 
@@ -125,14 +125,22 @@ def update(call: calls.Call) -> calls.Answer:
 
 
 def delete(call: calls.Call) -> calls.Answer:
-    """Delete a bitstream; its file, too."""
+    """Delete a bitstream and its file."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"name": record.name, "state": record.state}
     call.backends.conductor.change_bitstream(
         objects.DeleteBitstream(bitstream_id=record.bitstream_id)
     )
-    _record(call, "delete", record)
+    call.audit.record_own(
+        call.caller,
+        "bitstream delete",
+        {
+            "bitstream_id": record.bitstream_id,
+            "accelerator": library.key_of(record),
+            "checksum_sha256": record.checksum_sha256,
+        },
+    )
     if record.location:
         # The bitstream is deleted; the sweeper removes the rest.
         with contextlib.suppress(
@@ -143,7 +151,7 @@ def delete(call: calls.Call) -> calls.Answer:
 
 
 def approve(call: calls.Call) -> calls.Answer:
-    """Approve a bitstream, so that slots may run it."""
+    """Approve a bitstream for use in slots."""
     wanted = call.body["approve"]
     record = _find(call)
     return _decide(
@@ -161,7 +169,7 @@ def approve(call: calls.Call) -> calls.Answer:
 
 
 def reject(call: calls.Call) -> calls.Answer:
-    """Reject a bitstream, so that no slot runs it."""
+    """Reject a bitstream."""
     record = _find(call)
     return _decide(
         call,
@@ -187,17 +195,18 @@ def unshare(call: calls.Call) -> calls.Answer:
 
 
 def upload(call: calls.Call) -> calls.Answer:
-    """Upload a bitstream's file; it is checked on the way."""
+    """Upload and check a bitstream's file."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     if record.state != library.UPLOADING:
         raise errors.ApiError(
-            codes.BITSTREAM_HAS_FILE, "the bitstream already has its file"
+            codes.BITSTREAM_HAS_FILE, "the bitstream already has a file"
         )
     files = _files(call)
     files.sweeper.maybe()
     incoming = _incoming(call, record, files)
-    with _one_of_few(call, files):
+    # Each upload occupies a thread for as long as it lasts.
+    with files.uploads.place(call.project_id):
         location = files.store.write(stores.About.of(record), incoming)
         with _kept_if_right(call, record.bitstream_id, location):
             call.backends.conductor.change_bitstream(
@@ -255,7 +264,7 @@ def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
 def _files(call: calls.Call) -> calls.Files:
     files = call.backends.files
     if files is None:
-        raise exception.StoreUnavailable(reason="the pool has none")
+        raise exception.StoreUnavailable(reason="this API has none")
     return files
 
 
@@ -265,11 +274,11 @@ def _shapes(call: calls.Call) -> set[str]:
 
 
 def _answer(
-    call: calls.Call, record: db_api.BitstreamRecord, *, status: int = 200
+    call: calls.Call, record: db_api.BitstreamRecord, **others: Any
 ) -> calls.Answer:
     return calls.Answer(
         document={"bitstream": _document(call, record, _shapes(call))},
-        status=status,
+        **others,
     )
 
 
@@ -283,9 +292,7 @@ def _document(
         {"project_id": record.project_id},
     )
     return {
-        **views.members(
-            description.BITSTREAM, record, call.version, recorded=True
-        ),
+        **views.members(description.BITSTREAM, record, call.version),
         "key": library.key_of(record),
         "visibility": library.visibility_of(record),
         "projects": list(record.projects) if knows_all else [],
@@ -316,9 +323,12 @@ def _decide(
 def _share(call: calls.Call, shared: bool) -> calls.Answer:
     record = _find(call)
     call.require(call.policy, record.project_id)
-    project_id = call.path["project_id"]
-    if not project_id.isprintable() or len(project_id) > 64:
-        raise errors.ApiError(codes.INVALID_REQUEST, "invalid project ID")
+    project_id = rules.checked(
+        _PROJECT_ID,
+        call.path["project_id"],
+        "project_id",
+        codes.INVALID_REQUEST,
+    )
     call.audit.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(
@@ -330,47 +340,7 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
     return _answer(call, _reread(call, record.bitstream_id))
 
 
-def _record(
-    call: calls.Call, action: str, record: db_api.BitstreamRecord
-) -> None:
-    """Write an owner's change to the audit log, although it needs no further
-    privileges.
-    """
-    if call.audit.is_needed:
-        return
-    audit.record(
-        action=f"bitstream {action}",
-        outcome=audit.DONE,
-        user=call.caller.user_id,
-        project=call.caller.project_id,
-        target={
-            "bitstream_id": record.bitstream_id,
-            "accelerator": library.key_of(record),
-            "checksum_sha256": record.checksum_sha256,
-        },
-        before=call.audit.before,
-        request_id=call.caller.request_id,
-    )
-
-
 # Receiving a file.
-
-
-@contextlib.contextmanager
-def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
-    """Limit uploads, because each occupies a thread for as long as it
-    lasts.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(files.uploads.place(call.project_id))
-        except crowd.TooMany as error:
-            whose = "files of the project" if error.own else "files"
-            raise errors.ApiError(
-                codes.TOO_MANY_UPLOADS,
-                f"too many {whose} are being uploaded; try again later",
-            ) from None
-        yield
 
 
 def _incoming(
@@ -378,7 +348,7 @@ def _incoming(
 ) -> intake.Intake:
     if call.stream is None:
         raise errors.ApiError(
-            codes.LENGTH_REQUIRED, "the request must have a Content-Length"
+            codes.LENGTH_REQUIRED, "the request needs a Content-Length"
         )
     most_bytes = files.max_size_bytes
     incoming = intake.Intake(
@@ -397,7 +367,7 @@ def _incoming(
 def _kept_if_right(
     call: calls.Call, bitstream_id: str, location: str
 ) -> Iterator[None]:
-    """Remove a file again if the bitstream does not accept it."""
+    """Remove a file again if the conductor refuses it."""
     try:
         yield
     except messaging.MessagingException:
@@ -430,7 +400,7 @@ def _checked(
     """Return the conductor's arguments for a valid file.
 
     :raises ApiError: if its checksum is wrong.
-    :raises BitstreamRefused: if its signature or contents are.
+    :raises BitstreamRefused: if its signature or contents are invalid.
     """
     checksum = incoming.checksum_sha256
     expected = record.checksum_sha256
@@ -442,7 +412,7 @@ def _checked(
     signed_by = _signer(call, record, checksum)
     found = contents.Contents(dict(record.profile), tuple(record.shapes))
     if record.format in contents.MAX_SIZE_BYTES:
-        # From the store, because a slow sender would occupy memory for long.
+        # From the store, because a slow upload would hold memory for long.
         pieces = _files(call).store.read(location)
         found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(

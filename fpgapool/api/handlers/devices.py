@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api.answers import administration
-from fpgapool.api.answers import paging
+from fpgapool.api.answers import hardware
 from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
 from fpgapool.api.http import rights
@@ -19,57 +18,21 @@ from fpgapool.vocabulary import inventory as description
 
 def index(call: calls.Call) -> calls.Answer:
     """List the devices."""
-    sees_all = call.may(rights.SESSIONS_ALL_PROJECTS)
-
-    def document(pool: inventories.Inventory) -> dict[str, Any]:
-        members = paging.matching(
-            call,
-            _documents(call, pool, sees_all),
-            {"host": "host_uuid", "state": "state"},
-        )
-        return paging.listing(call, "devices", members, sort_key="name")
-
-    return call.from_inventory("devices", sees_all, document)
+    return _DEVICES.index(call)
 
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a device."""
-    return calls.Answer(document={"device": _found(call)})
+    return _DEVICES.show(call)
 
 
 def change(call: calls.Call) -> calls.Answer:
     """Enable, drain or disable a device; or set its reservable slots."""
-    known = call.backends.inventory
-    # The device may be new.
-    known.forget()
-    device = _found(call)
-    administration.remember(call, device)
-    name = device["host_uuid"], device["name"]
-    try:
-        if "reservable_slots" in call.body:
-            call.backends.conductor.set_reservable_slots(
-                *name, call.body["reservable_slots"]
-            )
-        if "state" in call.body:
-            administration.change(call, *name)
-    finally:
-        known.forget()
-    return calls.Answer(document={"device": _found(call)})
-
-
-def _found(call: calls.Call) -> dict[str, Any]:
-    """Return the device of the path.
-
-    :raises ApiError: if there is none.
-    """
-    documents = _documents(
+    return _DEVICES.change(
         call,
-        call.backends.inventory.get(),
-        call.may(rights.SESSIONS_ALL_PROJECTS),
-    )
-    name = call.path["device_id"]
-    return inventory.find(
-        documents, "id", name, codes.DEVICE_NOT_FOUND, "device"
+        lambda device: hardware.administer(
+            call, device, device["host_uuid"], device["name"]
+        ),
     )
 
 
@@ -87,9 +50,7 @@ def _document(
 ) -> dict[str, Any]:
     record, host = device.record, device.host
     return {
-        **views.members(
-            description.DEVICE, record, call.version, recorded=True
-        ),
+        **views.members(description.DEVICE, record, call.version),
         "id": device.id,
         "host_uuid": host.uuid,
         "host_name": host.name,
@@ -103,3 +64,12 @@ def _document(
         "pending_reservations": pool.pending_reservations(device),
         "links": calls.self_link(call.url("devices", device.id)),
     }
+
+
+_DEVICES = hardware.Hardware(
+    "device",
+    description.DEVICE,
+    _documents,
+    codes.DEVICE_NOT_FOUND,
+    rights.SESSIONS_ALL_PROJECTS,
+)

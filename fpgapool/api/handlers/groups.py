@@ -19,7 +19,6 @@ from fpgapool.api.http import errors
 from fpgapool.api.http import instances
 from fpgapool.api.http import rights
 from fpgapool.api.http import times
-from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes
@@ -40,12 +39,8 @@ def index(call: calls.Call) -> calls.Answer:
         for record in call.backends.database.groups()
         if wants_all or description.is_open_to(record, call.project_id)
     ]
-    filters = ("name", "accelerator", "state", "shared", "project_id")
-    found = paging.matching(call, members, {name: name for name in filters})
     return calls.Answer(
-        document=paging.listing(
-            call, "groups", found, sort_key=description.GROUP.sort_keys[0]
-        )
+        document=paging.listing(call, "groups", description.GROUP, members)
     )
 
 
@@ -55,7 +50,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Create a group; it gets its slots from the queue."""
+    """Create a group; it waits for slots in the queue."""
     wanted = _wanted(call)
     if wanted.get("shared") or wanted.get("projects"):
         call.require(rights.GROUPS_SHARE)
@@ -124,8 +119,8 @@ def index_clients(call: calls.Call) -> calls.Answer:
         document=paging.listing(
             call,
             "clients",
+            description.CLIENT,
             members,
-            sort_key=description.CLIENT.sort_keys[0],
             path=("groups", view.group_id, "clients"),
         )
     )
@@ -141,7 +136,7 @@ def show_client(call: calls.Call) -> calls.Answer:
 
 
 def attach(call: calls.Call) -> calls.Answer:
-    """Attach a client to a group; only this answer has its secret."""
+    """Attach a client to a group; only this response has its secret."""
     view = _find(call)
     secret = secrets.token_hex(_SECRET_BYTES)
     client_id = str(uuid.uuid4())
@@ -165,7 +160,7 @@ def attach(call: calls.Call) -> calls.Answer:
 
 
 def revoke(call: calls.Call) -> calls.Answer:
-    """Revoke a client of a group; its waiting tasks end for good."""
+    """Revoke a client of a group; its waiting tasks end."""
     view = _find(call)
     record = _find_client(call, view, call.path["client_id"])
     is_own = record.project_id == call.caller.project_id
@@ -180,7 +175,13 @@ def revoke(call: calls.Call) -> calls.Answer:
             ended=is_own and bool(call.query.get("ended")),
         ),
     )
-    _record_revocation(call, view, record)
+    if not is_own:
+        call.audit.record_own(
+            call.caller,
+            "group client revoke",
+            {"group_id": view.group_id, "client_id": record.client_id},
+            [record.project_id],
+        )
     return calls.NO_CONTENT
 
 
@@ -202,7 +203,7 @@ def _find(call: calls.Call) -> objects.GroupView:
 
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
-    """Return a group with what only the leader knows, if it answers."""
+    """Return a group, with the members that only the leader knows."""
     found = call.ask(lambda leader: leader.get_groups([view.group_id]))
     return found[0] if found else view
 
@@ -234,7 +235,7 @@ def _find_client(
 def _owns(
     call: calls.Call, view: objects.GroupView | db_api.GroupRecord
 ) -> bool:
-    """Whether the caller may see what concerns only a group's owner."""
+    """Whether the caller may see what only a group's owner may see."""
     return view.project_id == call.caller.project_id or (
         call.backends.enforcer.allows(
             call.caller, rights.GROUPS_UPDATE, {"project_id": view.project_id}
@@ -302,35 +303,16 @@ def _with_goal(
 ) -> objects.GroupView:
     view = _find(call)
     call.require(call.policy, view.project_id)
-    call.audit.before = {"goal": _goal_document(call, view, recorded=True)}
+    call.audit.before = {"goal": _goal_document(call, view)}
     _change(call, objects.SetGoal(group_id=view.group_id, goal=goal))
     return _reread(call, view.group_id)
-
-
-def _record_revocation(
-    call: calls.Call,
-    view: objects.GroupView,
-    record: db_api.GroupClientRecord,
-) -> None:
-    """Write to the audit log that an owner has revoked another project."""
-    if call.audit.is_needed or record.project_id == call.caller.project_id:
-        return
-    audit.record(
-        action="group client revoke",
-        outcome=audit.DONE,
-        user=call.caller.user_id,
-        project=call.caller.project_id,
-        target={"group_id": view.group_id, "client_id": record.client_id},
-        target_projects=[record.project_id],
-        request_id=call.caller.request_id,
-    )
 
 
 # Showing.
 
 
 def _later(call: calls.Call) -> dict[str, str]:
-    """Return the header that says when to retry."""
+    """Return the headers of responses that are not complete yet."""
     return {"Retry-After": str(call.backends.limits.retry_after_s)}
 
 
@@ -369,7 +351,7 @@ def _goal_document(
     call: calls.Call,
     one: objects.GroupView | db_api.GroupRecord,
     *,
-    recorded: bool,
+    recorded: bool = True,
 ) -> dict[str, Any] | None:
     if not one.goal_kind:
         return None
@@ -388,9 +370,7 @@ def _client(
     view: objects.GroupView,
 ) -> dict[str, Any]:
     return {
-        **views.members(
-            description.CLIENT, record, call.version, recorded=True
-        ),
+        **views.members(description.CLIENT, record, call.version),
         "hosts": [
             {
                 **dataclasses.asdict(host),

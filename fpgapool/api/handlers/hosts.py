@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api.answers import administration
-from fpgapool.api.answers import paging
+from fpgapool.api.answers import hardware
 from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
 from fpgapool.db import inventory as inventories
@@ -18,56 +17,27 @@ from fpgapool.vocabulary import inventory as description
 
 def index(call: calls.Call) -> calls.Answer:
     """List the hosts."""
-
-    def document(pool: inventories.Inventory) -> dict[str, Any]:
-        members = paging.matching(
-            call, _documents(call, pool), {"name": "name", "up": "up"}
-        )
-        return paging.listing(
-            call, "hosts", members, sort_key="name", key="uuid"
-        )
-
-    # Only callers who see everything see hosts.
-    return call.from_inventory("hosts", True, document)
+    return _HOSTS.index(call)
 
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a host."""
-    return calls.Answer(document={"host": _found(call)})
+    return _HOSTS.show(call)
 
 
 def change(call: calls.Call) -> calls.Answer:
     """Enable, drain or disable a host; this applies to all its devices."""
-    known = call.backends.inventory
-    # The host may be new.
-    known.forget()
-    host = _found(call)
-    administration.remember(call, host)
-    administration.change(call, host["uuid"], None)
-    known.forget()
-    return calls.Answer(document={"host": _found(call)})
-
-
-def _found(call: calls.Call) -> dict[str, Any]:
-    """Return the host of the path.
-
-    :raises ApiError: if there is none.
-    """
-    documents = _documents(call, call.backends.inventory.get())
-    name = call.path["host_uuid"]
-    return inventory.find(
-        documents, "uuid", name, codes.HOST_NOT_FOUND, "host"
+    return _HOSTS.change(
+        call, lambda host: hardware.administer(call, host, host["uuid"])
     )
 
 
 def _documents(
-    call: calls.Call, pool: inventories.Inventory
+    call: calls.Call, pool: inventories.Inventory, sees_all: bool
 ) -> list[dict[str, Any]]:
     documents = {
         host.id: {
-            **views.members(
-                description.HOST, host, call.version, recorded=True
-            ),
+            **views.members(description.HOST, host, call.version),
             "up": host.up,
             "devices": 0,
             "slots": 0,
@@ -77,8 +47,7 @@ def _documents(
                     "accelerator": fault.accelerator,
                     "shape": fault.shape,
                     "reason": fault.reason,
-                    # Only callers who see everything see hosts.
-                    **inventory.probation(fault, True),
+                    **inventory.probation(fault, sees_all),
                 }
                 for fault in pool.kept_off(host)
             ],
@@ -92,3 +61,9 @@ def _documents(
         document["slots"] += pool.slot_counts[device.id]
         document["sessions"] += pool.session_counts[device.id]
     return list(documents.values())
+
+
+# Only callers who see everything see hosts.
+_HOSTS = hardware.Hardware(
+    "host", description.HOST, _documents, codes.HOST_NOT_FOUND, key="uuid"
+)

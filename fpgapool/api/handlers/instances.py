@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances with tokens of their own; revoke a token."""
+"""Instances with tokens of their own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def revoke_token(call: calls.Call) -> calls.Answer:
-    """Revoke the token of an instance; for good."""
+    """Permanently revoke the token of an instance."""
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"token": _token(record)}
@@ -66,7 +66,7 @@ def _find(call: calls.Call) -> db_api.InstanceRecord:
     ):
         raise errors.ApiError(
             codes.INSTANCE_NOT_FOUND,
-            f"there is no instance {instance_id!r:.80} that has a token",
+            f"there is no instance {instance_id!r:.80} with a token",
         )
     return record
 
@@ -88,10 +88,8 @@ def _document(
     call: calls.Call, record: db_api.InstanceRecord, with_host: bool
 ) -> dict[str, Any]:
     return {
-        **views.members(
-            inventory.INSTANCE, record, call.version, recorded=True
-        ),
-        # Nova does not tell the owner the host of an instance either.
+        **views.members(inventory.INSTANCE, record, call.version),
+        # Nova does not show the host to the owner of an instance either.
         "host_uuid": record.host_uuid if with_host else None,
         "token": _token(record),
     }

@@ -13,10 +13,10 @@ from fpgapool.vocabulary import states
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a summary of the pool."""
-    now, call.origin.recorded = call.backends.pool_now()
+    now, call.recorded = call.backends.pool_now()
     pool = call.backends.inventory.get()
-    # Checked at most once, and only if there is anything to hide: using this
-    # privilege leaves a line in the audit log.
+    # Checked at most once, and only if there is anything to hide, because the
+    # use of this privilege is audited.
     sees_all = functools.cache(lambda: call.may(rights.SESSIONS_ALL_PROJECTS))
     return calls.Answer(
         document={
@@ -34,6 +34,6 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def snapshot(call: calls.Call) -> calls.Answer:
-    """Show the data by which Nova places instances."""
-    found, call.origin.recorded = call.backends.snapshot.get()
+    """Show the data that Nova's scheduler uses."""
+    found, call.recorded = call.backends.snapshot.get()
     return call.tagged(found["generation"], document={"snapshot": found})

@@ -10,8 +10,8 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.http import errors
-from fpgapool.api.schemas import quotas as schemas
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import rules
@@ -23,7 +23,7 @@ _FROM_DEFAULT = "default"
 
 
 def show_own(call: calls.Call) -> calls.Answer:
-    """Show the limits and the use of your project."""
+    """Show the limits and the usage of your project."""
     return _shown(call, call.project_id)
 
 
@@ -33,7 +33,7 @@ def show_defaults(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show the limits and the use of a project."""
+    """Show the limits and the usage of a project."""
     project_id = call.path["project_id"]
     if not call.may(call.policy, project_id):
         raise errors.missing(codes.PROJECT_NOT_FOUND, "project", project_id)
@@ -46,7 +46,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def update(call: calls.Call) -> calls.Answer:
-    """Limit the use of a project; missing limits stay as they are."""
+    """Set limits of a project; omitted limits do not change."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
     limits = {
@@ -62,7 +62,7 @@ def delete(call: calls.Call) -> calls.Answer:
     """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
-    _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
+    _set(call, project_id, dict.fromkeys(accounting.QUOTAS))
     return calls.NO_CONTENT
 
 
@@ -104,15 +104,15 @@ def _limits(
 ) -> dict[str, dict[str, Any]]:
     """Return the limits in force, by resource.
 
-    :param project_id: of the project; None: of projects without their own.
-    :param quotas: the limits that were set for it.
+    :param project_id: None: the limits of projects without their own.
+    :param quotas: the limits that were set for the project.
     """
     defaults = call.backends.default_limits
     if defaults is None:
         # The leader has them from Keystone.
         limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: limits.get(name, unknown) for name in schemas.RESOURCES}
+        return {name: limits.get(name, unknown) for name in accounting.QUOTAS}
     own = {
         one.resource: one.hard_limit
         for one in quotas
@@ -123,7 +123,7 @@ def _limits(
             "limit": own.get(resource, defaults[resource]),
             "source": _FROM_PROJECT if resource in own else _FROM_DEFAULT,
         }
-        for resource in schemas.RESOURCES
+        for resource in accounting.QUOTAS
     }
 
 

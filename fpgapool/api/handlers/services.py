@@ -9,19 +9,19 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import times
+from fpgapool.vocabulary import inventory
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"
-_SILENCE = "no conductor receives its reports"
+_SILENCE = "no conductor receives reports"
 
 
 def index(call: calls.Call) -> calls.Answer:
     """List the leading conductor and the agents."""
     now = call.ask(lambda leader: leader.pool_now())
     members = [*_conductors(call, now is not None), *_agents(call, now)]
-    wanted = paging.matching(call, members, {"binary": "binary", "up": "up"})
     return calls.Answer(
-        document=paging.listing(call, "services", wanted, sort_key="id")
+        document=paging.listing(call, "services", inventory.SERVICE, members)
     )
 
 
@@ -29,9 +29,9 @@ def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
     lease = call.backends.database.read_lease()
     if lease is None or not lease.holder:
         return []
-    message = f"leads, epoch {lease.epoch}"
+    message = f"leader, epoch {lease.epoch}"
     if not answers:
-        message = f"led in epoch {lease.epoch}, and does not answer"
+        message += ", does not answer"
     return [
         {
             "id": lease.holder,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions: open, see, wait for, connect to, close."""
+"""Sessions: open, show, wait for, connect to, close."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-# How often a cast is repeated until it takes effect: it may be lost, or arrive
-# too early.
+# How often a cast is repeated until it takes effect, because it may be lost or
+# arrive too early.
 _TRIES = 10
 _TRY_S = 0.5
 
@@ -43,7 +43,7 @@ _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Open a session; the answer comes when it is recorded."""
+    """Open a session; the response is sent when it is recorded."""
     if call.query.get("dry_run"):
         return _dry_run(call)
     (view,) = call.backends.conductor.submit_sessions([_request(call)])
@@ -57,11 +57,7 @@ def create(call: calls.Call) -> calls.Answer:
         now = _now(call, row) if row else now
     answer = _answer(call, now, status=202)
     location = {"Location": call.url("sessions", view.session_id)}
-    return calls.Answer(
-        document=answer.document,
-        status=answer.status,
-        headers={**answer.headers, **location},
-    )
+    return dataclasses.replace(answer, headers={**answer.headers, **location})
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -73,7 +69,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show a session, now or when it has changed."""
+    """Show a session, optionally after waiting for a change."""
     row = _find(call)
     if calls.has_ended(row):
         return _ended(call, row)
@@ -89,12 +85,12 @@ def show(call: calls.Call) -> calls.Answer:
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
     _wait(call, row, known, wait_s)
-    call.origin.recorded = False
+    call.recorded = False
     return _answer(call, _now(call, _find(call)))
 
 
 def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
-    """Show a session that is over; its text is the same for many requests."""
+    """Show a session that has ended, from a cache of responses."""
 
     def document() -> Mapping[str, Any] | None:
         return _answer(call, _Now(_recorded(call, row))).document
@@ -117,7 +113,7 @@ def delete(call: calls.Call) -> calls.Answer:
     if counts and len(counts) < len(schemas.CLOSE_COUNTS):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"{', '.join(schemas.CLOSE_COUNTS)}: give all of them, or none",
+            f"{', '.join(schemas.CLOSE_COUNTS)}: give all or none of them",
         )
 
     def end() -> None:
@@ -170,8 +166,8 @@ def reopen(call: calls.Call) -> calls.Answer:
     if not _is_under_way(left, lost):
         raise errors.ApiError(
             codes.SESSION_CLOSED,
-            f"the session is {left.state} and cannot move"
-            f" {left.message or left.reason}".rstrip(),
+            f"the session is {left.state} and cannot get another slot:"
+            f" {left.message or left.reason or 'it is not reopenable'}",
         )
     return _answer(call, _now(call, left), status=202)
 
@@ -192,7 +188,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
         until=lambda now: now.revision != row.revision,
     )
     now = _now(call, left)
-    if call.origin.recorded:
+    if call.recorded:
         raise errors.ApiError(
             codes.CONDUCTOR_UNAVAILABLE, "no conductor returned the secret"
         )
@@ -437,7 +433,7 @@ def _message(
 ) -> str:
     """Return the meaning of a reason, and what would end the wait."""
     message = reasons.sentence(code)
-    if not reasons.lacks_slots(code):
+    if code not in reasons.FOR_LACK_OF_SLOTS:
         return message
     library = call.backends.library.get()
     key = library.resolve(accelerator, project_id)

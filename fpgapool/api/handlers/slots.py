@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api.answers import paging
+from fpgapool.api.answers import hardware
 from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
 from fpgapool.api.http import rights
@@ -15,63 +15,30 @@ from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import inventory as description
 
-_FILTERS = {
-    "host": "host_uuid",
-    "device": "device_id",
-    "accelerator": "accelerator",
-    "state": "state",
-}
-
 
 def index(call: calls.Call) -> calls.Answer:
     """List the slots."""
-    sees_all = call.may(rights.SESSIONS_ALL_PROJECTS)
-
-    def document(pool: inventories.Inventory) -> dict[str, Any]:
-        members = paging.matching(
-            call, _documents(call, pool, sees_all), _FILTERS
-        )
-        return paging.listing(call, "slots", members, sort_key="id")
-
-    return call.from_inventory("slots", sees_all, document)
+    return _SLOTS.index(call)
 
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a slot."""
-    return calls.Answer(document={"slot": _found(call)})
+    return _SLOTS.show(call)
 
 
 def test(call: calls.Call) -> calls.Answer:
     """Start a self-test of a slot."""
-    known = call.backends.inventory
-    # The slot may be new.
-    known.forget()
-    slot = _found(call)
-    call.audit.before = {"state": slot["state"]}
-    try:
+
+    def start(slot: dict[str, Any]) -> None:
+        call.audit.before = {"state": slot["state"]}
         call.backends.conductor.test_slot(
             slot["host_uuid"],
             slot["device_name"],
             slot["number"],
             call.body["test"].get("accelerator", ""),
         )
-    finally:
-        known.forget()
-    return calls.Answer(document={"slot": _found(call)}, status=202)
 
-
-def _found(call: calls.Call) -> dict[str, Any]:
-    """Return the slot of the path.
-
-    :raises ApiError: if there is none.
-    """
-    documents = _documents(
-        call,
-        call.backends.inventory.get(),
-        call.may(rights.SESSIONS_ALL_PROJECTS),
-    )
-    name = call.path["slot_id"]
-    return inventory.find(documents, "id", name, codes.SLOT_NOT_FOUND, "slot")
+    return _SLOTS.change(call, start, status=202)
 
 
 def _documents(
@@ -90,7 +57,7 @@ def _document(
         sees_all or holder.project_id == call.caller.project_id
     )
     return {
-        **views.members(description.SLOT, record, call.version, recorded=True),
+        **views.members(description.SLOT, record, call.version),
         "id": slot.id,
         "device_id": device.id,
         "device_name": device.record.name,
@@ -110,3 +77,12 @@ def _document(
         ),
         "links": calls.self_link(call.url("slots", slot.id)),
     }
+
+
+_SLOTS = hardware.Hardware(
+    "slot",
+    description.SLOT,
+    _documents,
+    codes.SLOT_NOT_FOUND,
+    rights.SESSIONS_ALL_PROJECTS,
+)

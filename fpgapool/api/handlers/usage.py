@@ -34,9 +34,7 @@ def index(call: calls.Call) -> calls.Answer:
     keys = _KEYS[call.query.get("group_by")]
     first_day, last_day = _day(call, "start"), _day(call, "end")
     if first_day and last_day and first_day > last_day:
-        raise errors.ApiError(
-            codes.INVALID_REQUEST, "the first day is after the last one"
-        )
+        raise errors.ApiError(codes.INVALID_REQUEST, "start is after end")
     found = call.backends.database.sum_usage(
         _project_id(call),
         accelerator=call.query.get("accelerator"),
@@ -99,7 +97,7 @@ def _document(
     values = [str(getattr(one, key)) for key in keys]
     quoted = [urllib.parse.quote(value, safe="") for value in values]
     return {
-        **views.members(accounting.USAGE, one, call.version, recorded=True),
+        **views.members(accounting.USAGE, one, call.version),
         "id": _SEPARATOR.join(quoted),
         "day": one.day.isoformat() if one.day else None,
         "energy_j_per_sla": one.energy_j_per_sla,

@@ -8,7 +8,7 @@ from fpgapool.api import call as calls
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Return the data by which an instance reaches the pool."""
+    """Return the vendordata of an instance, with its token; Nova asks."""
     desk = call.backends.vendordata
     answer = desk.answer(call.body, call.base_url) if desk else {}
     return calls.Answer(document=answer)

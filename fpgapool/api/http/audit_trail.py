@@ -21,11 +21,6 @@ class AuditTrail:
     _policies: list[str] = dataclasses.field(default_factory=list)
     _projects: list[str] = dataclasses.field(default_factory=list)
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether the request needs a line."""
-        return bool(self._policies)
-
     def add(
         self,
         caller: context.RequestContext,
@@ -75,3 +70,26 @@ class AuditTrail:
             before=self.before,
             request_id=caller.request_id,
         )
+
+    def record_own(
+        self,
+        caller: context.RequestContext,
+        action: str,
+        target: Mapping[str, object],
+        target_projects: list[str] | None = None,
+    ) -> None:
+        """Write a line although the owner of the target needs no privilege.
+
+        With a privilege, :meth:`record` writes it.
+        """
+        if not self._policies:
+            audit.record(
+                action=action,
+                outcome=audit.DONE,
+                user=caller.user_id,
+                project=caller.project_id,
+                target=target,
+                target_projects=target_projects,
+                before=self.before,
+                request_id=caller.request_id,
+            )

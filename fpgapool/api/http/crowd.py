@@ -9,26 +9,23 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-
-class TooMany(Exception):
-    """There is no free place.
-
-    :ivar own: whether the project itself has too many.
-    """
-
-    def __init__(self, own: bool) -> None:
-        super().__init__(own)
-        self.own = own
+from fpgapool.api.http import errors
 
 
 class Crowd:
     """Places that projects share; thread-safe.
 
+    :param what: requests have places, for the message.
+    :param code: of the refusal.
     :param each: the number of places per project.
     :param total: the total number of places; None: unlimited.
     """
 
-    def __init__(self, each: int, total: int | None = None) -> None:
+    def __init__(
+        self, what: str, code: str, each: int, total: int | None = None
+    ) -> None:
+        self._what = what
+        self._code = code
         self._each = each
         self._total = total
         self._lock = threading.Lock()
@@ -39,7 +36,7 @@ class Crowd:
     def place(self, project_id: str) -> Iterator[None]:
         """Hold a place while the context lasts.
 
-        :raises TooMany: if there is none.
+        :raises ApiError: if there is none.
         """
         self._take(project_id)
         try:
@@ -53,7 +50,12 @@ class Crowd:
     def _take(self, project_id: str) -> None:
         with self._lock:
             if self._taken.get(project_id, 0) >= self._each:
-                raise TooMany(True)
+                raise self._refusal(" of the project")
             if self._total is not None and self._taken.total() >= self._total:
-                raise TooMany(False)
+                raise self._refusal("")
             self._taken[project_id] += 1
+
+    def _refusal(self, whose: str) -> errors.ApiError:
+        return errors.ApiError(
+            self._code, f"too many {self._what}{whose}; try again later"
+        )

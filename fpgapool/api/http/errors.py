@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors of the API: a status, a stable code and a text."""
+"""Errors of the API: a status, a stable code and a message."""
 
 from __future__ import annotations
 
@@ -13,24 +13,6 @@ import oslo_messaging as messaging
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
-
-_TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    406: "Not Acceptable",
-    409: "Conflict",
-    411: "Length Required",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-}
 
 _TRY_LATER = frozenset({429, 503})
 
@@ -71,12 +53,13 @@ class ApiError(exceptions.PicklableError):
 
         :param request_id: of the request, to find it in the logs.
         """
+        title = falcon.code_to_http_status(self.status).partition(" ")[2]
         return {
             "errors": [
                 {
                     "status": self.status,
                     "code": self.code,
-                    "title": _TITLES[self.status],
+                    "title": title,
                     "detail": self.detail,
                     "request_id": request_id,
                 }
@@ -101,7 +84,7 @@ def text_of(error: Exception) -> str:
 def translate(error: Exception) -> ApiError:
     """Return the error that the client gets for an exception.
 
-    :param error: any; the text of unforeseen ones is not shown.
+    :param error: any; the message of an unforeseen one is not shown.
     """
     match error:
         case ApiError():
@@ -140,6 +123,6 @@ def _of_falcon(error: falcon.HTTPError) -> ApiError:
         return _internal()
     return ApiError(
         _HTTP_CODES.get(status, codes.INVALID_REQUEST),
-        error.description or "there is no such operation; see the reference",
+        error.description or "no such operation; see the API reference",
         headers=dict(error.headers or {}),
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of instances: making them, and authentication with them."""
+"""Tokens of instances, and authentication with them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ import uuid
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
-from typing import Protocol
 
-from oslo_config import cfg
 from oslo_middleware import request_id
 
 from fpgapool.api.http import errors
@@ -78,7 +76,6 @@ def find_token(
 ) -> str | None:
     """Derive the token of an instance again.
 
-    :param keys: the keys that may have made it.
     :returns: None if another key made it.
     """
     for key in keys:
@@ -107,13 +104,6 @@ def owner(caller: context.RequestContext) -> str | None:
     return caller.user_id or ""
 
 
-class Instances(Protocol):
-    """Reads instances, as :class:`fpgapool.db.api.Database` does."""
-
-    def get_instance(self, instance_id: str) -> db_api.InstanceRecord | None:
-        """Return an instance, if it is known."""
-
-
 class InstanceAuth:
     """Authenticates instances, before Keystone's middleware.
 
@@ -122,14 +112,14 @@ class InstanceAuth:
     requests pass unchanged.
 
     :param others: answers callers without a token of an instance.
-    :param retry_after_s: when to ask again, if the database does not answer.
+    :param retry_after_s: for errors while the database is unavailable.
     """
 
     def __init__(
         self,
         others: middleware.Application,
         app: middleware.Application,
-        known: Instances,
+        known: db_api.Database,
         limiter: ratelimit.Limiter,
         retry_after_s: int = 2,
     ) -> None:
@@ -138,19 +128,6 @@ class InstanceAuth:
         self._app = app
         self._known = known
         self._limiter = limiter
-
-    @classmethod
-    def from_conf(
-        cls,
-        conf: cfg.ConfigOpts,
-        others: middleware.Application,
-        app: middleware.Application,
-        known: Instances,
-    ) -> InstanceAuth:
-        """Return one that limits requests as ``[vendordata]`` says."""
-        options = conf.vendordata
-        limiter = ratelimit.Limiter(options.requests_per_s, options.burst)
-        return cls(others, app, known, limiter, conf.api.retry_after_s)
 
     def __call__(
         self,
@@ -181,7 +158,7 @@ class InstanceAuth:
     def _identify(self, token: str) -> db_api.InstanceRecord:
         """Return the instance of a token.
 
-        :raises ApiError: if there is none, or it asks too often.
+        :raises ApiError: if there is none, or it sends too many requests.
         """
         instance_id = instance_of(token)
         record = self._known.get_instance(instance_id) if instance_id else None

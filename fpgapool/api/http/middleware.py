@@ -211,10 +211,10 @@ _OF_CALLERS = _names_of_callers()
 
 
 class Context(Middleware):
-    """Adopts the result of the middleware before.
+    """Makes the context of a request from the result of authentication.
 
-    It refuses a request without a valid token itself, so that all refusals
-    look the same.
+    It refuses a request without a valid token itself, so that all errors have
+    the same format.
     """
 
     def __init__(self, app: Application) -> None:
@@ -230,9 +230,9 @@ class Context(Middleware):
                 start_response,
                 errors.ApiError(
                     codes.UNAUTHORIZED,
-                    "the request needs a valid token; that of an application"
-                    " credential with access rules needs one for this method"
-                    " and path of the service",
+                    "the request needs a valid token; an application"
+                    " credential with access rules needs a rule for this"
+                    " service, method and path",
                 ),
             )
         environ[CONTEXT] = self._caller(environ).of_request(

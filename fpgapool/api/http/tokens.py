@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keystone's tokens, and answers while Keystone is away."""
+"""Keystone's tokens, and responses while Keystone is unavailable."""
 
 from __future__ import annotations
 
@@ -65,13 +65,16 @@ class Authenticated:
     ) -> Iterable[bytes]:
         try:
             return self._app(environ, start_response)
-        # The second kind: looking up Keystone's endpoints.
+        # The second kind comes from looking up Keystone's endpoints.
         except (_KeystoneAway, *_AWAY):
             reason = "Keystone is not available"
         except auth_exceptions.MissingAuthPlugin:
             # It is only noticed with the first token.
-            LOG.error("[keystone_authtoken] has no auth_type: see its options")
-            reason = "this service has no account to ask Keystone with"
+            LOG.error(
+                "Tokens cannot be checked: set the options of"
+                " [keystone_authtoken], such as auth_type"
+            )
+            reason = "this API has no Keystone user to check tokens"
         error = errors.ApiError(
             codes.KEYSTONE_UNAVAILABLE,
             f"the token cannot be checked: {reason}",

@@ -60,8 +60,7 @@ class Checker:
             return {}
         properties = self._schema["properties"]
         for name, value in params.items():
-            # Also in a list. No name contains it, and PostgreSQL accepts no
-            # text with it.
+            # No name contains it, and PostgreSQL accepts no text with it.
             if any("\0" in text for text in value):
                 raise _invalid(f"query.{name}: contains a NUL character")
         found = {

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
 from fpgapool.vocabulary import fields
@@ -17,49 +18,40 @@ Schema = Mapping[str, Any]
 #: Descriptions of members that have the same meaning everywhere.
 _MEANINGS = {
     "accelerator": "Name of the accelerator.",
-    "accelerators": "The accelerators.",
     "address": "IP address or host name.",
     "approve": "The approval.",
     "binary": "Name of the service.",
-    "bitstream": "The bitstream.",
-    "bitstreams": "The bitstreams.",
     "checksum_sha256": "SHA-256 of the file, hexadecimal; null until there is"
     " a file.",
     "claimed_bytes": "Bytes of input that the client announced.",
     "client": "The client of the group.",
     "clients": "The clients of the group.",
     "created_at": "When it was created.",
-    "deadline_at": "When it should have ended; null: no deadline.",
+    "deadline_at": "Time by which it should end; null: no deadline.",
     "decided_at": "When it was approved or rejected; null: not yet.",
-    "description": "A description, for people.",
+    "description": "Human-readable description.",
     "device": "Name of the board on its host.",
     "device_id": "Identifier of the board.",
     "device_name": "Name of the board on its host.",
-    "devices": "The boards.",
-    "dry_run": "What would happen to the session.",
+    "dry_run": "The expected outcome.",
     "finished_at": "When it ended; null: not yet.",
     "generated_at": "When the snapshot was made.",
     "goal": "The goal: a rate or a deadline; null: none.",
-    "group": "The group.",
-    "groups": "The groups.",
     "healthy": "Whether the board works.",
     "host_name": "Name of the host.",
     "host_uuid": "UUID of the host.",
-    "hosts": "The hosts.",
     "href": "The address.",
     "id": "Identifier; it never changes.",
     "in_use": "Current use of the project.",
     "input_bytes": "Bytes of input processed.",
-    "instances": "The instances.",
     "links": "Links to this and related resources.",
     "max_version": "Newest microversion of the API that the service knows.",
     "min_version": "Oldest microversion of the API that the service knows.",
     "model": "Model of the board, as its driver names it.",
-    "name": "Name, for people.",
+    "name": "Human-readable name.",
     "number": "Number of the slot on its board, from 0.",
     "output_bytes": "Bytes of output produced.",
     "pending_reservations": "Number of reservations without a working slot.",
-    "pool": "The pool.",
     "port": "TCP port.",
     "profile": "The accelerator's profile.",
     "programmed": "Accelerator in the slot now; null: none.",
@@ -69,28 +61,21 @@ _MEANINGS = {
     "queued_at": "When the pool accepted it; waiting starts then.",
     "quota": "The limits.",
     "ready_at": "When its slot was ready; null: not yet.",
-    "reason": "The reason, for people.",
+    "reason": "Human-readable reason.",
     "reject": "The rejection.",
     "rel": "Relation: `self` or `next` (page).",
-    "reopen": "The slot that the client has lost.",
+    "reopen": "The slot that the client lost.",
     "request_id": "Name of the request, chosen by the client.",
     "reservable_slots": "Number of slots that instances can reserve.",
     "reserved_slots": "Number of slots that instances have reserved.",
-    "services": "The services.",
-    "session": "The session.",
-    "sessions": "The sessions.",
     "shape": "Shape of the slot; determines which bitstreams fit.",
     "slot": "Number of the slot on its board, from 0.",
-    "slots": "The slots.",
-    "snapshot": "The snapshot.",
     "started_at": "When a client first connected; null: not yet.",
     "state": "Its state in its life cycle.",
     "status": "`CURRENT`: the version is in use.",
-    "test": "The test.",
     "up": "Whether it reports to the pool.",
     "updated_at": "When it was last changed.",
     "uploaded_at": "When its file was complete; null: not yet.",
-    "usage": "The sums.",
     "uuid": "UUID of the host.",
     "version": "Newest microversion of the API that the service knows.",
     "versions": "The API's versions.",
@@ -98,7 +83,7 @@ _MEANINGS = {
     " (`shared`) or all (`public`).",
 }
 
-#: Descriptions of text patterns, for refusals.
+#: What a text that matches a pattern is, for error messages.
 WORDS = {
     f"^{rules.REQUEST_ID}$": rules.REQUEST_ID_WORDS,
     f"^{rules.GROUP_NAME}$": rules.GROUP_NAME_WORDS,
@@ -128,7 +113,7 @@ LINE: Schema = {
     **NAME,
     **matching(
         r"^[^\x00-\x1f\x7f\ud800-\udfff]+$",
-        "a text on one line, without control characters",
+        "one line without control characters",
     ),
 }
 COUNT: Schema = {"type": "integer", "minimum": 0}
@@ -173,12 +158,12 @@ ERROR: Schema = {
                     "status": {"type": "integer"},
                     "code": {
                         **TEXT,
-                        "description": "Never changes; for programs.",
+                        "description": "Stable; for programs.",
                     },
                     "title": TEXT,
                     "detail": {
                         **TEXT,
-                        "description": "For people; may change.",
+                        "description": "Human-readable; may change.",
                     },
                     "request_id": TEXT,
                 },
@@ -212,7 +197,14 @@ def one_of(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
+def _meaning(name: str, schema: Schema) -> Schema:
+    if name in _MEANINGS:
+        return {"description": _MEANINGS[name]}
+    is_resource = schema.get("type") in ("object", "array")
+    return {"description": f"The {name}."} if is_resource else {}
+
+
+def record(optional: Collection[str] = (), **members: Schema) -> Schema:
     """Return the schema of an object with these members and no others.
 
     Members without a description get the one that their name has everywhere.
@@ -220,9 +212,7 @@ def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
     return {
         "type": "object",
         "properties": {
-            name: schema
-            if "description" in schema or name not in _MEANINGS
-            else described(schema, _MEANINGS[name])
+            name: {**_meaning(name, schema), **schema}
             for name, schema in members.items()
         },
         "required": [name for name in members if name not in optional],
@@ -242,6 +232,7 @@ _KINDS: Mapping[fields.Kind, Schema] = {
     fields.NAME: NAME,
     fields.NAMES: {"type": "array", "items": LINE},
     fields.TEXT: TEXT,
+    fields.STATE: TEXT,
     fields.COUNT: COUNT,
     fields.INTEGER: {"type": "integer"},
     fields.NUMBER: NUMBER,
@@ -256,13 +247,14 @@ _KINDS: Mapping[fields.Kind, Schema] = {
 
 
 def of_fields(
-    shown: Iterable[fields.Field], own: Mapping[fields.Kind, Schema]
+    shown: Iterable[fields.Field],
+    own: Mapping[fields.Kind, Schema] | None = None,
 ) -> dict[str, Schema]:
     """Return the schemas of members, by the names that users see.
 
-    :param own: schemas of kinds that differ between things, such as states.
+    :param own: schemas of kinds that differ between resources.
     """
-    kinds = {**_KINDS, fields.NAMES: _NAMES, **own}
+    kinds = {**_KINDS, fields.NAMES: _NAMES, **(own or {})}
     members = {}
     for field in shown:
         schema = kinds[field.kind]
@@ -291,9 +283,9 @@ def of_options(
 
 def resource(
     described: fields.Fields,
-    own: Mapping[fields.Kind, Schema],
+    own: Mapping[fields.Kind, Schema] | None = None,
     *,
-    optional: Sequence[str] = (),
+    optional: Collection[str] = (),
 ) -> Schema:
     """Return the schema of a described resource with its links."""
     members = of_fields(described.shown, own)
@@ -307,7 +299,7 @@ def newer(shown: Iterable[fields.Field]) -> list[str]:
 
 #: Filters for lists of what projects own.
 PROJECT_FILTERS = {
-    "all_projects": described(FLAG, "Also show those of other projects."),
+    "all_projects": described(FLAG, "Also list those of other projects."),
     "project_id": described(
         NAME,
         "Only those of this project; another project needs `all_projects`.",
@@ -315,40 +307,55 @@ PROJECT_FILTERS = {
 }
 LIMIT = described(
     {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-    "Maximum number of members; the service has a limit of its own.",
+    "Maximum number of members; `[api] max_page_length` may be lower.",
 )
 
 
-def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
-    """Return the schema of a list's query.
+def listing(
+    name: str, member: Schema, listed: fields.Fields, **filters: Schema
+) -> dict[str, Schema]:
+    """Return the schemas of a list, as arguments of its route.
 
-    :param sort_keys: keys of the order; the first is the default.
-    :param filters: further parameters; one without a description compares
-        the member of its name.
+    :param listed: has the sort keys, and filters that compare a member.
+    :param filters: further parameters.
     """
-    filters = {
-        name: schema
-        if "description" in schema
-        else described(schema, f"Only those with this `{name}`.")
-        for name, schema in filters.items()
-    }
-    paging: dict[str, Schema] = {
+    most = len(listed.sort_keys)
+    query = {
+        **dict(_comparisons(listed)),
+        **filters,
         "limit": LIMIT,
         "marker": described(
             NAME, "Identifier of the last member of the previous page."
         ),
         "sort_key": described(
-            _several(one_of(*sort_keys), len(sort_keys)),
-            f"May be repeated; default is `{sort_keys[0]}`.",
+            _several(one_of(*listed.sort_keys), most),
+            f"May be repeated; default is `{listed.sort_keys[0]}`.",
         ),
         "sort_dir": described(
-            _several(one_of("asc", "desc"), len(sort_keys)),
+            _several(one_of("asc", "desc"), most),
             "One for each `sort_key`, in the same order; a missing one is that"
-            " of the key before.",
+            " of the previous key.",
         ),
     }
-    members = {**filters, **paging}
-    return record(optional=list(members), **members)
+    return {
+        "query": record(optional=query, **query),
+        "response": page_of(name, member),
+    }
+
+
+def _comparisons(listed: fields.Fields) -> Iterator[tuple[str, Schema]]:
+    shown = {field.shown: field for field in listed.shown}
+    for parameter, member in listed.filters.items():
+        field = shown[member]
+        # A query must not have an empty or endless text.
+        kind = fields.NAME if field.kind is fields.TEXT else field.kind
+        limits = {} if isinstance(field, fields.Option) else field.limits
+        yield (
+            parameter,
+            described(
+                {**_KINDS[kind], **limits}, f"Only those with this `{member}`."
+            ),
+        )
 
 
 def _several(item: Schema, most: int) -> Schema:

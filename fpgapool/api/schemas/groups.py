@@ -3,20 +3,16 @@
 """Groups, their goals and their clients."""
 
 from fpgapool.api.schemas import common
-from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
-from fpgapool.vocabulary import states
 
-_STATE = common.one_of(*states.GROUP_STATES)
-_SHOWN = description.GROUP.shown
 _GOAL = description.GROUP.part(description.GOAL)
 _OPTIONS = common.of_options(description.GROUP.options)
 
 #: Without members that only the conductor knows.
 _RECORDED_GOAL = common.record(
-    **common.of_fields((one for one in _GOAL if one.in_record), {})
+    **common.of_fields(one for one in _GOAL if one.in_record)
 )
-_SHOWN_GOAL = common.record(**common.of_fields(_GOAL, {}))
+_SHOWN_GOAL = common.record(**common.of_fields(_GOAL))
 
 _MEMBER = common.record(
     host_uuid=common.UUID,
@@ -27,7 +23,7 @@ _MEMBER = common.record(
 )
 
 _NO_GOAL = {"type": "null"}
-_GROUP = common.of_fields(_SHOWN, {fields.STATE: _STATE})
+_GROUP = common.of_fields(description.GROUP.shown)
 
 #: As shown in a list.
 LISTED = common.record(
@@ -36,11 +32,11 @@ LISTED = common.record(
 GROUP = common.record(
     **_GROUP,
     goal=common.described(
-        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "The goal that it works towards."
+        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "Its goal; null: none."
     ),
     members=common.described(
         {"type": "array", "items": _MEMBER},
-        "The slots that it has; only its owner sees them.",
+        "Its slots; only its owner sees them.",
     ),
     links=common.LINKS,
 )
@@ -77,26 +73,20 @@ UPDATE = common.record(
     group={
         **common.record(optional=list(_OPTIONS), **_OPTIONS),
         "minProperties": 1,
-        "description": "Missing members stay as they are.",
+        "description": "Omitted members do not change.",
     }
 )
 SET_GOAL = common.record(goal=_WANTED_GOAL)
 
-LIST_QUERY = common.list_query(
-    description.GROUP.sort_keys,
-    name=common.NAME,
-    accelerator=common.NAME,
-    state=_STATE,
-    shared=common.FLAG,
-    **common.PROJECT_FILTERS,
+GROUPS = common.listing(
+    "groups", LISTED, description.GROUP, **common.PROJECT_FILTERS
 )
-LIST = common.page_of("groups", LISTED)
 SHOW = common.record(group=GROUP)
 
 _HOST = common.record(
     host_uuid=common.UUID,
     members=common.described(
-        common.COUNT, "The slots that serve the group there."
+        common.COUNT, "Number of slots that serve the group there."
     ),
     endpoints=common.described(
         {"type": "array", "items": common.ENDPOINT},
@@ -104,20 +94,18 @@ _HOST = common.record(
     ),
     certificate_sha256=common.described(
         common.nullable(common.TEXT),
-        "Of the desk's certificate, to be compared; null without TLS.",
+        "SHA-256 of the desk's certificate, for verification; null without"
+        " TLS.",
     ),
 )
 CLIENT = common.record(
-    **common.of_fields(
-        description.CLIENT.shown,
-        {fields.STATE: common.one_of(*states.CLIENT_STATES)},
-    ),
+    **common.of_fields(description.CLIENT.shown),
     hosts=common.described(
         {"type": "array", "items": _HOST},
         "Where the client connects; empty until the group has a slot.",
     ),
     hosts_revision=common.described(
-        common.COUNT, "Grows with every change of `hosts`."
+        common.COUNT, "Increases with every change of `hosts`."
     ),
 )
 SHOW_CLIENT = common.record(client=CLIENT)
@@ -125,19 +113,18 @@ REVOKE_QUERY = common.record(
     optional=["ended"],
     ended=common.described(
         common.FLAG,
-        "The client's own program ends it, so no revocation is reported."
-        " Only for clients of the caller's project.",
+        "Whether the client's own program ends it, so that no revocation is"
+        " reported. Only for clients of the caller's project.",
     ),
 )
-LIST_CLIENTS_QUERY = common.list_query(description.CLIENT.sort_keys)
-LIST_CLIENTS = common.page_of("clients", CLIENT)
+CLIENTS = common.listing("clients", CLIENT, description.CLIENT)
 ATTACHED = common.record(
     client=common.record(
         **CLIENT["properties"],
         secret=common.described(
             common.TEXT,
-            "For one connection, hexadecimal. The service keeps only its"
-            " hash, so that no other answer has it.",
+            "Hexadecimal; valid for one connection. Only this response has"
+            " it, because the service stores only its hash.",
         ),
     )
 )

@@ -10,7 +10,7 @@ _SLOT = common.record(
     state=common.TEXT,
     accelerator=common.described(
         common.nullable(common.NAME),
-        "Accelerator of the slot's session; null: it has none.",
+        "Accelerator of the slot's session; null: no session.",
     ),
     programmed=common.nullable(common.NAME),
 )
@@ -41,7 +41,7 @@ SHOW = common.record(
         sessions=common.described(
             {"type": "object", "additionalProperties": common.COUNT},
             "Number of sessions of all projects in each state, including"
-            " those that ended lately.",
+            " those that ended recently.",
         ),
         hosts={"type": "array", "items": _HOST},
     )
@@ -75,7 +75,7 @@ _SNAPSHOT_HOST = common.record(
     ),
     accelerators=common.described(
         {"type": "object", "additionalProperties": _COUNTS},
-        "Slots for each accelerator; without those that have none here.",
+        "Slots by accelerator; those without slots here are omitted.",
     ),
 )
 
@@ -83,7 +83,8 @@ SNAPSHOT = common.record(
     snapshot=common.record(
         generated_at=common.TIME,
         generation=common.described(
-            common.TEXT, "Changes when other data changes; also the `ETag`."
+            common.TEXT,
+            "Changes whenever the other data change; also the `ETag`.",
         ),
         hosts=common.described(
             {"type": "object", "additionalProperties": _SNAPSHOT_HOST},

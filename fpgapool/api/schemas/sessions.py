@@ -8,8 +8,6 @@ from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-_STATE = common.one_of(*sorted(states.ALL))
-
 _REQUEST_ID = {
     "type": "string",
     "pattern": f"^{rules.REQUEST_ID}$",
@@ -17,8 +15,8 @@ _REQUEST_ID = {
 }
 
 _REASON = common.record(
-    code=common.described(common.TEXT, "Never changes; for programs."),
-    message=common.described(common.TEXT, "For people; may change."),
+    code=common.described(common.TEXT, "Stable; for programs."),
+    message=common.described(common.TEXT, "Human-readable; may change."),
 )
 
 _PLACEMENT = common.record(
@@ -39,16 +37,17 @@ _CONNECTION = common.record(
     ),
     secret=common.described(
         common.nullable(common.TEXT),
-        "For one connection, hexadecimal. Null while it is being renewed.",
+        "Hexadecimal; valid for one connection. Null while it is being"
+        " renewed.",
     ),
     certificate_sha256=common.described(
         common.nullable(common.TEXT),
-        "Of the worker's certificate, to be compared; null without TLS.",
+        "SHA-256 of the worker's certificate, for verification; null without"
+        " TLS.",
     ),
 )
 
 _OWN: dict[fields.Kind, common.Schema] = {
-    fields.STATE: _STATE,
     fields.CODES: {"type": "array", "items": _REASON},
 }
 _SHOWN = description.FIELDS.shown
@@ -79,7 +78,8 @@ CREATE_QUERY = common.record(
     optional=["dry_run"],
     dry_run=common.described(
         common.FLAG,
-        "Only say what would become of the session, with the status 200.",
+        "Whether to return only the expected outcome, with the status 200,"
+        " and open no session.",
     ),
 )
 
@@ -100,8 +100,10 @@ CREATE = common.record(
     )
 )
 
-LIST_QUERY = common.list_query(
-    description.FIELDS.sort_keys,
+SESSIONS = common.listing(
+    "sessions",
+    LISTED,
+    description.FIELDS,
     **{
         "changes-since": common.described(
             common.TIME,
@@ -110,9 +112,9 @@ LIST_QUERY = common.list_query(
         )
     },
     state=common.described(
-        {"type": "array", "items": _STATE}, "May be repeated."
+        {"type": "array", "items": common.one_of(*sorted(states.ALL))},
+        "May be repeated.",
     ),
-    accelerator=common.NAME,
     request_id=common.described(
         _REQUEST_ID, "Only the session of this request."
     ),
@@ -121,30 +123,29 @@ LIST_QUERY = common.list_query(
     ),
     **common.PROJECT_FILTERS,
 )
-LIST = common.page_of("sessions", LISTED)
 
 SHOW_QUERY = common.record(
     optional=["wait_s", "revision"],
     wait_s=common.described(
         {"type": "number", "minimum": 0, "maximum": 86400},
-        "How long to wait for a change; the service has a limit of its own.",
+        "How long to wait for a change; `[api] max_wait_s` may be lower.",
     ),
     revision=common.described(
         common.COUNT,
-        "The known revision: the response is sent when it changes. Default"
-        " is the revision at the time of the request.",
+        "The revision that the caller knows: the response is sent when it"
+        " changes. Default is the revision at the time of the request.",
     ),
 )
 SHOW = common.record(session=SESSION)
 
-#: A client that closed its session, unconfirmed by the worker, reports what it
+#: A client whose worker did not confirm the end of a session reports what it
 #: was served: all of these members, or none.
 CLOSE_COUNTS = ("generation", "input_bytes", "output_bytes")
 DELETE_QUERY = common.record(
     optional=CLOSE_COUNTS,
     generation=common.described(
         common.COUNT,
-        "The slot that has served the session last. The session then ends as"
+        "The slot that served the session last. The session then ends as"
         " `CLOSED` even if its worker is lost.",
     ),
     input_bytes=common.described(
@@ -158,7 +159,7 @@ DELETE_QUERY = common.record(
 _DRY_RUN = common.record(
     state=common.described(
         common.one_of(states.PREPARING, states.QUEUED, states.REJECTED),
-        "That the session would have: `PREPARING` with a slot at once,"
+        "State that the session would have: `PREPARING` with a slot at once,"
         " `QUEUED` if it would wait, `REJECTED` if it would be refused.",
     ),
     reasons=common.described(
@@ -167,7 +168,7 @@ _DRY_RUN = common.record(
     ),
     expected_wait_s=common.described(
         {"type": ["number", "null"]},
-        "Null: it is not known, or the session would be refused.",
+        "Null: unknown, or the session would be refused.",
     ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)

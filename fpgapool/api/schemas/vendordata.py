@@ -37,13 +37,13 @@ SHOW = common.record(
         "URL by which the instance reaches this API, without `/v1`.",
     ),
     instance_token=common.described(
-        common.TEXT, "Token for sessions; it lives as long as the instance."
+        common.TEXT, "Token for sessions; valid until the instance is deleted."
     ),
     accelerators=common.described(
         {"type": "array", "items": common.TEXT},
         "The accelerators of the instance's flavor.",
     ),
     ca_cert=common.described(
-        common.TEXT, "Certificates to verify the API's; PEM."
+        common.TEXT, "CA certificates to verify the API, PEM."
     ),
 )

@@ -63,9 +63,8 @@ class Page:
 
     All files are in memory, so that no path leads out of their directory.
 
-    :param keystone_url: where users get their tokens, see
-        :func:`keystone_url`; None: nowhere.
-    :param is_open: whether the API knows its callers without Keystone.
+    :param keystone_url: where users get their tokens; None: they cannot.
+    :param is_open: whether the API runs without Keystone.
     """
 
     def __init__(self, keystone_url: str | None, *, is_open: bool) -> None:
@@ -85,10 +84,7 @@ class Page:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Page:
-        """Return the page of an API.
-
-        :param conf: the configuration; has the options of tokens.
-        """
+        """Return the page of an API; the options of tokens are registered."""
         if conf.api.auth_strategy != _KEYSTONE:
             return cls(None, is_open=True)
         url = conf.keystone_authtoken.www_authenticate_uri
@@ -158,11 +154,11 @@ def is_page(path: str) -> bool:
 
 
 def keystone_url(configured: str | None) -> str | None:
-    """Return where a browser asks Keystone for tokens.
+    """Return the URL at which a browser gets tokens from Keystone.
 
     :param configured: Keystone's public URL, with or without a version.
-    :returns: the URL without the version; None, with a line in the log, if it
-        is none that a browser could use.
+    :returns: the URL without the version; None, with a line in the log, if a
+        browser cannot use it.
     """
     url = (configured or "").rstrip("/").removesuffix(_VERSION)
     if not url:

@@ -47,7 +47,7 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._get(inventory.Pool, requires_id=False)
 
     def get_pool_snapshot(self) -> inventory.Snapshot:
-        """Return the data by which Nova places instances."""
+        """Return the data that Nova's scheduler uses."""
         return self._get(inventory.Snapshot, requires_id=False)
 
     def hosts(self, **query: Any) -> Generator[inventory.Host, None, None]:

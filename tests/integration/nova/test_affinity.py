@@ -237,7 +237,7 @@ def test_api_may_be_away(
     # What the API has said still counts …
     server = compute.boot(flavor, image_id)
     assert server.status == "ACTIVE"
-    assert "its answer of" in nova.scheduler.log()
+    assert "its response of" in nova.scheduler.log()
     # … for a while.
     waiting.wait_until(
         lambda: compute.boot(flavor, image_id).status == "ERROR",

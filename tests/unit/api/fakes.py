@@ -22,7 +22,6 @@ from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import microversion
-from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import admission
@@ -30,6 +29,7 @@ from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import group as group_objects
+from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
@@ -246,7 +246,7 @@ class FakeConductor:
         self._fail()
         return {
             resource: {"limit": 10, "source": "keystone"}
-            for resource in (*schemas.RESOURCES, "novelty")
+            for resource in (*accounting.QUOTAS, "novelty")
         }
 
     def set_quota(
@@ -463,6 +463,11 @@ class FakeDatabase:
     def read_lease(self) -> db_api.Lease:
         self._fail()
         return self.lease
+
+    def change_inventory(self, **members: Any) -> None:
+        """Have other rows from now on."""
+        changed = dataclasses.replace(self.inventory(), **members)
+        self.inventory = lambda: changed  # type: ignore[method-assign]
 
     def inventory(self) -> db_api.Inventory:
         self._fail()
@@ -681,15 +686,13 @@ class Api:
         self.backends = calls.Backends(
             conductor=self.conductor,  # type: ignore[arg-type]
             reader=self.conductor,  # type: ignore[arg-type]
-            default_limits=dict.fromkeys(schemas.RESOURCES, 20),
+            default_limits=dict.fromkeys(accounting.QUOTAS, 20),
             database=self.database,  # type: ignore[arg-type]
             waiting=self.waiting,
             enforcer=policy.Enforcer(self.conf),
             files=files,
-            limits=calls.Limits(
-                max_body_bytes=self.conf.api.max_body_bytes,
-                max_page_length=self.conf.api.max_page_length,
-                max_wait_s=self.conf.api.max_wait_s,
+            limits=calls.Limits.of(
+                self.conf.api,
                 # What a test changes is seen at once.
                 inventory_cache_s=options.get("inventory_cache_s", 0.0),
             ),
@@ -734,6 +737,22 @@ class Api:
                 answer.json if answer.content else None,
             )
         return answer
+
+    def pages(
+        self, path: str, token: str = MEMBER, *, name: str = ""
+    ) -> list[list[dict[str, Any]]]:
+        """Return the members on all pages of a list.
+
+        :param name: of the list, if the path does not end with it.
+        """
+        name = name or path.partition("?")[0].rpartition("/")[2]
+        found = []
+        while path:
+            document = self.ask("GET", path, token).json
+            found.append(document[name])
+            (link,) = document.get(f"{name}_links", [{"href": ""}])
+            path = link["href"].partition("localhost")[2]
+        return found
 
     def error(self, *arguments: Any, **options: Any) -> tuple[int, str]:
         """Send a request that fails; :returns: status and code."""

@@ -380,7 +380,7 @@ def test_lengths_that_are_not_true(pool, length):
 
 
 def test_few_uploads_at_a_time(make_world, tmp_path):
-    places = crowd.Crowd(1, 2)
+    places = crowd.Crowd("uploads", codes.TOO_MANY_UPLOADS, 1, 2)
     pool = Library(make_world, tmp_path, uploads=places)
     made = pool.create(checksum_sha256=samples.sha256(DATA))
     others = [
@@ -643,13 +643,13 @@ def test_a_key_that_was_withdrawn_approves_no_native_code(pool):
 
 
 def test_few_files_at_a_time_are_checked(make_world, tmp_path):
-    places = crowd.Crowd(1, 2)
+    places = crowd.Crowd("uploads", codes.TOO_MANY_UPLOADS, 1, 2)
 
     class Store(files.FileStore):
         taken = 0
 
         def read(self, location):
-            with pytest.raises(crowd.TooMany):
+            with pytest.raises(errors.ApiError, match="too many uploads"):
                 places.place("p1").__enter__()
             self.taken += 1
             return super().read(location)

@@ -7,16 +7,18 @@ import contextlib
 import pytest
 
 from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.vocabulary import codes
 
 
 def test_a_project_has_no_more_places_than_its_share() -> None:
-    made = crowd.Crowd(2)
+    made = crowd.Crowd("uploads", codes.TOO_MANY_UPLOADS, 2)
     with contextlib.ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(made.place("p"))
-        with pytest.raises(crowd.TooMany) as caught, made.place("p"):
-            pass
-        assert caught.value.own
+        with pytest.raises(errors.ApiError, match="of the project") as caught:
+            stack.enter_context(made.place("p"))
+        assert caught.value.code == codes.TOO_MANY_UPLOADS
         with made.place("other"):
             pass
     with made.place("p"):
@@ -24,17 +26,16 @@ def test_a_project_has_no_more_places_than_its_share() -> None:
 
 
 def test_there_are_no_more_places_than_there_are() -> None:
-    made = crowd.Crowd(2, 3)
+    made = crowd.Crowd("uploads", codes.TOO_MANY_UPLOADS, 2, 3)
     with made.place("a"), made.place("b"), made.place("c"):
-        with pytest.raises(crowd.TooMany) as caught, made.place("d"):
-            pass
-        assert not caught.value.own
+        with pytest.raises(errors.ApiError, match="too many uploads;"):
+            made.place("d").__enter__()
     # Whoever has none is not remembered.
     assert not made._taken
 
 
 def test_a_place_is_given_back_after_an_error() -> None:
-    made = crowd.Crowd(1)
+    made = crowd.Crowd("uploads", codes.TOO_MANY_UPLOADS, 1)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), made.place("p"):
             raise ZeroDivisionError

@@ -108,12 +108,8 @@ def test_what_a_token_says_of_itself(name, seal):
 def test_an_instance_that_asks_too_often_is_told_when_to_come_back(
     make_world, monkeypatch
 ):
-    def from_conf(cls, conf, others, app, known):
-        return cls(others, app, known, ratelimit.Limiter(0.3, 5, lambda: 0.0))
-
-    monkeypatch.setattr(
-        instances.InstanceAuth, "from_conf", classmethod(from_conf)
-    )
+    limiter = ratelimit.Limiter(0.3, 5, lambda: 0.0)
+    monkeypatch.setattr(ratelimit, "Limiter", lambda *_: limiter)
     world = make_world()
     know(world)
     other = instances.make_token(KEY, OTHER, NONCE)

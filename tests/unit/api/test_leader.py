@@ -8,14 +8,13 @@ import uuid
 import oslo_messaging as messaging
 import pytest
 
-from fpgapool.api import call as calls
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.api import fakes
 
-HEADER = calls.SOURCE_HEADER
+HEADER = "OpenStack-fpgapool-Source"
 PATHS = (
     f"/v1/sessions/{fakes.view(1).session_id}",
     "/v1/pool",

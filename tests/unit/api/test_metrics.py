@@ -58,7 +58,7 @@ def test_requests_by_route_method_and_status(world) -> None:
 
 
 def test_waiters_are_counted(world) -> None:
-    world.backends.metrics.watch(world.waiting)
+    world.backends.metrics.waiters = world.waiting
     assert _told(world.backends.metrics)["fpgapool_api_waiters",] == 0
 
 

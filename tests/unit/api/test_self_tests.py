@@ -38,8 +38,7 @@ class SlotTests(fakes.Api):
             dataclasses.replace(one, faulty=one.number == 2)
             for one in found.slots
         ]
-        changed = dataclasses.replace(found, slots=slots)
-        self.database.inventory = lambda: changed  # type: ignore[method-assign]
+        self.database.change_inventory(slots=slots)
 
 
 @pytest.fixture

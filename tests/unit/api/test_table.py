@@ -2,17 +2,16 @@
 
 """The table is whole, and what is made of it is current."""
 
-import dataclasses
 import importlib
 import pathlib
 import re
+import runpy
 
 import jsonschema
 import openapi_spec_validator
 import pytest
 
 from fpgapool import policies
-from fpgapool.api import openapi
 from fpgapool.api import routes
 from fpgapool.api.answers import reasons
 from fpgapool.api.http import microversion
@@ -39,9 +38,7 @@ def test_nothing_is_there_twice_or_missing():
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_resource_has_the_same_name_everywhere(route):
     name = route.handler.__module__.rpartition(".")[2]
-    for package in ("api.handlers", "api.schemas"):
-        module = importlib.import_module(f"fpgapool.{package}.{name}")
-        assert module.__doc__
+    assert importlib.import_module(f"fpgapool.api.handlers.{name}").__doc__
     assert route.policy.split(":")[1] in (name, "openapi")
 
 
@@ -63,14 +60,14 @@ def test_every_operation_is_described(route):
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_a_route_without_a_schema_is_refused():
-    last = routes.ROUTES[-1]
-    with pytest.raises(ValueError, match="lacks a schema"):
-        dataclasses.replace(last, response=None)
-    with pytest.raises(ValueError, match="lacks a schema"):
-        dataclasses.replace(last, method="PUT")
-    with pytest.raises(ValueError, match="not a microversion"):
-        dataclasses.replace(last, since="0.9")
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_body_has_a_schema(route):
+    is_empty = route.download or route.status == 204
+    assert (route.response is None) == is_empty
+    if route.method in ("PUT", "PATCH"):
+        sharing = route.path.endswith("/projects/{project_id}")
+        assert route.upload or sharing or route.body is not None
+    assert route.since in microversion.VERSIONS
 
 
 def test_versions_follow_each_other():
@@ -85,12 +82,6 @@ def test_every_version_has_its_history():
     ).read_text()
     for version in microversion.VERSIONS:
         assert f"\n{version}\n---" in text
-
-
-@pytest.mark.parametrize("text", ["", "1", "1.", ".0", "a.b", "1.0.0", "１.0"])
-def test_what_is_no_version(text):
-    with pytest.raises(ValueError, match="not a version"):
-        microversion.Version.parse(text)
 
 
 def test_openapi_document_is_valid():
@@ -110,14 +101,19 @@ def test_openapi_document_is_valid():
     assert len(set(names)) == len(names)
 
 
+def _reference() -> str:
+    path = ROOT / "doc/source/api_reference.py"
+    return runpy.run_path(str(path))["reference"](routes.ROUTES)
+
+
 def test_reference_has_every_operation():
-    page = openapi.reference(routes.ROUTES)
+    page = _reference()
     for route in routes.ROUTES:
         assert f"{route.method} {route.path}" in page
 
 
 def test_every_member_in_the_reference_has_a_meaning():
-    page = openapi.reference(routes.ROUTES)
+    page = _reference()
     assert "     - Meaning\n" in page
     assert len(re.findall(r"(?m)^     -$", page)) == 0
 

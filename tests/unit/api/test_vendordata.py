@@ -3,17 +3,17 @@
 """What instances are told, with Nova and the conductor as plain objects."""
 
 import threading
+import types
 import uuid
 
 import pytest
-from oslo_config import cfg
 
-from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.api.backends import vendordata
 from fpgapool.api.http import instances
 from fpgapool.clients import nova
 from fpgapool.common import exception
+from fpgapool.conf import vendordata as conf
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
@@ -96,12 +96,17 @@ class Servers:
         )
 
 
-def make_desk(servers=None, conductor=None, **settings):
+NO_NOVA = object()
+
+
+def make_desk(servers=None, conductor=None, **options):
     conductor = conductor or Conductor()
-    values = {"token_keys": (KEY,), "lookup_timeout_s": 20.0, **settings}
+    values = {
+        option.name: option.default for option in conf.vendordata_opts
+    } | {"token_keys": (KEY,), "lookup_timeout_s": 20.0}
     return vendordata.Vendordata(
-        vendordata.Settings(**values),
-        servers or Servers(),
+        types.SimpleNamespace(**values | options),
+        None if servers is NO_NOVA else servers or Servers(),
         conductor,
         conductor,
     )
@@ -168,10 +173,10 @@ def test_keys_can_be_replaced():
 
 
 def test_what_operators_say_of_the_api():
-    desk = make_desk(api_url="https://fpga.example.org", ca_cert="PEM")
+    desk = make_desk(api_url="https://fpga.example.org")
     answer = desk.answer(BODY, BASE)
     assert answer["api_url"] == "https://fpga.example.org"
-    assert answer["ca_cert"] == "PEM"
+    assert "ca_cert" not in answer
 
 
 @pytest.mark.parametrize(
@@ -203,10 +208,7 @@ def test_who_gets_one(servers, settings, expected):
 
 
 def test_without_a_way_to_nova():
-    conductor = Conductor()
-    desk = vendordata.Vendordata(
-        vendordata.Settings(token_keys=(KEY,)), None, conductor, conductor
-    )
+    desk = make_desk(NO_NOVA)
     assert desk.answer(BODY, BASE) == {}
     assert outcome(desk) == vendordata.NOT_CONFIGURED
 
@@ -348,38 +350,15 @@ def test_without_a_thread_nothing_is_given_and_the_place_is_free_again():
 # -- configuration -----------------------------------------------------------
 
 
-def _settings(**options):
-    conf = cfg.ConfigOpts()
-    fpgapool_conf.register_opts(conf)
-    conf([], default_config_files=[], default_config_dirs=[])
-    for name, value in options.items():
-        conf.set_override(name, value, group="vendordata")
-    try:
-        return vendordata.Settings.from_conf(conf)
-    finally:
-        for name in options:
-            conf.clear_override(name, group="vendordata")
-
-
-def test_options_are_taken_over(tmp_path):
-    (tmp_path / "ca.pem").write_text("PEM")
-    settings = _settings(
-        token_keys=[KEY, OLD_KEY], ca_file=str(tmp_path / "ca.pem")
-    )
-    assert settings.token_keys == (KEY, OLD_KEY)
-    assert settings.ca_cert == "PEM"
-    assert KEY not in repr(settings)
-
-
 def test_renewed_certificates_need_no_restart(tmp_path):
     path = tmp_path / "ca.pem"
     path.write_text("PEM")
-    settings = _settings(ca_file=str(path))
-    assert settings.present_ca_cert() == "PEM"
+    desk = make_desk(ca_file=str(path))
+    assert desk.answer(BODY, BASE)["ca_cert"] == "PEM"
     path.write_text("renewed")
-    assert settings.present_ca_cert() == "renewed"
+    assert desk.answer(BODY, BASE)["ca_cert"] == "renewed"
     path.unlink()
-    assert settings.present_ca_cert() == "PEM"
+    assert desk.answer(BODY, BASE)["ca_cert"] == "PEM"
 
 
 @pytest.mark.parametrize(
@@ -387,7 +366,7 @@ def test_renewed_certificates_need_no_restart(tmp_path):
 )
 def test_options_that_make_no_sense(options):
     with pytest.raises(exception.ConfigurationError, match="vendordata"):
-        _settings(**options)
+        make_desk(**options)
 
 
 # -- the route ---------------------------------------------------------------

@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 from openstack.test import fakes as sdk_fakes
 
-from fpgapool.api.schemas import accelerators as accelerator_schemas
-from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import groups as group_schemas
-from fpgapool.api.schemas import hosts as host_schemas
-from fpgapool.api.schemas import instances as instance_schemas
-from fpgapool.api.schemas import services as service_schemas
+from fpgapool.api.schemas import inventory as inventory_schemas
+from fpgapool.api.schemas import library as library_schemas
 from fpgapool.api.schemas import sessions as session_schemas
-from fpgapool.api.schemas import slots as slot_schemas
 from fpgapool.osc.sdk import group as group_sdk
 from fpgapool.osc.sdk import inventory
 from fpgapool.osc.sdk import library
@@ -40,31 +36,35 @@ LISTS: dict[str, tuple[type[base.ListCommand], Any, Any]] = {
     "accelerator": (
         accelerator.ListAccelerators,
         library.Accelerator,
-        accelerator_schemas.LIST_QUERY,
+        library_schemas.ACCELERATORS["query"],
     ),
     "device": (
         device.ListDevices,
         inventory.Device,
-        device_schemas.LIST_QUERY,
+        inventory_schemas.DEVICES["query"],
     ),
     "instance": (
         instance.ListInstances,
         inventory.Instance,
-        instance_schemas.LIST_QUERY,
+        inventory_schemas.INSTANCES["query"],
     ),
-    "group": (group.ListGroups, group_sdk.Group, group_schemas.LIST_QUERY),
-    "host": (host.ListHosts, inventory.Host, host_schemas.LIST_QUERY),
+    "group": (
+        group.ListGroups,
+        group_sdk.Group,
+        group_schemas.GROUPS["query"],
+    ),
+    "host": (host.ListHosts, inventory.Host, inventory_schemas.HOSTS["query"]),
     "service": (
         service.ListServices,
         inventory.Service,
-        service_schemas.LIST_QUERY,
+        inventory_schemas.SERVICES["query"],
     ),
     "session": (
         session.ListSessions,
         session_sdk.Session,
-        session_schemas.LIST_QUERY,
+        session_schemas.SESSIONS["query"],
     ),
-    "slot": (slot.ListSlots, inventory.Slot, slot_schemas.LIST_QUERY),
+    "slot": (slot.ListSlots, inventory.Slot, inventory_schemas.SLOTS["query"]),
 }
 
 every_list = pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from openstack import exceptions
 from openstack.test import fakes as sdk_fakes
 
-from fpgapool.api.schemas import quotas as quota_schemas
-from fpgapool.api.schemas import usage as usage_schemas
+from fpgapool.api.schemas import accounting as schemas
 from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import quota
 from fpgapool.osc.v1 import usage
@@ -46,7 +45,7 @@ def test_the_own_quota_is_shown() -> None:
     app = app_with({})
     app.client.get_quota.side_effect = lambda: quota_with(sessions=-1)
     shown = app.rows(quota.ShowQuota)
-    assert [row["Resource"] for row in shown] == list(quota_schemas.RESOURCES)
+    assert [row["Resource"] for row in shown] == list(accounting.QUOTAS)
     assert shown[0] == {
         "Resource": "sessions",
         "Limit": -1,
@@ -214,10 +213,10 @@ def test_what_is_no_day(day: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_everything_that_the_api_says_is_known() -> None:
-    (member,) = (usage_schemas.LIST["properties"]["usage"]["items"],)
+    (member,) = (schemas.USAGE["response"]["properties"]["usage"]["items"],)
     known = set(sdk.Usage().to_dict())
     assert set(member["properties"]) <= known
-    assert set(usage_schemas.LIST_QUERY["properties"]) <= set(
+    assert set(schemas.USAGE["query"]["properties"]) <= set(
         sdk.Usage._query_mapping._mapping
     )
 

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 from openstack.test import fakes as sdk_fakes
 
-from fpgapool.api.schemas import accelerators as accelerator_schemas
-from fpgapool.api.schemas import bitstreams as bitstream_schemas
-from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import groups as group_schemas
-from fpgapool.api.schemas import hosts as host_schemas
-from fpgapool.api.schemas import slots as slot_schemas
+from fpgapool.api.schemas import inventory as inventory_schemas
+from fpgapool.api.schemas import library as library_schemas
 from fpgapool.osc.sdk import group as group_sdk
 from fpgapool.osc.sdk import inventory
 from fpgapool.osc.sdk import library
@@ -35,17 +32,17 @@ from tests.unit.osc import fakes
         (
             accelerator.ShowAccelerator,
             library.Accelerator,
-            accelerator_schemas.ACCELERATOR,
+            library_schemas.ACCELERATOR,
         ),
         (
             bitstream.ShowBitstream,
             library.Bitstream,
-            bitstream_schemas.BITSTREAM,
+            library_schemas.BITSTREAM,
         ),
-        (device.ShowDevice, inventory.Device, device_schemas.DEVICE),
+        (device.ShowDevice, inventory.Device, inventory_schemas.DEVICE),
         (group.ShowGroup, group_sdk.Group, group_schemas.GROUP),
-        (host.ShowHost, inventory.Host, host_schemas.HOST),
-        (slot.ShowSlot, inventory.Slot, slot_schemas.SLOT),
+        (host.ShowHost, inventory.Host, inventory_schemas.HOST),
+        (slot.ShowSlot, inventory.Slot, inventory_schemas.SLOT),
     ],
 )
 def test_everything_is_shown(class_: Any, resource: Any, schema: Any) -> None:

@@ -141,7 +141,7 @@ export async function signIn(keystoneUrl, identity, scope) {
   }
   const given = answer.headers.get("X-Subject-Token");
   if (!given) {
-    throw new Failure("NO_TOKEN", "Keystone does not show its token to this"
+    throw new Failure("NO_TOKEN", "Keystone does not expose its token to this"
       + " page: see [cors] expose_headers in keystone.conf");
   }
   setToken(given);

@@ -14,9 +14,9 @@ export class View {
     this.accelerators = new Table("Accelerators", [
       { label: "Name", text: (one) => one.name },
       { label: "Description", text: (one) => one.description || "–" },
-      { label: "Highest rate",
+      { label: "Max throughput per slot",
         short: (one) => `${bytes(one.peak_bytes_per_s)}/s` },
-      { label: "Output for a byte", short: (one) => String(one.return_ratio) },
+      { label: "Output : input", short: (one) => String(one.return_ratio) },
       { label: "Stateless", short: (one) => one.stateless ? "yes" : "no" },
       { label: "Shapes", text: (one) => one.shapes.join(", ") || "any" },
     ], (one) => one.name, "There are no accelerators.");

@@ -124,7 +124,7 @@ class Page {
       complain("");
       const time = api.origin.at.toLocaleTimeString();
       setText(at("status"), api.origin.isDatabase
-        ? `${time}: no conductor answers; this is what the database has.`
+        ? `${time}: no conductor answers; the data is from the database.`
         : `Live: ${time}`);
     } catch (error) {
       if (turn !== this.turn) {
@@ -135,7 +135,7 @@ class Page {
         return;
       }
       complain(error.message);
-      setText(at("status"), "The page shows what it saw last.");
+      setText(at("status"), "The page shows the last data that it received.");
       pauseMs = Math.max(pauseMs, (error.retryAfterS ?? 0) * 1000);
     }
     const takenMs = performance.now() - startedMs;

@@ -69,10 +69,10 @@ export class View {
       { label: "Last self-test", text: (one) => one.last },
       { label: "Next self-test", text: (one) => when(one.next) },
     ], (one) => one.key, "Nothing is faulty.");
-    this.usage = new Table(`Usage of projects in ${USAGE_DAYS} days`, [
+    this.usage = new Table(`Usage of projects, last ${USAGE_DAYS} days`, [
       { label: "Project", text: (one) => one.project_id },
       { label: "Sessions", short: (one) => String(one.sessions) },
-      { label: "Slots held", short: (one) => seconds(one.slot_s) },
+      { label: "Slot time", short: (one) => seconds(one.slot_s) },
       { label: "Input", short: (one) => bytes(one.input_bytes) },
       { label: "Output", short: (one) => bytes(one.output_bytes) },
       { label: "Energy", short: (one) => one.energy_j === null
@@ -82,7 +82,7 @@ export class View {
     this.element = make("div", {}, this.note,
       make("h2", {}, "Drains"), this.drains.element,
       make("h2", {}, "Faults"), this.faults.element,
-      make("h2", {}, "Usage"), this.usage.element);
+      make("h2", {}, `Usage, last ${USAGE_DAYS} days`), this.usage.element);
   }
 
   async refresh() {

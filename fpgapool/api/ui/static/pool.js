@@ -100,7 +100,7 @@ export class View {
       make("h2", {}, "Hosts"),
       make("form", { class: "filters", role: "search" },
         make("label", {}, "Name contains ", this.name),
-        make("label", {}, "With a slot that is ", this.state)),
+        make("label", {}, "Slot state ", this.state)),
       this.legend(), this.panel, this.cards, this.pager.element);
     this.element.querySelector("form").addEventListener("submit",
       (event) => event.preventDefault());

@@ -87,7 +87,7 @@ export class View {
     this.history = history;
     this.scope = scope;
     this.states = make("select", { id: "session-states" },
-      make("option", { value: "live" }, "under way"),
+      make("option", { value: "live" }, "waiting or running"),
       make("option", { value: "ended" }, "ended"));
     const again = () => this.reload();
     this.queued = new Listing("Pages of the queue", again);
@@ -107,10 +107,10 @@ export class View {
         : String(one.queue_position + 1) },
       ...names,
       { label: "Size", short: (one) => bytes(one.claimed_bytes) },
-      { label: "Waits since", text: (one) => when(one.queued_at) },
+      { label: "Waiting since", text: (one) => when(one.queued_at) },
       { label: "Expected wait", short: (one) => seconds(one.expected_wait_s) },
-      { label: "Why it waits", text: reasons },
-    ], (one) => one.id, "No session waits.");
+      { label: "Waiting for", text: reasons },
+    ], (one) => one.id, "No sessions are waiting.");
     this.table = new Table("Sessions", [
       { label: "State", short: (one) => one.state },
       ...names,
@@ -125,7 +125,7 @@ export class View {
       make("h2", {}, "Queue"), this.queue.element, this.queued.pager.element,
       make("h2", {}, "Sessions"),
       make("p", { class: "filters" },
-        make("label", {}, "Sessions that are ", this.states)),
+        make("label", {}, "Status ", this.states)),
       this.note, this.table.element, this.listed.pager.element);
   }
 
@@ -134,8 +134,8 @@ export class View {
       "Close");
     button.setAttribute("aria-label", `Close session ${session.request_id}`);
     button.addEventListener("click", async () => {
-      if (!await ask(`Close the session ${session.request_id} with`
-        + ` ${session.accelerator}? Its client loses its slot.`)) {
+      if (!await ask(`End ${session.accelerator} session`
+        + ` ${session.request_id}? Work in progress is lost.`)) {
         return;
       }
       button.disabled = true;

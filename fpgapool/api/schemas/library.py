@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bitstreams of the library."""
+"""Accelerators and bitstreams of the library."""
 
 from fpgapool.api.schemas import common
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import properties
-from fpgapool.vocabulary import fields
-from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library as description
 from fpgapool.vocabulary import rules
 
@@ -17,7 +15,7 @@ _NAME = {
     "maxLength": 255,
     **common.matching(
         r"^[^/\\\x00-\x1f\x7f]+$",
-        "a name on one line, without / and \\ and control characters",
+        "a name on one line, without / \\ or control characters",
     ),
 }
 _LINE = {
@@ -25,7 +23,7 @@ _LINE = {
     "maxLength": 255,
     **common.matching(
         r"^[^\x00-\x1f\x7f]*$",
-        "a text on one line, without control characters",
+        "one line without control characters",
     ),
 }
 _DESCRIPTION = {
@@ -33,7 +31,7 @@ _DESCRIPTION = {
     "maxLength": 1000,
     **common.matching(
         r"^[^\x00-\x08\x0b-\x1f\x7f]*$",
-        "a text without control characters",
+        "text without control characters",
     ),
 }
 _ACCELERATOR = {
@@ -49,7 +47,7 @@ _VERSION = common.described(
         "maxLength": 64,
         **common.matching(
             r"^[A-Za-z0-9!+._-]+$",
-            "a version of the characters A-Z a-z 0-9 ! + . _ -",
+            "a version made of the characters A-Z a-z 0-9 ! + . _ -",
         ),
     },
     "A version of the form of Python packages', such as `1.10` or `2.0rc1`;"
@@ -69,20 +67,13 @@ _SIGNATURE = {
     "maxLength": 2048,
     **common.matching("^[A-Za-z0-9+/]+={0,2}$", "a signature in base64"),
 }
-_STATE = common.one_of(*library.STATES)
-_FORMAT = common.described(
-    common.one_of(*formats.FORMATS),
-    "`declaration` is a description for emulated boards; `opencl-source`,"
-    " `opencl-binary` and `xclbin` are packages with a manifest.",
-)
-
 _PROFILE_MEMBERS = {
     "description": _DESCRIPTION,
     "core": common.described(
         {**_LINE, "maxLength": 64},
-        "Name of the software core that computes the same.",
+        "Name of the software core with the same function.",
     ),
-    **common.of_fields(description.PROFILE.shown, {}),
+    **common.of_fields(description.PROFILE.shown),
 }
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),
@@ -100,16 +91,33 @@ _PROPERTIES = common.described(
     "Further properties, by the names of Cyborg's specification.",
 )
 
-BITSTREAM = common.resource(description.BITSTREAM, {fields.STATE: _STATE})
+ACCELERATOR = common.resource(description.ACCELERATOR, optional=["platforms"])
+ACCELERATORS = common.listing(
+    "accelerators", ACCELERATOR, description.ACCELERATOR
+)
+SHOW_ACCELERATOR = common.record(
+    accelerator=common.described(ACCELERATOR, "The accelerator.")
+)
+
+BITSTREAM = common.resource(description.BITSTREAM)
+BITSTREAMS = common.listing(
+    "bitstreams",
+    BITSTREAM,
+    description.BITSTREAM,
+    shape=common.described(common.NAME, "Only those that fit this shape."),
+    **common.PROJECT_FILTERS,
+)
+SHOW_BITSTREAM = common.record(bitstream=BITSTREAM)
 
 _CREATE_MEMBERS = {
     "accelerator": common.described(
-        _ACCELERATOR, "Plain name of the accelerator that it implements."
+        _ACCELERATOR,
+        "Name of the accelerator that it implements, without a project.",
     ),
     "name": common.described(_NAME, "Default is the accelerator's name."),
     "description": _DESCRIPTION,
     "version": _VERSION,
-    "format": _FORMAT,
+    "format": BITSTREAM["properties"]["format"],
     "visibility": common.described(
         common.one_of(library.PRIVATE, library.PUBLIC),
         "Default is `private`; administrators can make it public.",
@@ -136,18 +144,6 @@ CREATE = common.record(
     )
 )
 
-LIST_QUERY = common.list_query(
-    description.BITSTREAM.sort_keys,
-    accelerator=common.NAME,
-    name=common.NAME,
-    state=_STATE,
-    visibility=common.one_of(*library.VISIBILITIES),
-    shape=common.described(common.NAME, "Only those that fit this shape."),
-    **common.PROJECT_FILTERS,
-)
-LIST = common.page_of("bitstreams", BITSTREAM)
-SHOW = common.record(bitstream=BITSTREAM)
-
 UPDATE = common.record(
     bitstream={
         **common.record(
@@ -167,7 +163,7 @@ APPROVE = common.record(
     approve=common.record(
         optional=["force", "reason"],
         force=common.described(
-            common.FLAG, "Approve it even if the pool has no slot that fits."
+            common.FLAG, "Approve it even if no slot of the pool fits."
         ),
         reason=_DESCRIPTION,
     )

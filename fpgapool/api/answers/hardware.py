@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What handlers of hosts, devices and slots have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api.answers import paging
+from fpgapool.api.http import errors
+from fpgapool.db import inventory
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import states
+
+Document = dict[str, Any]
+
+_ADMINISTRATION = (
+    *("admin_state", "admin_reason", "drain_deadline_at"),
+    "reservable_slots",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """Hosts, devices or slots.
+
+    :ivar singular: with an s, the name of the list.
+    :ivar documents: makes all documents; the flag says whether the caller may
+        see what belongs to other projects.
+    :ivar missing: the code if the path names none.
+    :ivar see_all: the right to see that; None: all callers have it.
+    :ivar key: the member that paths and markers name.
+    """
+
+    singular: str
+    listed: fields.Fields
+    documents: Callable[
+        [calls.Call, inventory.Inventory, bool], list[Document]
+    ]
+    missing: str
+    see_all: str | None = None
+    key: str = "id"
+
+    def index(self, call: calls.Call) -> calls.Answer:
+        """List all that match the query."""
+        name = f"{self.singular}s"
+        sees_all = self._sees_all(call)
+        return call.from_inventory(
+            name,
+            sees_all,
+            lambda pool: paging.listing(
+                call,
+                name,
+                self.listed,
+                self.documents(call, pool, sees_all),
+                key=self.key,
+            ),
+        )
+
+    def show(self, call: calls.Call, *, status: int = 200) -> calls.Answer:
+        """Show the one that the path names.
+
+        :raises ApiError: if there is none.
+        """
+        document = {self.singular: self._found(call)}
+        return calls.Answer(document=document, status=status)
+
+    def change(
+        self,
+        call: calls.Call,
+        change: Callable[[Document], None],
+        *,
+        status: int = 200,
+    ) -> calls.Answer:
+        """Change the one that the path names, and show it.
+
+        :param change: asks the conductor; given the document before.
+        """
+        known = call.backends.inventory
+        # It may be newer than the cache.
+        known.forget()
+        found = self._found(call)
+        try:
+            change(found)
+        finally:
+            known.forget()
+        return self.show(call, status=status)
+
+    def _sees_all(self, call: calls.Call) -> bool:
+        return self.see_all is None or call.may(self.see_all)
+
+    def _found(self, call: calls.Call) -> Document:
+        name = call.path[f"{self.singular}_{self.key}"]
+        pool = call.backends.inventory.get()
+        for one in self.documents(call, pool, self._sees_all(call)):
+            if one[self.key] == name.lower():
+                return one
+        raise errors.missing(self.missing, self.singular, name)
+
+
+def administer(
+    call: calls.Call,
+    before: Document,
+    host_uuid: str,
+    device_name: str | None = None,
+) -> None:
+    """Ask the conductor for the change in a request's body.
+
+    :param device_name: None for the whole host.
+    :raises ApiError: if the body contradicts itself.
+    """
+    call.audit.before = {
+        name: before[name] for name in _ADMINISTRATION if name in before
+    }
+    change = call.body
+    conductor = call.backends.conductor
+    if device_name is not None and "reservable_slots" in change:
+        conductor.set_reservable_slots(
+            host_uuid, device_name, change["reservable_slots"]
+        )
+    if "state" not in change:
+        return
+    deadline_s = change.get("drain_deadline_s")
+    if deadline_s is not None and change["state"] != states.DRAINING:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            "body.drain_deadline_s: allowed only with the state 'draining'",
+        )
+    conductor.administer(
+        host_uuid,
+        device_name,
+        change["state"],
+        reason=change.get("reason", ""),
+        drain_within_s=deadline_s,
+    )

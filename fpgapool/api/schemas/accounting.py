@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Quotas and usage of projects."""
+
+from fpgapool.api.schemas import common
+from fpgapool.vocabulary import accounting
+
+_LIMIT: common.Schema = {
+    "type": "integer",
+    "minimum": accounting.UNLIMITED,
+    "maximum": accounting.MAX_LIMIT,
+    "description": "-1 means unlimited.",
+}
+_SHOWN_LIMIT: common.Schema = {
+    **common.nullable(_LIMIT),
+    "description": "-1 means unlimited. Null: the limit is in Keystone, and"
+    " unknown while no conductor answers.",
+}
+_SOURCE = common.described(
+    common.one_of("default", "project", "keystone"),
+    "Source of the limit: `default` is the service's configuration, `project`"
+    " was set for the project through this API, and `keystone` is one of"
+    " Keystone's unified limits.",
+)
+
+
+def _described(schema: common.Schema) -> dict[str, common.Schema]:
+    return {
+        resource: common.described(schema, meaning)
+        for resource, meaning in accounting.QUOTAS.items()
+    }
+
+
+SHOW_QUOTA = common.record(
+    quota=common.record(
+        project_id=common.NAME,
+        **_described(
+            common.record(
+                limit=_SHOWN_LIMIT, in_use=common.COUNT, source=_SOURCE
+            )
+        ),
+        links=common.LINKS,
+    )
+)
+SHOW_DEFAULTS = common.record(
+    quota=common.record(
+        **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
+    )
+)
+UPDATE_QUOTA = common.record(
+    quota={
+        **common.record(
+            optional=accounting.QUOTAS, **_described(common.nullable(_LIMIT))
+        ),
+        "minProperties": 1,
+        "description": "Omitted limits do not change; null resets one to the"
+        " default.",
+    }
+)
+
+_USAGE_FILTERS = {
+    "project_id": common.described(
+        common.NAME, "Only this project; default is your project."
+    ),
+    "all_projects": common.described(
+        common.FLAG, "All projects, or the named one."
+    ),
+    "accelerator": common.described(
+        common.NAME, "Only usage by sessions with this accelerator."
+    ),
+    "start": common.described(common.DAY, "The first day, in UTC."),
+    "end": common.described(common.DAY, "The last day, inclusive."),
+    "group_by": common.described(
+        common.one_of("day", "project", "accelerator"),
+        "Sum the usage of the same day, project or accelerator. Without it,"
+        " each combination of the three is a member.",
+    ),
+    "limit": common.LIMIT,
+    "marker": common.described(
+        {"type": "string", "minLength": 1, "maxLength": 2000},
+        "Identifier of the last member of the previous page.",
+    ),
+}
+USAGE = {
+    "query": common.record(optional=_USAGE_FILTERS, **_USAGE_FILTERS),
+    "response": common.page_of(
+        "usage", common.record(**common.of_fields(accounting.USAGE.shown))
+    ),
+}

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts, devices, slots, services and instances."""
+
+from fpgapool.api.schemas import common
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import inventory
+
+_FAULTS = {
+    "type": "array",
+    "items": common.record(
+        optional=["shape"], **common.of_fields(inventory.FAULT)
+    ),
+}
+
+# What an operator can change.
+_STATE = common.described(
+    common.one_of("enabled", "draining", "disabled"),
+    "`disabled`: no new sessions. `draining`: no new sessions, and `disabled`"
+    " when the last session has ended. `enabled`: in use again, even if it was"
+    " faulty.",
+)
+#: Members that may accompany a state.
+_WITH_STATE = {
+    "reason": common.described(
+        {"type": "string", "maxLength": 255}, "Human-readable reason."
+    ),
+    "drain_deadline_s": common.described(
+        {"type": "number", "minimum": 0, "maximum": 366 * 86400},
+        "Only with `draining`: how long sessions may stay. Then sessions whose"
+        " clients have not connected return to their places in the queue,"
+        " those of stateless accelerators continue in other slots, and all"
+        " others end.",
+    ),
+}
+
+HOST = common.resource(inventory.HOST, {fields.OBJECTS: _FAULTS})
+HOSTS = common.listing("hosts", HOST, inventory.HOST)
+SHOW_HOST = common.record(host=common.described(HOST, "The host."))
+CHANGE_HOST = common.record(optional=_WITH_STATE, state=_STATE, **_WITH_STATE)
+
+DEVICE = common.resource(inventory.DEVICE)
+DEVICES = common.listing("devices", DEVICE, inventory.DEVICE)
+SHOW_DEVICE = common.record(device=common.described(DEVICE, "The board."))
+CHANGE_DEVICE = common.record(
+    optional=["reservable_slots", "state", *_WITH_STATE],
+    reservable_slots=common.described(
+        common.COUNT,
+        "Number of slots that instances can reserve, by flavors with"
+        " `resources:CUSTOM_FPGAPOOL_SLOT`. The pool keeps as many of them as"
+        " are not reserved yet free of sessions of stateful accelerators.",
+    ),
+    state=_STATE,
+    **_WITH_STATE,
+) | {
+    "anyOf": [{"required": ["state"]}, {"required": ["reservable_slots"]}],
+    "dependentRequired": {name: ["state"] for name in _WITH_STATE},
+}
+
+SLOT = common.resource(inventory.SLOT)
+SLOTS = common.listing("slots", SLOT, inventory.SLOT)
+SHOW_SLOT = common.record(slot=common.described(SLOT, "The slot."))
+TEST_SLOT = common.record(
+    test=common.record(
+        optional=["accelerator"],
+        accelerator=common.described(
+            common.NAME,
+            "Public accelerator for the test; if the pool does not run it on"
+            " the host, a passed test brings it back. By default the slot's"
+            " accelerators take turns.",
+        ),
+    )
+)
+
+SERVICES = common.listing(
+    "services",
+    common.record(**common.of_fields(inventory.SERVICE.shown)),
+    inventory.SERVICE,
+)
+
+INSTANCES = common.listing(
+    "instances",
+    common.record(**common.of_fields(inventory.INSTANCE.shown)),
+    inventory.INSTANCE,
+    **common.PROJECT_FILTERS,
+)
