@@ -338,7 +338,7 @@ class Agent:
         try:
             self.loop.run_and_wait(self._leave, STOP_TIMEOUT_S)
         except TimeoutError:
-            LOG.error("The agent's loop does not stop")
+            LOG.error("The agent's event loop does not stop")
         self.loop.stop(STOP_TIMEOUT_S)
         self.workers.close(STOP_TIMEOUT_S)
         self.desks.close(STOP_TIMEOUT_S)
@@ -369,7 +369,7 @@ class Agent:
             for reason, count in refusals.items():
                 if count != before.get(reason):
                     LOG.warning(
-                        "Refused: %s, epoch %d (%s)",
+                        "Order refused: %s, epoch %d (%s)",
                         what,
                         leader_epoch,
                         reason,
@@ -616,9 +616,9 @@ def _checked(
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
-                f"the driver names a device {device.name!r:.80}: it must not "
-                "be empty or contain a slash or NUL, as the names of sockets "
-                "contain it"
+                f"the driver reports a device named {device.name!r:.80}; it "
+                "must not be empty or contain a slash or NUL, because socket "
+                "names contain it"
             )
     return devices
 

@@ -104,18 +104,18 @@ class DryRunUnsupported(FpgapoolException):
     """The state of the scheduler cannot be copied for a dry run."""
 
     code = codes.DRY_RUN_UNSUPPORTED
-    msg_fmt = "Dry runs are not possible: {reason}"
+    msg_fmt = "Dry runs are not available: {reason}"
 
 
 class HostNotFound(FpgapoolException):
-    """There is no such host."""
+    """The host does not exist."""
 
     code = codes.HOST_NOT_FOUND
     msg_fmt = "Host {host_uuid} was not found."
 
 
 class DeviceNotFound(FpgapoolException):
-    """There is no such device."""
+    """The device does not exist."""
 
     code = codes.DEVICE_NOT_FOUND
     msg_fmt = "Device {device} of host {host_uuid} was not found."
@@ -126,13 +126,13 @@ class FewerThanReserved(FpgapoolException):
 
     code = codes.FEWER_THAN_RESERVED
     msg_fmt = (
-        "{reserved} slots of device {device} are reserved; first delete the"
-        " instances that have them."
+        "{reserved} slots of device {device} are reserved; delete the "
+        "instances that reserve them first."
     )
 
 
 class SlotNotFound(FpgapoolException):
-    """There is no such slot."""
+    """The slot does not exist."""
 
     code = codes.SLOT_NOT_FOUND
     msg_fmt = (
@@ -166,8 +166,8 @@ class QuotasInKeystone(FpgapoolException):
 
     code = codes.QUOTAS_IN_KEYSTONE
     msg_fmt = (
-        "Keystone holds the limits; set them with 'openstack limit"
-        " set' and 'openstack registered limit set'"
+        "Limits are managed in Keystone; set them with 'openstack limit "
+        "set' and 'openstack registered limit set'"
     )
 
 

@@ -91,7 +91,8 @@ class Reference(typing.NamedTuple):
         """
         if len(payload) != REFERENCE_BYTES:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"a reference of {len(payload)} bytes"
+                frames.PROTOCOL_ERROR,
+                f"invalid reference of {len(payload)} bytes",
             )
         reference = cls(*_REFERENCE.unpack(payload))
         if reference.length_bytes > max_bytes:

@@ -308,7 +308,8 @@ class Checksums(typing.NamedTuple):
         """
         if len(payload) != _CHECKSUMS.size:
             raise ProtocolError(
-                PROTOCOL_ERROR, f"CHECKSUM frame of {len(payload)} bytes"
+                PROTOCOL_ERROR,
+                f"invalid CHECKSUM frame of {len(payload)} bytes",
             )
         return cls(*_CHECKSUMS.unpack(payload))
 

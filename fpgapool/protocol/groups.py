@@ -267,7 +267,7 @@ class TaskReader:
 
         :param payload: kept until its task is complete.
         :returns: a record, or None if its task is not complete.
-        :raises frames.ProtocolError: if the frame has no place here.
+        :raises frames.ProtocolError: if the frame is not allowed here.
         """
         kind = header.type
         if header.stream_id:
@@ -291,7 +291,8 @@ class TaskReader:
                 )
             return records.header(kind, header.task_id)
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, f"a frame of type {kind} has no place here"
+            frames.PROTOCOL_ERROR,
+            f"a frame of type {kind} is not allowed here",
         )
 
     def _input(
@@ -319,7 +320,7 @@ class TaskReader:
         ):
             raise frames.ProtocolError(
                 codes.BAD_OFFSET,
-                "a piece of input does not follow the one before",
+                "a piece of input does not follow the previous one",
             )
         self._input_bytes += len(payload)
         if self._input_bytes + len(self._params) <= self._max_task_bytes:
@@ -372,7 +373,7 @@ class ResultReader:
         :param header: its header; not an ERROR of the connection.
         :param payload: kept until its task is complete.
         :returns: a record, or None if its task is not complete.
-        :raises frames.ProtocolError: if the frame has no place here.
+        :raises frames.ProtocolError: if the frame is not allowed here.
         """
         kind = header.type
         if kind == frames.OUTPUT:
@@ -387,7 +388,8 @@ class ResultReader:
         if header.optional:
             return None
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, f"a frame of type {kind} has no place here"
+            frames.PROTOCOL_ERROR,
+            f"a frame of type {kind} is not allowed here",
         )
 
     def _output(
@@ -400,7 +402,7 @@ class ResultReader:
         ):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "a piece of output does not follow the one before",
+                "a piece of output does not follow the previous one",
             )
         self._task_id = header.task_id
         self._output_bytes += len(payload)

@@ -372,7 +372,7 @@ class Inbound:
         if offset_bytes % self._multiple_bytes:
             raise frames.ProtocolError(
                 self._side.code,
-                "the piece before was no multiple of "
+                "the previous piece was not a multiple of "
                 f"{self._multiple_bytes} bytes",
             )
         if length_bytes and (

@@ -186,7 +186,7 @@ class BitstreamCache:
     ) -> str:
         checksum = bitstream.checksum_sha256
         if not _NAME.fullmatch(checksum) or bitstream.size_bytes < 0:
-            raise Unavailable("its checksum or its size is malformed")
+            raise Unavailable("malformed checksum or size")
         path = self._directory / checksum
         with self._alone(checksum, deadline_s):
             if again:
@@ -209,7 +209,7 @@ class BitstreamCache:
                 raise _stopped()
             if checksum in self._busy or time.monotonic() >= deadline_s:
                 raise Late(
-                    "another fetch of the same file did not end in time"
+                    "timed out waiting for another fetch of the same file"
                 )
             self._busy.add(checksum)
         try:
@@ -363,7 +363,7 @@ class BitstreamCache:
             if self._stopping.is_set():
                 raise _stopped()
             if time.monotonic() > deadline_s:
-                raise Late(f"it took more than {self.timeout_s:g} s")
+                raise Late(f"fetching took more than {self.timeout_s:g} s")
             digest.update(piece)
             _write_all(fd, piece)
         if (
@@ -371,7 +371,7 @@ class BitstreamCache:
             or digest.hexdigest() != bitstream.checksum_sha256
         ):
             raise sources.SourceError(
-                f"the {size_bytes} bytes from the source have another checksum"
+                f"checksum mismatch in the {size_bytes} bytes from the source"
             )
 
 
@@ -388,8 +388,8 @@ def _stopped() -> sources.SourceError:
 def _explain(error: OSError | sources.SourceError) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return "no space left for it on this host"
-        return f"it cannot be stored on this host: {error}"
+            return "no space left on this host"
+        return f"cannot be stored on this host: {error}"
     return str(error)
 
 

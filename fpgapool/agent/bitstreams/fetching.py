@@ -86,7 +86,7 @@ class Fetcher:
         message = str(error) or type(error).__name__
         left: list[_Waiting] = []
         if isinstance(error, TimeoutError):
-            message = f"it was not fetched within {self._cache.timeout_s:g} s"
+            message = f"not fetched within {self._cache.timeout_s:g} s"
             over_s = max(time.monotonic(), waiting[0].deadline_s)
             left = [one for one in waiting if one.deadline_s > over_s]
         elif isinstance(error, caches.Late):

@@ -48,7 +48,7 @@ class Trust:
                 names.BUILTIN_PREFIX
             ):
                 return None
-            return "it comes without its checksum and signature"
+            return "it has no checksum and signature"
         if not reference["signature"]:
             if file_format in formats.NATIVE_CODE:
                 return f"it has no signature, and {file_format} needs one"

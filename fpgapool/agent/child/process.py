@@ -104,7 +104,9 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
     )
     lost_lines.count()
     if problem is not None:
-        LOG.error("the log goes to standard error: %s", problem)
+        LOG.error(
+            "cannot open the log file, logging to standard error: %s", problem
+        )
 
 
 def lock(path: str) -> int:

@@ -214,7 +214,9 @@ class Doorway:
             if self._is_in_place(path):
                 continue
             lost = self._listeners[path]
-            self._log.warning("Front door %s is gone; recreating it", path)
+            self._log.warning(
+                "The socket of front door %s was removed; recreating it", path
+            )
             try:
                 self._listen(project_id, path)
             except FrontDoorError as error:
@@ -380,13 +382,13 @@ class Doorway:
             data = messages.encode(message)
         except ValueError as error:
             _close_fds(owned)
-            self._log.error("Front door: an answer cannot be sent: %s", error)
+            self._log.error("Front door: cannot send a response: %s", error)
             data = messages.encode(
                 messages.error_reply(
                     message.get("id"),
                     codes.FRAME_TOO_LARGE,
-                    f"the answer exceeds {messages.MAX_MESSAGE_BYTES}"
-                    " bytes; use the REST API",
+                    f"the response exceeds {messages.MAX_MESSAGE_BYTES} "
+                    "bytes; use the REST API",
                 )
             )
             owned = []

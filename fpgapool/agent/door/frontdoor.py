@@ -120,7 +120,7 @@ class FrontDoor:
         if request.members.get("version", version) != version:
             raise rules.RequestError(
                 codes.INVALID_REQUEST,
-                f"this front door only supports version {version}",
+                f"this front door supports only version {version}",
             )
         request.client.takes_connections = (
             request.members.get("connections") is True

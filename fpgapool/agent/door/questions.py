@@ -198,7 +198,7 @@ class Questions:
             own = [one for one in views if one.project_id == project_id]
             if not own:
                 raise rules.RequestError(
-                    codes.SESSION_NOT_FOUND, "there is no such session"
+                    codes.SESSION_NOT_FOUND, "no such session"
                 )
             return {"session": view_members(own[0].public())}
 

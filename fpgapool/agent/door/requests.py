@@ -47,7 +47,7 @@ def session_id(members: Members) -> str:
         "session_id",
         _ID,
         codes.SESSION_NOT_FOUND,
-        "there is no such session",
+        "no such session",
     )
 
 
@@ -61,7 +61,7 @@ def group_id(members: Members) -> str:
         "group_id",
         _ID,
         codes.GROUP_NOT_FOUND,
-        "there is no such group",
+        "no such group",
     )
 
 

@@ -196,7 +196,8 @@ class Sessions:
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
-                f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
+                f"one connection may open at most {MAX_OPENS_PER_CLIENT} "
+                "sessions",
             )
         if self._opens.is_counted(client.project_id, **ids):
             # The client has returned for a session.

@@ -91,7 +91,8 @@ class HostSlots:
         }.get(session_id)
         if found is None or found[1].project_id != project_id:
             raise rules.RequestError(
-                codes.SESSION_NOT_FOUND, "the session has no slot on this host"
+                codes.SESSION_NOT_FOUND,
+                "this host has no slot for the session",
             )
         key, holder = found
         if holder.generation != generation:

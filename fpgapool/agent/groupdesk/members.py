@@ -125,7 +125,8 @@ class MemberPorts:
         generation = frames.require(document, "generation", int)
         if place not in self._numbers or port.place is not None:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "READY names no slot of this host"
+                frames.PROTOCOL_ERROR,
+                "READY does not name a slot of this host",
             )
         port.place = (*place, generation)
         for other in [*self._connected]:
@@ -203,7 +204,9 @@ class MemberPorts:
         now = time.monotonic()
         for port in [*self._joined.values()]:
             if port.has_forgotten(now):
-                LOG.error("member dropped: it freed its task without a result")
+                LOG.error(
+                    "member dropped: it released its task without a result"
+                )
                 self.forget(port)
 
     def _report(self, port: ports.MemberPort, what: str) -> None:

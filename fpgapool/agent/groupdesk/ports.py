@@ -88,7 +88,7 @@ def _there(channel: Channel | rings.Channel) -> rings.Record | bytes:
     """
     record = channel.get()
     if record is None:
-        raise rings.RingDamaged("a record is gone")
+        raise rings.RingDamaged("a record has disappeared")
     return record
 
 
@@ -355,7 +355,7 @@ class ClientPort:
         self._outbox.extend(results)
         if len(self._outbox) > _MOST_PUT_OFF:
             # It has answers to all its tasks, and receives nothing.
-            self._failed(self, "it does not receive its results")
+            self._failed(self, "the client does not read its results")
             return
         self._queues.pause(self.client)
         # A sleeping client waits for records; make it free room instead.
@@ -373,11 +373,11 @@ class ClientPort:
 _TEXTS = {
     codes.ACCESS_REVOKED: "the client's access was revoked",
     codes.LOCK_LOST: "the lock has ended",
-    codes.LOCK_LIMIT: "no more locks are possible",
-    codes.QUEUE_FULL: "the client has too many waiting tasks",
-    codes.TASK_LOST: "the member died while it ran the task; resend it",
+    codes.LOCK_LIMIT: "the group has reached its limit of locks",
+    codes.QUEUE_FULL: "the client has too many tasks waiting",
+    codes.TASK_LOST: "the member died while running the task; resend it",
     codes.TASK_TOO_LARGE: "parameters and input of the task are too long",
-    codes.WORKER_DIED: "several members died while they ran the task",
+    codes.WORKER_DIED: "several members died while running the task",
     codes.OK: "",
 }
 

@@ -371,7 +371,7 @@ class Desk:
             return
         if task.task_id != task_id:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a result of another task"
+                frames.PROTOCOL_ERROR, "the result belongs to another task"
             )
         port = self._port_of(task.client)
         if port is not None:

@@ -86,8 +86,8 @@ def _ports(text: str) -> range:
     ports = range(int(first), int(last or first) + 1)
     if not ports or ports.start == 0 or ports.stop > 2**16:
         raise _invalid(
-            "a cap on the data plane needs data_ports to be a port or a range"
-            f" of ports, by which its packets are known; it is {text!r}"
+            "a cap on the data plane needs data_ports to be a port or a "
+            f"range of ports, which identifies its packets; it is {text!r}"
         )
     return ports
 
@@ -348,13 +348,13 @@ class LinkProtection:
                 self._kernel.uncap()
                 LOG.info("Cap on the data plane of %s removed", device)
         except Exception as error:
-            LOG.warning("An old cap may still be on the link: %r", error)
+            LOG.warning("Cannot remove an earlier cap of the link: %r", error)
 
     def remove(self) -> None:
         try:
             self._kernel.uncap()
         except Exception as error:
-            LOG.warning("The cap on the data plane stays: %r", error)
+            LOG.warning("Cannot remove the cap on the data plane: %r", error)
         else:
             self._state = LinkState()
             LOG.info("Cap on the data plane removed")

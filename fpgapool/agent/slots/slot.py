@@ -230,7 +230,7 @@ class Slot:
         if self.fault is not None or request.self_test or self.status is None:
             return self.fault
         if self.status.state == states.SLOT_FAULTY:
-            return "the slot cannot be cleaned"
+            return "the slot cannot be scrubbed"
         return None
 
     def forget_holder(self) -> None:

@@ -314,7 +314,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         try:
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
-            LOG.info("%s is gone: %s", child.title, error)
+            LOG.info("%s has disappeared: %s", child.title, error)
             sock.close()
             return False
         LOG.info("%s found: process %d", child.title, child.pid)

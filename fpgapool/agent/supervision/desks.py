@@ -452,7 +452,7 @@ class Desks(children.Keeper[_DeskProcess]):
 
     def _document(self, child: _DeskProcess) -> dict[str, object]:
         order = child.order
-        assert order is not None, "a desk needs an order"
+        assert order is not None, "a desk needs an order first"
         return {
             **super()._document(child),
             "group_id": child.group_id,

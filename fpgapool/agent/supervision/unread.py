@@ -52,7 +52,10 @@ class Unread:
         """
         try:
             if len(fds) != buffers.DESCRIPTORS:
-                raise ValueError(f"buffers with {len(fds)} descriptors")
+                raise ValueError(
+                    "unexpected number of descriptors with shared buffers: "
+                    f"{len(fds)}"
+                )
             size_bytes = sum(map(buffers.size_bytes, fds))
         except ValueError:
             channel.close_fds(fds)

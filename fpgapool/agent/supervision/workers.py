@@ -288,7 +288,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         child.fds += channel.take_fds(ancillary)
         if len(child.fds) > self._most_fds:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "descriptors without a message"
+                frames.PROTOCOL_ERROR, "received descriptors without a message"
             )
         return self._buffer[:count]
 

@@ -164,7 +164,7 @@ class SessionServer:
                 self._open(hello, keyring)
             session = self._session
         if session is None:
-            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session has ended")
         self._attach(session, hello, keyring, channel, first)
         receiving.serve(session, channel)
 
@@ -234,7 +234,7 @@ class SessionServer:
         settings = self._settings
         profile = self._profile
         if profile is None:
-            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session has ended")
         processor = processing.Processor(
             self._open_core(hello, keyring.order), profile
         )
@@ -292,8 +292,9 @@ class SessionServer:
         if most_bytes > _MOST_OUTPUT_BYTES:
             raise ports.Refused(
                 codes.CORE_FAILED,
-                f"a piece of {chunk_bytes} bytes may have {most_bytes} bytes "
-                f"of output; at most {_MOST_OUTPUT_BYTES} are possible",
+                f"a piece of {chunk_bytes} bytes may produce {most_bytes} "
+                "bytes of output, more than the limit of "
+                f"{_MOST_OUTPUT_BYTES}",
             )
         if hello.transport == hellos.SHM:
             return memories.SharedMemory(
@@ -313,7 +314,7 @@ class SessionServer:
     ) -> None:
         if session.shared != (hello.transport == hellos.SHM):
             raise ports.Refused(
-                codes.PROTOCOL_ERROR, "a session keeps its transport"
+                codes.PROTOCOL_ERROR, "a session cannot change its transport"
             )
         try:
             session.attach(

@@ -409,6 +409,6 @@ _result_members = fields.copier(
 
 
 def _give_up() -> None:
-    LOG.critical("the core does not stop after its session: the worker ends")
+    LOG.critical("the core does not stop after its session; the worker exits")
     logging.shutdown()
     os._exit(EXIT_CORE_HANGS)

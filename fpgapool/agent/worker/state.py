@@ -406,7 +406,7 @@ class Machine:
         return self._end(
             states.FAILED,
             codes.INTERNAL_ERROR,
-            f"the slot was {self.state}, and yet {what}",
+            f"unexpected event in state {self.state}: {what}",
         )
 
     # Commands.

@@ -136,8 +136,8 @@ class Runner:
             if count_bytes > max_output_bytes:
                 raise processing.Failure(
                     codes.TASK_TOO_LARGE,
-                    f"the task has {count_bytes} bytes of output; at most"
-                    f" {max_output_bytes} are possible",
+                    f"the task has {count_bytes} bytes of output, more than "
+                    f"the limit of {max_output_bytes}",
                 )
         except Exception as exc:
             self._kept = None
@@ -169,7 +169,7 @@ class Runner:
         kept = self._blocks
         if kept is None:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "references without an application"
+                frames.PROTOCOL_ERROR, "block references need an application"
             )
         parts, rest = references.decode_parts(task.rest, group.MAX_TASK_BYTES)
         arguments: dict[int, memoryview] = {}
@@ -382,10 +382,12 @@ class Member:
             try:
                 ending = self._serve_desk(order, runner)
             except _Over:
-                LOG.info("the connection to the desk is over")
+                LOG.info("the connection to the desk has ended")
             except (frames.ProtocolError, rings.RingDamaged) as exc:
                 LOG.error(
-                    "leaving the desk, which sent an invalid record: %s", exc
+                    "disconnecting from the desk: it sent an invalid "
+                    "record: %s",
+                    exc,
                 )
             ending = ending or self._forget(order, runner)
         if ending is not None:

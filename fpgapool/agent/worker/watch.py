@@ -135,6 +135,6 @@ class Watch:
             return None
         return (
             codes.TOO_SLOW,
-            f"{rate:.0f} bytes of input a second are less than"
-            f" {limits.min_progress_bytes_per_s:g}",
+            f"{rate:.0f} bytes of input per second, below the minimum of "
+            f"{limits.min_progress_bytes_per_s:g}",
         )

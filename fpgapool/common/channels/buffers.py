@@ -89,7 +89,7 @@ def discard(fds: collections.abc.Iterable[int]) -> None:
             with mmap.mmap(fd, 0) as mapped:
                 empty(mapped)
         except (OSError, ValueError) as exc:
-            LOG.warning("shared buffers cannot be emptied: %s", exc)
+            LOG.warning("cannot empty the shared buffers: %s", exc)
         finally:
             with contextlib.suppress(OSError):
                 os.close(fd)

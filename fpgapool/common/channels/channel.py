@@ -224,7 +224,9 @@ class Channel(abc.ABC):
         """
         with self._send_lock:
             if self._other is not None:
-                raise ChannelClosed("the channel already sends by another one")
+                raise ChannelClosed(
+                    "the channel already sends through another one"
+                )
             self._send_parts((last,), None)
             self._other = other
         if self._is_shut:

@@ -108,7 +108,7 @@ def hold_up(scene: Scene) -> list[int]:
 def test_everyone_is_answered_while_all_threads_hang(scene):
     held_up = hold_up(scene)
     scene.cache.timeout_s = SHORT_S
-    late = f"it was not fetched within {SHORT_S:g} s"
+    late = f"not fetched within {SHORT_S:g} s"
     scene.fetch(8)
     scene.fetch(9)
     assert [scene.answer() for _ in range(2)] == [(8, late), (9, late)]
@@ -140,7 +140,7 @@ def test_a_second_try_waits_for_the_download_that_hung(scene):
     scene.cache.timeout_s = LONGER_S
     scene.fetch(1)
     assert scene.source.come.get(timeout=TIMEOUT_S) == 1
-    assert scene.answer() == (1, f"it was not fetched within {LONGER_S:g} s")
+    assert scene.answer() == (1, f"not fetched within {LONGER_S:g} s")
     scene.cache.timeout_s = TIMEOUT_S
     scene.fetch(1)
     assert scene.source.come.empty()

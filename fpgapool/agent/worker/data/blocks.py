@@ -288,7 +288,7 @@ class Announced:
 
 def _missing() -> frames.ProtocolError:
     return frames.ProtocolError(
-        frames.PROTOCOL_ERROR, "the data of a reference is missing"
+        frames.PROTOCOL_ERROR, "the data of a block reference is missing"
     )
 
 

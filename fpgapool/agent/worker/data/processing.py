@@ -210,7 +210,8 @@ class Processor:
             self.is_computing = False
         if not 0 <= written_bytes <= len(room):
             raise Failure(
-                codes.CORE_FAILED, "the core wrote more than it announced"
+                codes.CORE_FAILED,
+                "the core wrote more output than it announced",
             )
         if room is task.view and written_bytes != len(room):
             raise Failure(

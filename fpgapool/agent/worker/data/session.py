@@ -109,7 +109,7 @@ class DataSession:
         self.stopping = False
         self.ended = False
         self.leaving = False
-        self._over = (codes.SESSION_CLOSED, "the session is over")
+        self._over = (codes.SESSION_CLOSED, "the session has ended")
         self.channel: channels.Channel | None = None
         self.confirmed = True
         self.tasks: collections.deque[processing.Task] = collections.deque()
