@@ -37,7 +37,9 @@ class WorkerStatus:
     """The status that a worker reports; ``state`` is a slot's state.
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
+    :ivar was_member: a former holder was a group.
     :ivar blocks: figures of the blocks that the worker keeps.
+    :ivar made_for: digest of the configuration that it was started with.
     :ivar is_stale: whether to replace it before its next assignment; set by
         the agent.
     """
@@ -56,15 +58,20 @@ class WorkerStatus:
     quanta: int = 0
     bitstream_id: str | None = None
     is_member: bool = False
+    was_member: bool = False
     blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     last_project_id: str | None = None
     certificate_sha256: str | None = None
+    made_for: str = ""
     is_stale: bool = False
 
     @classmethod
-    def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
+    def from_members(
+        cls, members: Mapping[str, typing.Any], made_for: str = ""
+    ) -> WorkerStatus:
         """Read a status message.
 
+        :param made_for: the digest that a worker started now would get.
         :raises: KeyError, TypeError or ValueError if it is not a status.
         """
         if members["state"] not in states.SLOT_MOVES:
@@ -75,6 +82,9 @@ class WorkerStatus:
             known["last_result"] = objects.SessionResult(
                 **{name: result[name] for name in _RESULT}
             )
+        known["is_stale"] = bool(known.get("was_member")) or (
+            known.get("made_for", "") != made_for
+        )
         return cls(**known)
 
     def ended(self, generation: int) -> str | None:
@@ -114,7 +124,8 @@ class Slot:
         if the first file was damaged.
     :ivar released: whether the slot was taken back from its last assignment.
     :ivar leaving: the worker is about to be replaced.
-    :ivar prepared: the message to the conductor about the holder's slot.
+    :ivar secret: admits the holder's client once; empty: the client has its
+        own; None: it is not known here.
     :ivar offer: where its next client can connect, as last reported.
     :ivar leave_asked_s: when its group's desk was first asked to release it;
         the worker is released at ``leave_deadline_s``.
@@ -137,7 +148,7 @@ class Slot:
     seen_generation: int = 0
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
-    prepared: objects.Prepared | None = None
+    secret: str | None = None
     offer: objects.Offer | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
@@ -236,7 +247,7 @@ class Slot:
     def forget_holder(self) -> None:
         self.pending = None
         self.pending_sent = False
-        self.prepared = None
+        self.secret = None
         self._forget_release()
 
     def _forget_release(self) -> None:
@@ -280,20 +291,21 @@ class Slot:
             return []
         self.pending_sent = True
         reference = request.bitstream_ref
-        members = {
-            **vars(request),
-            # In the form that JSON gives it.
-            "bitstream_ref": reference and dataclasses.asdict(reference),
-        }
+        members = dict(vars(request))
         # The worker need not know the client's offer.
         del members["offer"]
-        members["bitstream_path"] = self.bitstream_path
-        if request.bitstream_ref is not None:
+        if reference is not None:
+            # In the form that JSON gives it.
+            members["bitstream_ref"] = {
+                **vars(reference),
+                "path": self.bitstream_path,
+            }
             # A driver need not program a bitstream that the slot already has.
             # It compares names, so the name must be that of the signed
             # checksum, whatever the conductor sends.
-            checksum = request.bitstream_ref.checksum_sha256
-            members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
+            members["bitstream"] = (
+                f"{names.FILE_PREFIX}{reference.checksum_sha256}"
+            )
         return [self._order("assign", request.generation, members)]
 
     def send_release(self) -> list[orders.Effect]:
@@ -314,15 +326,6 @@ class Slot:
         if not self.connected:
             return []
         return [self._order("reissue_secret", generation, {})]
-
-    def repeat(self, generation: int) -> list[orders.Effect]:
-        """Report again that a slot is ready, if it waits for its client."""
-        if not self.waits_for_client(generation):
-            return []
-        if self.prepared is not None:
-            return [self.prepared]
-        # An earlier agent received the secret, which was lost with it.
-        return self.ask_secret(generation)
 
     def _order(
         self, operation: str, generation: int, members: Mapping[str, object]
@@ -349,7 +352,7 @@ class Slot:
             # Otherwise it is the previous holder's result.
             self._take_result(status.last_result)
         if status.state != states.SLOT_READY:
-            self.prepared = None
+            self.secret = None
         if self.holder() is None:
             self._forget_release()
         effects += self.send_pending()
@@ -529,16 +532,19 @@ class Slot:
             project_id=status.last_project_id,
         )
 
-    def is_expected(self, prepared: objects.Prepared) -> bool:
-        """Whether the client already knows where to connect."""
-        request = self.request
+    def is_expected(
+        self, generation: int, endpoints: tuple[objects.Endpoint, ...]
+    ) -> bool:
+        """Whether the client already knows where to connect, and how."""
+        offer = self.request and self.request.offer
         return (
-            request is not None
-            and request.generation == prepared.generation
-            and not prepared.secret
-            and request.offer is not None
-            and request.offer.endpoints == prepared.endpoints
-            and request.offer.certificate_sha256 == prepared.certificate_sha256
+            self.request is not None
+            and self.status is not None
+            and offer is not None
+            and self.request.generation == generation
+            and not self.secret
+            and offer.endpoints == endpoints
+            and offer.certificate_sha256 == self.status.certificate_sha256
         )
 
 

@@ -157,7 +157,7 @@ class SlotTable:
         if request.generation < slot.seen_generation:
             return self._refuse("generation")
         if request.generation == slot.seen_generation:
-            return [*slot.repeat(request.generation), orders.Changed()]
+            return [*self._repeat(slot, request.generation), orders.Changed()]
         if slot.holder() is not None:
             # The conductor repeats this until it sees the slot released.
             return self._refuse("busy")
@@ -259,7 +259,18 @@ class SlotTable:
             return self._refuse("slot")
         if not slot.waits_for_client(generation):
             return self._refuse("generation")
-        slot.prepared = None
+        slot.secret = None
+        return slot.ask_secret(generation)
+
+    def _repeat(
+        self, slot: slots.Slot, generation: int
+    ) -> list[orders.Effect]:
+        """Report again that a slot is ready, if it waits for its client."""
+        if not slot.waits_for_client(generation):
+            return []
+        if slot.secret is not None:
+            return [self._prepared(slot, generation)]
+        # An earlier agent received the secret, which was lost with it.
         return slot.ask_secret(generation)
 
     def report_now(self, leader_epoch: int) -> list[orders.Effect]:
@@ -347,35 +358,38 @@ class SlotTable:
         return []
 
     def worker_prepared(
-        self,
-        key: orders.Key,
-        generation: int,
-        secret: str,
-        certificate_sha256: str | None,
+        self, key: orders.Key, generation: int, secret: str
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
         :param secret: one-time secret, hexadecimal; empty: the client has its
             own.
-        :param certificate_sha256: the client checks it; None without TLS.
         """
         slot = self._slots[key]
-        holder = slot.holder()
+        holder, status = slot.holder(), slot.status
         if holder is None or holder.generation != generation:
             return []
-        slot.prepared = objects.Prepared(
+        slot.secret = secret
+        if status is not None and slot.is_expected(
+            generation, self._address(status.data_port)
+        ):
+            return []
+        return [self._prepared(slot, generation)]
+
+    def _prepared(self, slot: slots.Slot, generation: int) -> objects.Prepared:
+        """Return the message to the conductor about a ready slot."""
+        holder, status = slot.holder(), slot.status
+        assert holder is not None
+        return objects.Prepared(
             host_uuid=self._host.host_uuid,
-            device=key[0],
-            slot=key[1],
-            session_id=holder.session_id,
+            device=slot.key[0],
+            slot=slot.key[1],
+            session_id=str(holder.session_id),
             generation=generation,
-            secret=secret,
-            endpoints=self._address(
-                None if slot.status is None else slot.status.data_port
-            ),
-            certificate_sha256=certificate_sha256,
+            secret=slot.secret or "",
+            endpoints=self._address(status and status.data_port),
+            certificate_sha256=status and status.certificate_sha256,
         )
-        return [] if slot.is_expected(slot.prepared) else [slot.prepared]
 
     def worker_refused(
         self,

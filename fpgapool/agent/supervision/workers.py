@@ -339,13 +339,9 @@ class Workers(children.Keeper[_WorkerProcess]):
         if members is None:
             return
         child.link.heard = child.proved = True
-        child.stale = members.get("made_for") != child.made_for or bool(
-            members.get("was_member")
-        )
         key = child.key
-        status = slot.WorkerStatus.from_members(
-            {**members, "is_stale": child.stale}
-        )
+        status = slot.WorkerStatus.from_members(members, child.made_for)
+        child.stale = status.is_stale
         child.reported_idle = event == "status" and (
             status.state == states.SLOT_IDLE
         )
@@ -357,13 +353,10 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _prepared(self, key: orders.Key, message: messages.Message) -> None:
         generation = int(message["generation"])
         secret = str(message["secret"])
-        certificate_sha256 = message.get("certificate_sha256")
         self._counts.count_prepared(key, generation, self._loop.now())
         self._emit(
             key,
-            lambda slots, _now: slots.worker_prepared(
-                key, generation, secret, certificate_sha256
-            ),
+            lambda slots, _now: slots.worker_prepared(key, generation, secret),
         )
 
     def _refused(

@@ -292,13 +292,7 @@ class Worker:
         if secret is None:
             return
         self._newest.notify(
-            "prepared",
-            session_id=order.session_id,
-            generation=order.generation,
-            secret=secret,
-            data_port=self._sockets.tcp_port,
-            local_socket=self._settings.data_socket,
-            certificate_sha256=self._sockets.certificate_sha256(),
+            "prepared", generation=order.generation, secret=secret
         )
 
     def _program(self, order: state.Order) -> None:
@@ -374,11 +368,7 @@ class Worker:
         input_bytes, output_bytes = self._counters(order)
         result = machine.last_result
         return {
-            "pid": os.getpid(),
-            "worker_id": self._settings.worker_id,
             "made_for": self._settings.made_for,
-            "device": self._settings.device,
-            "slot": self._settings.slot,
             "state": machine.state,
             "session_id": None if order is None else order.session_id,
             "generation": None if order is None else order.generation,
@@ -395,10 +385,7 @@ class Worker:
             "output_bytes": output_bytes,
             "blocks": self._cache.counts._asdict(),
             "last_result": None if result is None else _result_members(result),
-            "recycle_for": machine.recycle_for,
-            "message": machine.fault or "",
             "data_port": self._sockets.tcp_port,
-            "local_socket": self._settings.data_socket,
             "certificate_sha256": self._sockets.certificate_sha256(),
         }
 

@@ -333,7 +333,6 @@ class Machine:
     :ivar bitstream_id: of the file in the slot, if there is one.
     :ivar was_member: whether it has served a group, whose clients may belong
         to other projects: the next assignment then needs a new process.
-    :ivar recycle_for: the project that needs a new process.
     :ivar last_result: of the previous holder, until the next assignment.
     :ivar fault: why the slot is faulty, None if it is not.
     :ivar beyond_claim: the session has sent more than it claimed.
@@ -360,7 +359,6 @@ class Machine:
         self.bitstream_id: str | None = None
         self.last_project_id: str | None = None
         self.was_member = False
-        self.recycle_for: str | None = None
         self.last_result: Result | None = None
         self.fault: str | None = None
         self.beyond_claim = False
@@ -436,7 +434,6 @@ class Machine:
         if self.was_member or (
             self.last_project_id not in (None, order.project_id)
         ):
-            self.recycle_for = order.project_id
             return [
                 Refuse(codes.RECYCLE, "another project needs a new worker"),
                 *self._exit("recycled for another project"),

@@ -73,7 +73,7 @@ def test_a_file_is_fetched_before_the_worker_hears(tab):
     assert not sent(tab.worker_status(KEY, factories.status(), 0.0))
     (order,) = sent(tab.bitstream_ready(KEY, 7, "/cache/ab"))
     assert order.operation == "assign"
-    assert order.members["bitstream_path"] == "/cache/ab"
+    assert order.members["bitstream_ref"]["path"] == "/cache/ab"
     assert order.members["bitstream_ref"]["checksum_sha256"] == "ab" * 32
 
 
@@ -89,7 +89,7 @@ def test_a_file_that_came_is_sent_to_the_next_worker_too(tab):
     tab.worker_died(KEY, 0.0)
     tab.worker_connected(KEY)
     (order,) = sent(tab.worker_status(KEY, factories.status(), 0.0))
-    assert order.members["bitstream_path"] == "/cache/ab"
+    assert order.members["bitstream_ref"]["path"] == "/cache/ab"
 
 
 def test_a_file_that_does_not_come_frees_the_slot(tab):
@@ -169,7 +169,7 @@ def test_the_second_try_may_succeed(tab):
         ),
         2.0,
     )
-    assert tab.worker_prepared(KEY, 7, "ab" * 32, None)
+    assert tab.worker_prepared(KEY, 7, "ab" * 32)
     assert line(tab).state == "ready"
     assert line(tab).bitstream_id == REFERENCE.bitstream_id
 
