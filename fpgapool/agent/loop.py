@@ -53,6 +53,8 @@ class Loop:
     """Selector, timers and a queue of calls, served by one thread."""
 
     def __init__(self, name: str) -> None:
+        #: The monotonic clock in seconds.
+        self.now = time.monotonic
         self._selector = selectors.DefaultSelector()
         self._calls: collections.deque[Callback] = collections.deque()
         self._turns: collections.deque[Callback] = collections.deque()
@@ -70,11 +72,6 @@ class Loop:
         self._thread = threading.Thread(
             target=self._run, name=name, daemon=True
         )
-
-    @staticmethod
-    def now() -> float:
-        """Return the monotonic clock in seconds."""
-        return time.monotonic()
 
     def start(self) -> None:
         self._thread.start()
@@ -191,7 +188,12 @@ class Loop:
             watched = self._watched.get(key.fileobj)
             if watched is not None:
                 self._guarded(functools.partial(watched[1], events))
-        self._run_timers()
+        now = self.now()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                self._guarded(callback)
         for _ in range(min(len(self._calls), MAX_CALLS_PER_TURN)):
             self._guarded(self._calls.popleft())
         if self._turns:
@@ -206,14 +208,6 @@ class Loop:
         if not self._timers:
             return None
         return max(0.0, self._timers[0][0] - self.now())
-
-    def _run_timers(self) -> None:
-        now = self.now()
-        while self._timers and self._timers[0][0] <= now:
-            timer = heapq.heappop(self._timers)[2]
-            callback, timer.callback = timer.callback, None
-            if callback is not None:
-                self._guarded(callback)
 
     @staticmethod
     def _guarded(callback: Callback) -> None:

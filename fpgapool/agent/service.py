@@ -393,19 +393,17 @@ class Agent:
 
     # Effects; the loop's thread.
 
-    def _apply(self, effects: Iterable[orders.Effect]) -> None:
-        self._take_standing()
-        self._carry_out(effects)
+    def _apply(self, effects: list[orders.Effect]) -> None:
+        if effects:
+            self._take_standing()
+            self._carry_out(effects)
 
     def _take_standing(self) -> None:
         """Update the parts that depend on the holders of slots."""
-        holders = self.table.holders()
-        self._reporter.busy = len(holders)
-        self._meter.set_holders(
-            {key: one.generation for key, one in holders.items()},
-            self.loop.now(),
-        )
-        self.desks.set_members(self.table.members(), self.table.unreported())
+        generations, members, unreported = self.table.standing()
+        self._reporter.busy = len(generations)
+        self._meter.set_holders(generations, self.loop.now())
+        self.desks.set_members(members, unreported)
 
     def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
         for effect in effects:
@@ -535,7 +533,9 @@ class Agent:
         if not self._serving:
             return
         self.loop.call_later(TICK_S, self._tick)
-        self._apply(self.table.tick(self._clock.now()))
+        effects = self.table.tick(self._clock.now())
+        self._take_standing()
+        self._carry_out(effects)
         # Workers report changes themselves, but not their byte counts.
         self.workers.tick()
         self.desks.tick()

@@ -271,7 +271,7 @@ class Doorway:
         self._by_project[project_id] += 1
         if refusal is not None:
             self.fail(client, None, codes.TOO_MANY_CONNECTIONS, refusal)
-            self._drop(client, "too many connections")
+            self._close(client)
             return
         self._watch(client)
 
@@ -324,7 +324,8 @@ class Doorway:
 
     def _take_turn(self, client: Client) -> None:
         if not client.closed:
-            self._flush(client)
+            if client.unsent:
+                self._flush(client)
             self._receive(client)
         if client.closed:
             return
@@ -376,12 +377,12 @@ class Doorway:
         """
         owned = list(fds)
         if client.closed:
-            _close_fds(owned)
+            channel.close_fds(owned)
             return
         try:
             data = messages.encode(message)
         except ValueError as error:
-            _close_fds(owned)
+            channel.close_fds(owned)
             self._log.error("Front door: cannot send a response: %s", error)
             data = messages.encode(
                 messages.error_reply(
@@ -449,31 +450,27 @@ class Doorway:
         try:
             while client.unsent:
                 data, fds = client.unsent[0]
-                sent_bytes = client.sock.sendmsg([data], _rights(fds))
-                _close_fds(fds)
+                rights = _rights(fds) if fds else ()
+                sent_bytes = client.sock.sendmsg([data], rights)
+                channel.close_fds(fds)
+                fds.clear()
                 self._count_unsent(client, -sent_bytes)
                 del data[:sent_bytes]
                 if not data:
                     client.unsent.popleft()
         except BlockingIOError:
             self._watch(client)
-            return
         except OSError as error:
             # The reading side ends the connection in its next turn, so a
             # caller in the middle of an operation still finds the client.
             LOG.debug("Front door: sending failed: %s", error)
             self._loop.call(lambda: self._gone(client, "sending failed"))
-            return
-        self._watch(client)
 
     def _gone(self, client: Client, reason: str) -> None:
         if not client.closed:
-            self._drop(client, reason)
+            LOG.debug("Front door: connection %d: %s", client.number, reason)
+            self._close(client)
             self._on_gone(client)
-
-    def _drop(self, client: Client, reason: str) -> None:
-        LOG.debug("Front door: connection %d: %s", client.number, reason)
-        self._close(client)
 
     def _close(self, client: Client) -> None:
         client.closed = True
@@ -484,7 +481,7 @@ class Doorway:
         self._loop.unwatch(client.sock)
         client.sock.close()
         for _data, fds in client.unsent:
-            _close_fds(fds)
+            channel.close_fds(fds)
         client.unsent.clear()
 
 
@@ -521,8 +518,6 @@ def fitting(
 
 
 def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
-    if not fds:
-        return []
     return [
         (
             socket.SOL_SOCKET,
@@ -540,11 +535,6 @@ def _unread_bytes(sock: socket.socket) -> int:
     answer = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(_INT.size))
     count: int = _INT.unpack(answer)[0]
     return count
-
-
-def _close_fds(fds: list[int]) -> None:
-    while fds:
-        os.close(fds.pop())
 
 
 def _peer_uid(sock: socket.socket) -> str:

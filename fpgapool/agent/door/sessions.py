@@ -75,7 +75,7 @@ class Sessions:
         )
         self.view = self._opens.view
         # By project: unsent requests, and calls under way.
-        self._unsent: dict[str, collections.deque[opens.Submit]] = (
+        self._unsent: dict[str, collections.deque[objects.OpenRequest]] = (
             collections.defaultdict(collections.deque)
         )
         self._calls: collections.Counter[str] = collections.Counter()
@@ -113,15 +113,13 @@ class Sessions:
 
     def _open(self, request: doorway.Request) -> None:
         client = request.client
+        secret = secrets.token_hex(SECRET_BYTES)
         wanted = requests.open_request(
             request.members,
             project_id=client.project_id,
             user_id=client.user_id,
             host_uuid=self._settings.host_uuid,
-        )
-        secret = secrets.token_hex(SECRET_BYTES)
-        wanted = dataclasses.replace(
-            wanted, secret_sha256=hashlib.sha256(secret.encode()).hexdigest()
+            secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
         )
         self._check_quota(client, request_id=wanted.request_id)
         # The answer goes first, so that events follow it.
@@ -148,7 +146,7 @@ class Sessions:
     def _progress(self, request: doorway.Request) -> None:
         project_id = request.client.project_id
         session_id = requests.session_id(request.members)
-        input_bytes = requests.size_bytes(request.members, "input_bytes")
+        input_bytes = requests.input_bytes(request.members)
         if self._opens.may_report(
             request.client.number, project_id, session_id, self._loop.now()
         ):
@@ -180,8 +178,8 @@ class Sessions:
             request.client.project_id,
             requests.session_id(members),
             requests.generation(members),
-            requests.size_bytes(members, "input_bytes"),
-            requests.size_bytes(members, "output_bytes"),
+            requests.input_bytes(members),
+            requests.output_bytes(members),
             confirmed=members.get("confirmed") is True,
         )
         self._apply(self._opens.close(close, self._loop.now()))
@@ -228,9 +226,9 @@ class Sessions:
         match effect:
             case opens.Push(number, view):
                 self._push(number, view)
-            case opens.Submit(request):
-                self._unsent[request.project_id].append(effect)
-                self._submit(request.project_id)
+            case objects.OpenRequest():
+                self._unsent[effect.project_id].append(effect)
+                self._submit(effect.project_id)
             case opens.Reopen(host_uuid, project_id, lost_id, generation):
                 self._call_for(
                     project_id,
@@ -272,13 +270,11 @@ class Sessions:
         if not unsent or self._calls[project_id] >= CALLS_PER_PROJECT:
             return
         count = min(len(unsent), MAX_TOGETHER)
-        submits = [unsent.popleft() for _ in range(count)]
+        wanted = [unsent.popleft() for _ in range(count)]
         self._call_for(
             project_id,
-            submits,
-            lambda: self._conductor.submit_sessions(
-                [submit.request for submit in submits]
-            ),
+            wanted,
+            lambda: self._conductor.submit_sessions(wanted),
         )
 
     def _call_for(

@@ -22,7 +22,10 @@ _IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
 
 
 class HostSlots:
-    """Connects clients; used by the loop's thread only."""
+    """Connects clients; used by the loop's thread only.
+
+    :ivar connect_group: see :meth:`desks.Desks.connect`.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class HostSlots:
     ) -> None:
         self._settings = settings
         self._table = slot_table
-        self._desks = group_desks
+        self.connect_group = group_desks.connect
 
     def connect(
         self,
@@ -52,14 +55,6 @@ class HostSlots:
         )
         path = workers.data_path(self._settings.state_path, key)
         return children.connect_client(path, "the slot's worker")
-
-    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
-        """Return a connection to the data socket of a group's desk.
-
-        :raises: rules.RequestError if no client of the project may use the
-            group, or it has no desk here.
-        """
-        return self._desks.connect(project_id, group_id)
 
     def _offered_key(
         self, generation: int, view: objects.SessionView | None

@@ -174,11 +174,6 @@ class Slot:
         )
 
     @property
-    def is_unreported(self) -> bool:
-        """Whether its worker has not reported its holder yet."""
-        return self.status is None and self.pending is None
-
-    @property
     def has_member(self) -> bool:
         """Whether the holder is a group, and ``session_id`` its id."""
         if self.pending is not None:
@@ -186,15 +181,13 @@ class Slot:
         return self.status is not None and self.status.is_member
 
     def standing(self) -> tuple[object, ...]:
-        """Return the slot's entries for the lists of holders, members and
-        unreported slots.
-        """
+        """Return all that :meth:`SlotTable.standing` reads of the slot."""
         holder = self.holder()
         return (
             None if holder is None else (holder.session_id, holder.generation),
             self.has_member,
             self.release_reason is None,
-            self.is_unreported,
+            self.status is None,
         )
 
     def waits_for_client(self, generation: int) -> bool:

@@ -51,6 +51,19 @@ class HostFacts:
     data_address: str | None
 
 
+class Standing(typing.NamedTuple):
+    """Who has the slots of a host.
+
+    :ivar generations: of the assignments that hold slots.
+    :ivar members: the slots that groups have here, by the group's id.
+    :ivar unreported: the slots whose workers have not reported their holder.
+    """
+
+    generations: dict[orders.Key, int]
+    members: dict[str, dict[orders.Key, Member]]
+    unreported: set[orders.Key]
+
+
 class SlotTable:
     """All slots of one host.
 
@@ -111,22 +124,22 @@ class SlotTable:
     def slot(self, key: orders.Key) -> slots.Slot:
         return self._slots[key]
 
-    def members(self) -> dict[str, dict[orders.Key, Member]]:
-        """Return the slots that groups have here, by the group's id."""
-        found: dict[str, dict[orders.Key, Member]] = {}
+    def standing(self) -> Standing:
+        """Return who has the slots."""
+        found = Standing({}, {}, set())
         for key, slot in self._slots.items():
             holder = slot.holder()
-            if holder is not None and slot.has_member:
-                found.setdefault(holder.session_id, {})[key] = Member(
+            if holder is None:
+                if slot.status is None:
+                    found.unreported.add(key)
+                continue
+            found.generations[key] = holder.generation
+            if slot.has_member:
+                members = found.members.setdefault(holder.session_id, {})
+                members[key] = Member(
                     holder.generation, slot.release_reason is not None
                 )
         return found
-
-    def unreported(self) -> frozenset[orders.Key]:
-        """Return the slots whose workers have not reported their holder."""
-        return frozenset(
-            key for key, slot in self._slots.items() if slot.is_unreported
-        )
 
     # Commands of the conductor.
 

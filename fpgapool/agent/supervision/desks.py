@@ -214,7 +214,7 @@ class Desks(children.Keeper[_DeskProcess]):
         self._changed = changed
         self._host = agent_settings.host_facts(settings)
         self._desks: dict[str, _DeskProcess] = {}
-        self._unreported: frozenset[orders.Key] = frozenset(self._keys)
+        self._unreported = set(self._keys)
 
     def start(self) -> None:
         """Adopt the running desks."""
@@ -267,7 +267,7 @@ class Desks(children.Keeper[_DeskProcess]):
     def set_members(
         self,
         members: Mapping[str, Members],
-        unreported: frozenset[orders.Key],
+        unreported: set[orders.Key],
     ) -> None:
         """Set the slots that groups hold here.
 
