@@ -123,19 +123,16 @@ class Sender:
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not self._has_any() and not self._stopping:
+                while not (self._urgent or self._waiting or self._stopping):
                     self._condition.wait()
-                if not self._has_any():
+                if not (self._urgent or self._waiting):
                     return
                 batch = self._take()
             self._send(batch)
 
-    def _has_any(self) -> bool:
-        return bool(self._urgent or self._waiting)
-
     def _take(self) -> dict[Hashable, Callable[[], object]]:
         batch: dict[Hashable, Callable[[], object]] = {}
-        while len(batch) < MAX_TOGETHER and self._has_any():
+        while len(batch) < MAX_TOGETHER and (self._urgent or self._waiting):
             key, cast = (
                 self._urgent.popitem(last=False)
                 if self._urgent

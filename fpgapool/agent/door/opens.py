@@ -125,9 +125,9 @@ class _Open:
 
     opening: Opening
     gives_up_at_s: float
-    #: Empty while they are unknown.
-    request_id: str = ""
-    session_id: str = ""
+    #: Where the indexes have it; None while its id is unknown.
+    by_request: OpenKey | None = None
+    by_session: OpenKey | None = None
     secret: str = dataclasses.field(default="", repr=False)
     next_send_s: float = 0.0
     client: int | None = None
@@ -239,7 +239,7 @@ class Opens:
             entry = _Open(
                 opening=request,
                 gives_up_at_s=now + self._open_timeout_s,
-                request_id=request.request_id,
+                by_request=(request.project_id, request.request_id),
                 secret=secret,
             )
             self._add(entry)
@@ -263,7 +263,7 @@ class Opens:
             entry = _Open(
                 opening=lost,
                 gives_up_at_s=now + self._open_timeout_s,
-                session_id=lost.session_id,
+                by_session=(lost.project_id, lost.session_id),
             )
             self._add(entry)
         self._attach(entry, client)
@@ -390,7 +390,9 @@ class Opens:
             return []
         entry.answered = entry.answered or _answers(entry.opening, view)
         entry.view = view
-        entry.request_id, entry.session_id = view.request_id, view.session_id
+        if view.request_id:
+            entry.by_request = view.project_id, view.request_id
+        entry.by_session = view.project_id, view.session_id
         self._index(entry)
         if self._is_over(entry, view):
             return self._finish(entry, view)
@@ -424,12 +426,10 @@ class Opens:
         self._index(entry)
 
     def _index(self, entry: _Open) -> None:
-        """Index an entry by its known ids."""
-        project_id = entry.opening.project_id
-        if entry.request_id:
-            self._by_request[project_id, entry.request_id] = entry
-        if entry.session_id:
-            self._by_session[project_id, entry.session_id] = entry
+        if entry.by_request is not None:
+            self._by_request[entry.by_request] = entry
+        if entry.by_session is not None:
+            self._by_session[entry.by_session] = entry
 
     def polled(
         self,
@@ -560,17 +560,16 @@ class Opens:
         return [] if client is None else [Push(client, view)]
 
     def _forget(self, entry: _Open) -> None:
-        project_id = entry.opening.project_id
         if entry in self._opens:
             del self._opens[entry]
-            self._by_project[project_id] -= 1
-        for index, name in (
-            (self._by_request, entry.request_id),
-            (self._by_session, entry.session_id),
+            self._by_project[entry.opening.project_id] -= 1
+        for index, key in (
+            (self._by_request, entry.by_request),
+            (self._by_session, entry.by_session),
         ):
-            # The name may belong to another entry now.
-            if index.get((project_id, name)) is entry:
-                del index[project_id, name]
+            # The key may belong to another entry now.
+            if key is not None and index.get(key) is entry:
+                del index[key]
         self._detach(entry)
 
 
@@ -603,12 +602,13 @@ def _may_be_in_use(entry: _Open) -> bool:
 
 
 def _cancellation(entry: _Open, reason: str) -> Cancel | Close:
-    return entry.close or Cancel(
-        project_id=entry.opening.project_id,
-        session_id=None if entry.request_id else entry.session_id,
-        request_id=entry.request_id or None,
-        reason=reason,
-    )
+    if entry.close is not None:
+        return entry.close
+    project_id = entry.opening.project_id
+    if entry.by_request is not None:
+        return Cancel(project_id, None, entry.by_request[1], reason)
+    session_id = None if entry.by_session is None else entry.by_session[1]
+    return Cancel(project_id, session_id, None, reason)
 
 
 def _unanswered_view(entry: _Open) -> objects.SessionView:

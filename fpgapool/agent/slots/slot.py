@@ -126,7 +126,6 @@ class Slot:
     :ivar leaving: the worker is about to be replaced.
     :ivar secret: admits the holder's client once; empty: the client has its
         own; None: it is not known here.
-    :ivar offer: where its next client can connect, as last reported.
     :ivar leave_asked_s: when its group's desk was first asked to release it;
         the worker is released at ``leave_deadline_s``.
     """
@@ -149,7 +148,6 @@ class Slot:
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
     secret: str | None = None
-    offer: objects.Offer | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
@@ -457,8 +455,6 @@ class Slot:
 
         :param address: returns where a worker with a data port listens.
         """
-        if self.holder() is None:
-            self.offer = self._offer(address)
         shown = (
             self.status,
             self.pending,
@@ -476,10 +472,12 @@ class Slot:
             or now >= self._read_s + ENERGY_S
         ):
             self._shown, self._read_s = shown, now
-            reported = self._reported = self.line(energy_j(self.key))
+            reported = self._reported = self.line(address, energy_j(self.key))
         return reported
 
-    def line(self, energy_j: float | None = None) -> objects.SlotReport:
+    def line(
+        self, address: Address, energy_j: float | None = None
+    ) -> objects.SlotReport:
         """Return the slot's line of a report.
 
         :param energy_j: of its holder, None if it is not measured.
@@ -504,7 +502,7 @@ class Slot:
             last_result=self.last_result,
             energy_j=energy_j,
             previous_result=self.previous_result,
-            offer=self.offer if holder is None else None,
+            offer=self._offer(address) if holder is None else None,
         )
 
     def _offer(self, address: Address) -> objects.Offer | None:

@@ -494,7 +494,7 @@ class SlotTable:
                 slots=tuple(
                     slot.report(energy_j, now, self._address)
                     if energy_j
-                    else slot.line()
+                    else slot.line(self._address)
                     for facts in device.slots
                     for slot in (self._slots[device.name, facts.number],)
                 ),
