@@ -30,7 +30,7 @@ MAX_STRANGERS = 32
 _BACKLOG = 64
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(OSError):
     """No data port can be opened."""
 
 
@@ -86,44 +86,35 @@ class Refused(exceptions.CodedError):
     """A client is refused."""
 
 
-class Server(typing.Protocol):
-    """Serves clients that have sent a HELLO."""
-
-    def serve(
-        self, hello: typing.Any, channel: channels.Channel, local: bool
-    ) -> None:
-        """Serve a client's connection to its end, then close it.
-
-        :param hello: the client's HELLO, as the port's parser returned it.
-        :param local: whether it can pass descriptors.
-        :raises Refused: if the client is turned away; the channel is
-            left open.
-        :raises ConnectionError: if the connection is lost meanwhile.
-        """
+#: Serves a client's connection to its end, then closes it. Takes the HELLO as
+#: the port's parser returned it, and whether the channel can pass descriptors.
+#: Raises Refused if the client is turned away, or ConnectionError if the
+#: connection is lost; the channel is left open then.
+Serve: typing.TypeAlias = collections.abc.Callable[
+    [typing.Any, channels.Channel, bool], None
+]
 
 
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
-    :param desk: serves those that identify themselves.
     :param certificate: for TLS, None without it.
     :param expect: called with the HELLO; waits briefly if a client comes
         early.
-    :raises OSError: if the Unix socket cannot be made.
-    :raises PortUnavailable: if there is no TCP port.
+    :raises OSError: if a socket cannot be made.
     """
 
     def __init__(
         self,
         settings: child_settings.ChildSettings,
-        server: Server,
+        serve: Serve,
         certificate: certificates.Certificate | None,
         parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any],
         expect: collections.abc.Callable[[typing.Any], None] | None = None,
     ) -> None:
         self._expect = expect
         self._settings = settings
-        self._server = server
+        self._serve_client = serve
         self._certificate = certificate
         self._parse = parse
         self._log = ratelimit.RateLimitedLog(__name__)
@@ -188,7 +179,7 @@ class DataPort:
                     self._expect(hello)
             finally:
                 self._strangers.leave(sock)
-            self._server.serve(hello, channel, local)
+            self._serve_client(hello, channel, local)
         except (frames.ProtocolError, Refused) as exc:
             self._log.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:

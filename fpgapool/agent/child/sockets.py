@@ -14,31 +14,23 @@ from fpgapool.agent.child import crew
 from fpgapool.agent.child import port
 from fpgapool.agent.child import process
 from fpgapool.agent.child import settings as child_settings
-from fpgapool.protocol import messages
 
 
 class Sockets:
     """The control socket and the data port, with its certificate.
 
-    :param server: serves clients that have identified themselves.
-    :param on_agent: called with each new agent, in a thread that must not
-        block.
-    :param on_request: called with each request, in a thread of its agent's
-        own.
-    :param on_gone: called with the agent when its connection has ended.
+    :param serve: serves clients that have identified themselves.
+    :param parse: checks the document of a HELLO.
     :param expect: called with the HELLO; waits briefly if a client is early.
-    :raises OSError: if a Unix socket cannot be made.
-    :raises port.PortUnavailable: if there is no TCP port.
+    :raises OSError: if a socket cannot be made.
     """
 
     def __init__(
         self,
         settings: child_settings.ChildSettings,
-        server: port.Server,
+        agents: control.Newest,
+        serve: port.Serve,
         parse: Callable[[dict[str, typing.Any]], typing.Any],
-        on_agent: Callable[[control.Agent], None],
-        on_request: Callable[[control.Agent, messages.Message], None],
-        on_gone: Callable[[control.Agent], None],
         expect: Callable[[typing.Any], None] | None = None,
     ) -> None:
         self._certificate = (
@@ -47,11 +39,9 @@ class Sockets:
             else None
         )
         self._port = port.DataPort(
-            settings, server, self._certificate, parse, expect
+            settings, serve, self._certificate, parse, expect
         )
-        self._control = control.ControlSocket(
-            settings.control_socket, on_agent, on_request, on_gone
-        )
+        self._control = control.ControlSocket(settings.control_socket, agents)
 
     @property
     def tcp_port(self) -> int | None:

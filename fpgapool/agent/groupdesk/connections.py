@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import itertools
 import threading
-import typing
 from collections.abc import Callable
 
 from fpgapool.agent.child import crew
@@ -50,33 +49,23 @@ class Access:
     secret_sha256: str = dataclasses.field(repr=False)
 
 
-class DeskLoop(typing.Protocol):
-    """The loop's interface for connections."""
-
-    def attach(
-        self,
-        client_id: str,
-        channel: ports.Channel,
-        shutdown: Callable[[], None],
-        application: str,
-    ) -> ports.ClientPort:
-        """Let a client send records; an earlier connection of it ends."""
-
-    def detach(self, port: ports.ClientPort, for_good: bool) -> None:
-        """Handle the end of a client's connection."""
-
-
 class GroupServer:
-    """Serves the clients of a group on the data port."""
+    """Serves the clients of a group on the data port.
+
+    :param attach: see :meth:`service.Desk.attach`.
+    :param detach: see :meth:`service.Desk.detach`.
+    """
 
     def __init__(
         self,
         settings: desk_settings.DeskSettings,
-        desk: DeskLoop,
+        attach: Callable[..., ports.ClientPort],
+        detach: Callable[[ports.ClientPort, bool], None],
         projects: accounts.Accounts,
     ) -> None:
         self._settings = settings
-        self._desk = desk
+        self._attach = attach
+        self._detach = detach
         self._projects = projects
         self._lock = threading.Lock()
         self._access: dict[str, Access] = {}
@@ -179,7 +168,7 @@ class GroupServer:
         except BaseException:
             channel.close()
             raise
-        port = self._desk.attach(
+        port = self._attach(
             hello.client_id, channel, sock.shutdown, hello.application
         )
         for_good = False
@@ -188,7 +177,7 @@ class GroupServer:
             header = channels.recv_header(sock, scratch, max_data_bytes=0)
             for_good = header.type == frames.CLOSE
         finally:
-            self._desk.detach(port, for_good)
+            self._detach(port, for_good)
             sock.close()
 
     def _serve_remote(
@@ -196,7 +185,7 @@ class GroupServer:
     ) -> None:
         channel.send(self._opened(hello), deadline_s=self._deadline_s())
         mailbox = ports.Mailbox()
-        port = self._desk.attach(
+        port = self._attach(
             hello.client_id, mailbox, channel.shutdown, hello.application
         )
         sending = crew.CREW.start("send", self._send, channel, mailbox)
@@ -208,7 +197,7 @@ class GroupServer:
             goodbye.say(channel, exc.code, exc.message)
             goodbye.drop_rest(channel)
         finally:
-            self._desk.detach(port, for_good)
+            self._detach(port, for_good)
             channel.shutdown()
             sending.wait()
             channel.close()

@@ -161,13 +161,13 @@ class Desk:
     """The desk of one group on this host.
 
     :raises process.Taken: if another process is this desk.
-    :raises data_ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
     """
 
+    is_spent = False
+
     def __init__(self, settings: desk_settings.DeskSettings) -> None:
         self._settings = settings
-        self._newest = control.Newest()
         self._orphan_since_s: float | None = time.monotonic()
         self._lock_fd = process.claim(
             settings.control_socket,
@@ -188,6 +188,9 @@ class Desk:
             self._queues.members.has_free,
             self._deadline_s,
         )
+        self._newest = control.Newest(
+            self._call, self._obey, self._agent_came, self._agent_went
+        )
         self._clients: dict[str, ports.ClientPort] = {}
         # Clients with batched results, and the time to send them.
         self._late: set[ports.ClientPort] = set()
@@ -203,17 +206,13 @@ class Desk:
             settings.max_group_project_connections, self._loop.wake
         )
         self._connections = connections.GroupServer(
-            settings, self, self._accounts
+            settings, self.attach, self.detach, self._accounts
         )
         self._sockets = sockets.Sockets(
             settings,
-            self._connections,
+            self._newest,
+            self._connections.serve,
             groups.Hello.parse,
-            lambda agent: self._loop.call(lambda: self._agent_came(agent)),
-            lambda agent, message: self._loop.call(
-                lambda: self._requested(agent, message)
-            ),
-            lambda agent: self._loop.call(lambda: self._agent_went(agent)),
         )
         self._members = group_members.MemberPorts(
             settings.member_socket,
@@ -257,6 +256,7 @@ class Desk:
         shutdown: Callable[[], None],
         application: str,
     ) -> ports.ClientPort:
+        """Let a client send records; an earlier connection of it ends."""
         port = ports.ClientPort(
             client_id,
             channel,
@@ -269,6 +269,7 @@ class Desk:
         return port
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
+        """Handle the end of a client's connection."""
         self._loop.call(lambda: self._detach(port, for_good))
 
     def _attach(self, port: ports.ClientPort, application: str) -> None:
@@ -461,14 +462,20 @@ class Desk:
         self._newest.notify("member", **member)
         self._newest.flush()
 
-    def _agent_came(self, agent: control.Agent) -> None:
-        self._newest.came(agent)
+    def _call(self, function: Callable[[], None]) -> None:
+        """Run a function of the agent's connection in the loop's thread."""
+
+        def run() -> None:
+            function()
+            self._newest.flush()
+
+        self._loop.call(run)
+
+    def _agent_came(self) -> None:
         self._admitted.clear()
         self._orphan_since_s = None
 
-    def _agent_went(self, agent: control.Agent) -> None:
-        if not self._newest.went(agent):
-            return
+    def _agent_went(self) -> None:
         if self._settings.exit_with_agent:
             self._loop.stop()
         self._start_orphan_time(time.monotonic())
@@ -492,26 +499,8 @@ class Desk:
             LOG.info("the desk ends: neither agent nor client")
             self._loop.stop()
 
-    def _requested(
-        self, agent: control.Agent, message: messages.Message
-    ) -> None:
-        if agent is not self._newest.agent:
-            return
-        number = message.get("id")
-        try:
-            answer = self._obey(orders.parse(message))
-        except frames.ProtocolError as exc:
-            agent.send(messages.error_reply(number, exc.code, exc.message))
-        else:
-            agent.send(messages.reply(number, **answer))
-        agent.flush()
-        self._decide(time.monotonic())
-
-    def _obey(self, order: orders.Order) -> dict[str, typing.Any]:
-        """Carry out a request of the agent; return the members of the
-        reply.
-        """
-        match order:
+    def _obey(self, message: messages.Message) -> dict[str, typing.Any]:
+        match order := orders.parse(message):
             case orders.GetStatus():
                 # Agents request it every second.
                 self._members.drop_forgetful()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from fpgapool.agent.child import settings
 from fpgapool.agent.groupdesk.decisions import queues
@@ -66,6 +67,4 @@ class DeskSettings(settings.ChildSettings):
         return self.group_id
 
 
-def parse(text: str | bytes) -> DeskSettings:
-    """Parse and check a document; raises settings.InvalidSettings."""
-    return settings.parse(DeskSettings, text)
+parse = functools.partial(settings.parse, DeskSettings)

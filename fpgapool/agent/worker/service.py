@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
+from fpgapool.agent.child import port
 from fpgapool.agent.child import process
 from fpgapool.agent.child import sockets
 from fpgapool.agent.worker import desk as desks
@@ -34,7 +35,6 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
-from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
@@ -62,7 +62,6 @@ class Worker:
 
     :raises process.Taken: if another worker runs the slot.
     :raises drivers.DriverError: if the driver cannot be built.
-    :raises port.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
     :ivar is_spent: whether the slot is clean only after the process ends,
         because a driver's library may have threads that never end.
@@ -72,7 +71,9 @@ class Worker:
         self.is_spent = False
         self._settings = settings
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._newest = control.Newest()
+        self._newest = control.Newest(
+            self._calls.put, self._obey, self._agent_came, self._agent_went
+        )
         self._quit_reason: str | None = None
         # Buffers to be handed to an agent.
         self._unread: list[memories.Unread] = []
@@ -101,13 +102,9 @@ class Worker:
         )
         self._sockets = sockets.Sockets(
             settings,
-            self._desk,
+            self._newest,
+            self._desk.serve,
             hellos.parse,
-            lambda agent: self._calls.put(lambda: self._agent_came(agent)),
-            lambda agent, message: self._calls.put(
-                lambda: self._answer(agent, message)
-            ),
-            lambda agent: self._calls.put(lambda: self._agent_went(agent)),
             self._desk.expect,
         )
 
@@ -186,14 +183,12 @@ class Worker:
             return self._member.counters()
         return self._desk.counters()
 
-    def _agent_came(self, agent: control.Agent) -> None:
-        self._newest.came(agent)
+    def _agent_came(self) -> None:
         self._decide(state.AgentConnected())
         self._hand_over()
 
-    def _agent_went(self, agent: control.Agent) -> None:
-        if self._newest.went(agent):
-            self._decide(state.AgentLost())
+    def _agent_went(self) -> None:
+        self._decide(state.AgentLost())
 
     def _keep_unread(self, unread: memories.Unread) -> None:
         # Without an agent no other session follows: one is enough.
@@ -218,29 +213,17 @@ class Worker:
         while self._unread:
             buffers.discard(self._unread.pop().fds)
 
-    def _answer(self, agent: control.Agent, message: messages.Message) -> None:
-        if agent is not self._newest.agent:
-            return
-        number = message.get("id")
-        try:
-            event = orders.parse(message)
-        except frames.ProtocolError as exc:
-            agent.send(messages.error_reply(number, exc.code, exc.message))
-            return
+    def _obey(self, message: messages.Message) -> dict[str, object]:
+        event = orders.parse(message)
         if event is None:
             self._tell_due_s = math.inf
-            agent.send(messages.reply(number, status=self.status()))
-            return
+            return {"status": self.status()}
         effects = self._machine.handle(event, time.monotonic())
+        self._execute(effects)
         for effect in effects:
             if isinstance(effect, state.Refuse):
-                agent.send(
-                    messages.error_reply(number, effect.code, effect.message)
-                )
-                break
-        else:
-            agent.send(messages.reply(number))
-        self._execute(effects)
+                raise port.Refused(effect.code, effect.message)
+        return {}
 
     def _decide(self, event: state.Event) -> None:
         self._execute(self._machine.handle(event, time.monotonic()))
