@@ -24,9 +24,9 @@ from fpgapool.vocabulary import shapes
 LOG = logging.getLogger(__name__)
 
 Primitive: typing.TypeAlias = Mapping[str, typing.Any]
-#: Takes the command's name for the log, the epoch of the calling leader, and
-#: the change that executes it. Returns at once.
-Command = Callable[[str, int, table.Change], None]
+#: Takes the command's name for the log, the change that executes it, the epoch
+#: of the calling leader, and more arguments of the change. Returns at once.
+Command: typing.TypeAlias = Callable[..., None]
 # The agent refuses epochs lower than the highest one seen, so an invalid epoch
 # would lock out all real leaders.
 _EPOCH = shapes.integer(1, agent_api.MAX_EPOCH)
@@ -119,8 +119,9 @@ class AgentManager(rpc.Endpoint):
         self._command(
             f"assign of {request.device}.{request.slot}, "
             f"generation {generation}",
+            table.SlotTable.assign,
             epoch,
-            lambda slots, now: slots.assign(epoch, request, now),
+            request,
         )
 
     @_checked
@@ -134,13 +135,14 @@ class AgentManager(rpc.Endpoint):
         generation: int,
         reason: str,
     ) -> None:
-        key = str(device), int(slot)
-        _GENERATION(generation, "generation")
-        taken = str(session_id), generation, str(reason)
         self._command(
             f"release of {device}.{slot}, generation {generation}",
+            table.SlotTable.release,
             _EPOCH(leader_epoch, "leader_epoch"),
-            lambda slots, now: slots.release(leader_epoch, key, *taken, now),
+            (str(device), int(slot)),
+            str(session_id),
+            _GENERATION(generation, "generation"),
+            str(reason),
         )
 
     @_checked
@@ -152,8 +154,9 @@ class AgentManager(rpc.Endpoint):
         _check_group_id(wanted.group_id)
         self._command(
             f"order {wanted.revision} of group {wanted.group_id}",
+            table.SlotTable.keep_group,
             _EPOCH(leader_epoch, "leader_epoch"),
-            lambda slots, _now: slots.keep_group(leader_epoch, wanted),
+            wanted,
         )
 
     @_checked
@@ -166,14 +169,12 @@ class AgentManager(rpc.Endpoint):
         generation: int,
     ) -> None:
         """Mint a new secret for a session that is READY."""
-        key = str(device), int(slot)
-        _GENERATION(generation, "generation")
         self._command(
             f"new secret of {device}.{slot}, generation {generation}",
+            table.SlotTable.reissue_secret,
             _EPOCH(leader_epoch, "leader_epoch"),
-            lambda slots, _now: slots.reissue_secret(
-                leader_epoch, key, generation
-            ),
+            (str(device), int(slot)),
+            _GENERATION(generation, "generation"),
         )
 
     @_checked
@@ -181,20 +182,22 @@ class AgentManager(rpc.Endpoint):
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
         """Pass changed sessions to the front door."""
-        epoch = _EPOCH(leader_epoch, "leader_epoch")
         found = [*map(objects.SessionView.from_primitive, views)]
 
-        def change(slots: table.SlotTable, _now: float) -> list[typing.Any]:
+        def change(
+            slots: table.SlotTable, epoch: int, _now: float
+        ) -> list[typing.Any]:
             if slots.accept_epoch(epoch):
                 self._news(found)
             return []
 
-        self._command("news of sessions", epoch, change)
+        epoch = _EPOCH(leader_epoch, "leader_epoch")
+        self._command("news of sessions", change, epoch)
 
     @_checked
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
         self._command(
             "request for a report",
+            table.SlotTable.report_now,
             _EPOCH(leader_epoch, "leader_epoch"),
-            lambda slots, _now: slots.report_now(leader_epoch),
         )

@@ -359,13 +359,19 @@ class Agent:
     # Commands of the conductor; any thread.
 
     def _command(
-        self, what: str, leader_epoch: int, change: table.Change
+        self,
+        what: str,
+        change: table.Change,
+        leader_epoch: int,
+        *arguments: object,
     ) -> None:
 
         def execute() -> None:
             refusals = self.table.refusals
             before = dict(refusals)
-            effects = change(self.table, self._clock.now())
+            effects = change(
+                self.table, leader_epoch, *arguments, self._clock.now()
+            )
             for reason, count in refusals.items():
                 if count != before.get(reason):
                     LOG.warning(
@@ -382,10 +388,12 @@ class Agent:
 
     # Events of slots; the loop's thread.
 
-    def _happened(self, key: orders.Key, change: table.Change) -> None:
+    def _happened(
+        self, key: orders.Key, event: table.Change, *arguments: object
+    ) -> None:
         slot = self.table.slot(key)
         before = slot.standing()
-        effects = change(self.table, self._clock.now())
+        effects = event(self.table, key, *arguments, self._clock.now())
         self._counts.count_result(key, slot.last_result)
         if slot.standing() != before:
             self._take_standing()
@@ -468,13 +476,10 @@ class Agent:
         )
         self._happened(
             order.key,
-            lambda slots, now: slots.bitstream_failed(
-                order.key,
-                order.generation,
-                objection,
-                now,
-                codes.BITSTREAM_UNTRUSTED,
-            ),
+            table.SlotTable.bitstream_failed,
+            order.generation,
+            codes.BITSTREAM_UNTRUSTED,
+            objection,
         )
 
     def _fetch(self, order: orders.Fetch) -> None:
@@ -485,10 +490,7 @@ class Agent:
 
         def ready(path: str) -> None:
             self._happened(
-                key,
-                lambda slots, _now: slots.bitstream_ready(
-                    key, generation, path
-                ),
+                key, table.SlotTable.bitstream_ready, generation, path
             )
 
         def failed(message: str) -> None:
@@ -500,9 +502,10 @@ class Agent:
             )
             self._happened(
                 key,
-                lambda slots, now: slots.bitstream_failed(
-                    key, generation, message, now
-                ),
+                table.SlotTable.bitstream_failed,
+                generation,
+                codes.BITSTREAM_UNAVAILABLE,
+                message,
             )
 
         self._fetcher.fetch(order.bitstream, ready, failed, again=order.again)

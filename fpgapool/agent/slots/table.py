@@ -67,9 +67,10 @@ class Standing(typing.NamedTuple):
 class SlotTable:
     """All slots of one host.
 
-    In all methods ``key`` is a slot, ``generation`` that of an assignment,
-    ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
-    seconds. Methods return effects, to be carried out in order.
+    Commands take ``leader_epoch``, that of the asking leader, first; events
+    take the slot's ``key``. Both take ``now``, wall clock in seconds, last, and
+    return effects, to be carried out in order. ``generation`` is that of an
+    assignment.
 
     :param release_timeout_s: how long a worker may take to release its holder
         before it is killed.
@@ -254,17 +255,21 @@ class SlotTable:
         return [*slot.send_release(), orders.Changed()]
 
     def keep_group(
-        self, leader_epoch: int, order: objects.GroupOrder
+        self, leader_epoch: int, order: objects.GroupOrder, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """Have the desk of a group follow an order."""
+        """Pass an order to the desk of a group."""
         if not self.accept_epoch(leader_epoch):
             return []
         return [orders.KeepGroup(leader_epoch, order)]
 
     def reissue_secret(
-        self, leader_epoch: int, key: orders.Key, generation: int
+        self,
+        leader_epoch: int,
+        key: orders.Key,
+        generation: int,
+        _now: float = 0.0,
     ) -> list[orders.Effect]:
-        """Have the worker of an unconnected session create a new secret."""
+        """Make the worker of an unconnected session create a new secret."""
         if not self.accept_epoch(leader_epoch):
             return []
         slot = self._slots.get(key)
@@ -286,13 +291,15 @@ class SlotTable:
         # An earlier agent received the secret, which was lost with it.
         return slot.ask_secret(generation)
 
-    def report_now(self, leader_epoch: int) -> list[orders.Effect]:
+    def report_now(
+        self, leader_epoch: int, _now: float = 0.0
+    ) -> list[orders.Effect]:
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
     # Events of files.
 
     def bitstream_ready(
-        self, key: orders.Key, generation: int, path: str
+        self, key: orders.Key, generation: int, path: str, _now: float = 0.0
     ) -> list[orders.Effect]:
         """The file of an assignment's bitstream is on this host."""
         slot = self._pending(key, generation)
@@ -305,9 +312,9 @@ class SlotTable:
         self,
         key: orders.Key,
         generation: int,
+        code: str,
         message: str,
         now: float,
-        code: str = codes.BITSTREAM_UNAVAILABLE,
     ) -> list[orders.Effect]:
         """An assignment's bitstream is unavailable or must not be used.
 
@@ -336,7 +343,9 @@ class SlotTable:
 
     # Events of workers.
 
-    def worker_connected(self, key: orders.Key) -> list[orders.Effect]:
+    def worker_connected(
+        self, key: orders.Key, _now: float = 0.0
+    ) -> list[orders.Effect]:
         """A control connection is established; the first status follows."""
         slot = self._slots[key]
         slot.connected = True
@@ -371,7 +380,7 @@ class SlotTable:
         return []
 
     def worker_prepared(
-        self, key: orders.Key, generation: int, secret: str
+        self, key: orders.Key, generation: int, secret: str, _now: float = 0.0
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
@@ -426,7 +435,9 @@ class SlotTable:
         slot.leaving = True
         return []
 
-    def worker_disconnected(self, key: orders.Key) -> list[orders.Effect]:
+    def worker_disconnected(
+        self, key: orders.Key, _now: float = 0.0
+    ) -> list[orders.Effect]:
         """The control connection ended; the worker may still be alive."""
         self._slots[key].connected = False
         return []
@@ -519,5 +530,5 @@ def endpoints(
     )
 
 
-#: Makes a change to the table at a wall-clock time in seconds.
-Change: typing.TypeAlias = Callable[[SlotTable, float], list[orders.Effect]]
+#: A command or an event: a method of the table.
+Change: typing.TypeAlias = Callable[..., list[orders.Effect]]

@@ -193,7 +193,8 @@ class Desks(children.Keeper[_DeskProcess]):
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param emit: passes the events of members to the slot table.
+    :param emit: passes the events of members to the slot table; see
+        :class:`.workers.Workers`.
     :param changed: called when the next report has changes.
     """
 
@@ -205,7 +206,7 @@ class Desks(children.Keeper[_DeskProcess]):
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         keys: Iterable[orders.Key],
-        emit: Callable[[orders.Key, table.Change], None],
+        emit: Callable[..., None],
         changed: Callable[[], None],
     ) -> None:
         super().__init__(settings, loop)
@@ -527,16 +528,11 @@ class Desks(children.Keeper[_DeskProcess]):
             self._changed()
         for one in status["members"]:
             if one["state"] == "leaving":
-                self._leaves(
+                self._emit(
                     (str(one["device"]), int(one["slot"])),
+                    table.SlotTable.member_leaves,
                     int(one["generation"]),
                 )
-
-    def _leaves(self, key: orders.Key, generation: int) -> None:
-        self._emit(
-            key,
-            lambda slots, now: slots.member_leaves(key, generation, now),
-        )
 
     def _take_counts(
         self, child: _DeskProcess, message: Mapping[str, typing.Any]

@@ -52,10 +52,7 @@ class Unread:
         """
         try:
             if len(fds) != buffers.DESCRIPTORS:
-                raise ValueError(
-                    "unexpected number of descriptors with shared buffers: "
-                    f"{len(fds)}"
-                )
+                raise ValueError(f"{len(fds)} descriptors of shared buffers")
             size_bytes = sum(map(buffers.size_bytes, fds))
         except ValueError:
             channel.close_fds(fds)

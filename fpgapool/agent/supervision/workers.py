@@ -17,7 +17,6 @@ import json
 import os
 import pathlib
 import socket
-import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -48,9 +47,6 @@ LOG = logging.getLogger(__name__)
 
 #: How long an idle worker may take to answer, and to end.
 IDLE_TIMEOUT_S = 10.0
-
-#: Passes an event of a slot to the slot table.
-Emit: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
@@ -143,7 +139,8 @@ class Workers(children.Keeper[_WorkerProcess]):
     """Keeps one worker for each slot alive, and talks to it.
 
     :param counts: receives the counts of events.
-    :param emit: passes events to the slot table.
+    :param emit: passes events to the slot table: the slot, a method of the
+        table, and more arguments of it.
     :ivar started: number of started processes, by device.
     :ivar ended: number of ended ones, by device and how: "left", "killed", or
         "died".
@@ -157,7 +154,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         counts: metrics.Counts,
-        emit: Emit,
+        emit: Callable[..., None],
     ) -> None:
         super().__init__(settings, loop)
         self._counts = counts
@@ -220,13 +217,13 @@ class Workers(children.Keeper[_WorkerProcess]):
             "Replacing %s: its settings are outdated, or it was in a group",
             worker.title,
         )
-        key, generation = request.key, request.generation
         worker.link.ask("exit", {}, request)
         self._emit(
-            key,
-            lambda slots, now: slots.worker_refused(
-                key, generation, codes.RECYCLE, "", now
-            ),
+            request.key,
+            table.SlotTable.worker_refused,
+            request.generation,
+            codes.RECYCLE,
+            "",
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
@@ -266,9 +263,8 @@ class Workers(children.Keeper[_WorkerProcess]):
         return has_started
 
     def _greet(self, child: _WorkerProcess) -> None:
-        key = child.key
         child.reported_idle = False
-        self._emit(key, lambda slots, _now: slots.worker_connected(key))
+        self._emit(child.key, table.SlotTable.worker_connected)
         self._ask_status(child)
 
     def _ask_status(self, child: _WorkerProcess) -> None:
@@ -299,21 +295,15 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     def _hung_up(self, child: _WorkerProcess) -> None:
         self._close_fds(child)
-        key = child.key
-        self._emit(key, lambda slots, _now: slots.worker_disconnected(key))
+        self._emit(child.key, table.SlotTable.worker_disconnected)
 
     def _died(self, child: _WorkerProcess, how: str | None) -> None:
-        key = child.key
         if how is not None:
-            self.ended[key[0], how] += 1
-        self._emit(key, lambda slots, now: slots.worker_died(key, now))
+            self.ended[child.key[0], how] += 1
+        self._emit(child.key, table.SlotTable.worker_died)
 
     def _unstartable(self, child: _WorkerProcess, message: str) -> None:
-        key = child.key
-        self._emit(
-            key,
-            lambda slots, now: slots.worker_unstartable(key, message, now),
-        )
+        self._emit(child.key, table.SlotTable.worker_unstartable, message)
 
     def _handle(
         self, child: _WorkerProcess, message: messages.Message
@@ -339,43 +329,37 @@ class Workers(children.Keeper[_WorkerProcess]):
         if members is None:
             return
         child.link.heard = child.proved = True
-        key = child.key
         status = slot.WorkerStatus.from_members(members, child.made_for)
         child.stale = status.is_stale
         child.reported_idle = event == "status" and (
             status.state == states.SLOT_IDLE
         )
-        self._counts.count_status(key, status)
-        self._emit(
-            key, lambda slots, now: slots.worker_status(key, status, now)
-        )
+        self._counts.count_status(child.key, status)
+        self._emit(child.key, table.SlotTable.worker_status, status)
 
     def _prepared(self, key: orders.Key, message: messages.Message) -> None:
         generation = int(message["generation"])
         secret = str(message["secret"])
         self._counts.count_prepared(key, generation, self._loop.now())
-        self._emit(
-            key,
-            lambda slots, _now: slots.worker_prepared(key, generation, secret),
-        )
+        self._emit(key, table.SlotTable.worker_prepared, generation, secret)
 
     def _refused(
         self, request: orders.ToWorker, code: str, message: str
     ) -> None:
-        key, generation = request.key, request.generation
         LOG.warning(
             "Worker of slot %s.%d refused %s: %s: %s",
-            *key,
+            *request.key,
             request.operation,
             code,
             message,
         )
         if request.operation == "assign":
             self._emit(
-                key,
-                lambda slots, now: slots.worker_refused(
-                    key, generation, code, message, now
-                ),
+                request.key,
+                table.SlotTable.worker_refused,
+                request.generation,
+                code,
+                message,
             )
 
 
