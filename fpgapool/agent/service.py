@@ -149,14 +149,15 @@ class Agent:
 
     def fill(self, page: metrics.Page) -> None:
         """Fill in the metrics; any thread may call this."""
-        writer = agent_metrics.Writer(self._settings.host_name, page)
-        writer.put_counts(self._counts)
+        host = self._settings.host_name
+        page.fill(agent_metrics.EVENTS, self._counts, host)
         if not self._serving:
-            writer.put_state_known(False)
+            page.fill(agent_metrics.ALWAYS, None, host, known=False)
             return
-        writer.put_agent(
-            self, self._casts.dropped, self._nic.reading, self._cache.counts
-        )
+        dropped = self._casts.dropped
+        page.fill(agent_metrics.AGENT, self, host, dropped=dropped)
+        page.fill(agent_metrics.NIC, self._nic.reading, host)
+        page.fill(agent_metrics.CACHE, self._cache.counts, host)
         found: list[objects.DeviceReport] = []
         groups: list[desks.Figures] = []
 
@@ -167,11 +168,12 @@ class Agent:
         try:
             self.loop.run_and_wait(look, METRICS_TIMEOUT_S)
         except TimeoutError:
-            writer.put_state_known(False)
+            page.fill(agent_metrics.ALWAYS, None, host, known=False)
             return
-        writer.put_state_known(True)
-        writer.put_devices(found)
-        writer.put_groups(groups)
+        page.fill(agent_metrics.ALWAYS, None, host, known=True)
+        agent_metrics.fill_devices(page, host, found)
+        for one in groups:
+            page.fill(agent_metrics.GROUPS, one, host, one.group_id)
 
     def _unlock(self) -> None:
         if self._lock_fd is not None:

@@ -45,8 +45,6 @@ class FpgapoolException(Exception):
 
 
 class ConfigurationError(FpgapoolException):
-    """The configuration is invalid."""
-
     code = codes.INVALID_CONFIGURATION
     msg_fmt = "Invalid configuration: {reason}"
 
@@ -76,8 +74,6 @@ class DatabaseSchemaMismatch(DatabaseError):
 
 
 class NotLeader(FpgapoolException):
-    """Another conductor leads."""
-
     code = codes.NOT_LEADER
     msg_fmt = "This conductor is not the leader: {reason}"
 
@@ -108,15 +104,11 @@ class DryRunUnsupported(FpgapoolException):
 
 
 class HostNotFound(FpgapoolException):
-    """The host does not exist."""
-
     code = codes.HOST_NOT_FOUND
     msg_fmt = "Host {host_uuid} was not found."
 
 
 class DeviceNotFound(FpgapoolException):
-    """The device does not exist."""
-
     code = codes.DEVICE_NOT_FOUND
     msg_fmt = "Device {device} of host {host_uuid} was not found."
 
@@ -132,8 +124,6 @@ class FewerThanReserved(FpgapoolException):
 
 
 class SlotNotFound(FpgapoolException):
-    """The slot does not exist."""
-
     code = codes.SLOT_NOT_FOUND
     msg_fmt = (
         "Slot {slot} of device {device} of host {host_uuid} was not found."
@@ -148,8 +138,6 @@ class SlotNotTested(FpgapoolException):
 
 
 class SessionNotFound(FpgapoolException):
-    """There is no such session."""
-
     code = codes.SESSION_NOT_FOUND
     msg_fmt = "Session {session_id} was not found."
 
@@ -231,7 +219,5 @@ class StoreFailed(FpgapoolException):
 
 
 class InvalidRequest(FpgapoolException):
-    """The arguments of a call are invalid."""
-
     code = codes.INVALID_REQUEST
     msg_fmt = "Invalid request: {reason}"

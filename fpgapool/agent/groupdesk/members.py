@@ -134,9 +134,10 @@ class MemberPorts:
                 self.forget(other)
         self._join_wanted()
 
-    def want(self, wanted: dict[Place, int], surplus: int) -> None:
+    def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
         """Set which slots are members once they are ready; the others leave.
 
+        :param wanted: their generations.
         :param surplus: how many of them should leave, idle ones first.
         :raises frames.ProtocolError: if one is not of this host.
         """

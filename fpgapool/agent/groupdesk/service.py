@@ -140,16 +140,19 @@ class _Totals:
                 totals.pop(client_id, None)
 
     def page(
-        self, after: str, connected: Container[str]
+        self, clients: Container[str], after: str = ""
     ) -> dict[str, typing.Any]:
-        """Return the counts of clients whose names are greater."""
+        """Return the counts of clients whose names are greater.
+
+        :param clients: those that are connected.
+        """
         names = sorted(one for one in self._totals if one > after)
         return {
             "boot_id": self.boot_id,
             "clients": {
                 client_id: {
                     **dataclasses.asdict(self._totals[client_id]),
-                    "connected": client_id in connected,
+                    "connected": client_id in clients,
                 }
                 for client_id in names[:_COUNTS_CLIENTS]
             },
@@ -500,48 +503,70 @@ class Desk:
             self._loop.stop()
 
     def _obey(self, message: messages.Message) -> dict[str, typing.Any]:
-        match order := orders.parse(message):
-            case orders.GetStatus():
+        operation, arguments = orders.parse(message)
+        match operation:
+            case "status":
                 # Agents request it every second.
                 self._members.drop_forgetful()
                 return {"status": self.status()}
-            case orders.SetMembers(wanted, surplus):
-                self._members.want(wanted, surplus)
-            case orders.Admit(clients):
-                self._admit(clients)
-            case orders.Keep():
-                self._keep(order)
-            case orders.Hosts(members, spares_member):
-                self._queues.locks.spare_member(spares_member)
-                if self._news.take(members):
-                    self._news.send(self._clients)
-            case orders.ReadCounts(after):
+            case "members":
+                self._members.want(**arguments)
+            case "admit":
+                self._admit(**arguments)
+            case "keep":
+                self._keep(**arguments)
+            case "hosts":
+                self._set_hosts(**arguments)
+            case "counts":
                 now = time.monotonic()
                 self._totals.add(self._queues.take_counts(now), now)
-                return self._totals.page(after, self._clients)
-            case orders.Exit():
+                return self._totals.page(clients=self._clients, **arguments)
+            case "exit":
                 LOG.info("the desk ends: requested by its agent")
                 self._loop.stop()
         return {}
 
     def _admit(self, clients: list[connections.Access]) -> None:
+        """Allow more clients to attach."""
         self._connections.admit(clients)
         for client in clients:
             self._admitted.add(client.client_id)
             self._totals.admitted(client.client_id)
 
-    def _keep(self, order: orders.Keep) -> None:
-        if order.arbitration is not None:
-            self._queues.arbitrate(order.arbitration)
-        if order.clear_between is not None:
-            self._clear_between = order.clear_between
+    def _keep(
+        self,
+        revision: int = 0,
+        arbitration: str | None = None,
+        clear_between: str | None = None,
+    ) -> None:
+        """Follow an order: revoke the clients that it does not admit.
+
+        :param arbitration: as in the settings; None: as before.
+        :param clear_between: as in the settings; None: as before.
+        """
+        if arbitration is not None:
+            self._queues.arbitrate(arbitration)
+        if clear_between is not None:
+            self._clear_between = clear_between
             for port in self._clients.values():
                 port.client.owner = self._owner(port.client_id)
         for client_id in self._connections.client_ids:
             if client_id not in self._admitted:
                 self._revoke(client_id)
         self._admitted.clear()
-        self._revision = order.revision
+        self._revision = revision
+
+    def _set_hosts(
+        self, members: groups.MemberList, spares_member: bool = True
+    ) -> None:
+        """Tell clients on which hosts the group has members.
+
+        :param spares_member: whether one member here is reserved for clients
+            without locks.
+        """
+        self._queues.locks.spare_member(spares_member)
+        if self._news.take(members):
+            self._news.send(self._clients)
 
     def status(self) -> dict[str, typing.Any]:
         return {

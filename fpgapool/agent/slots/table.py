@@ -68,9 +68,9 @@ class SlotTable:
     """All slots of one host.
 
     Commands take ``leader_epoch``, that of the asking leader, first; events
-    take the slot's ``key``. Both take ``now``, wall clock in seconds, last, and
-    return effects, to be carried out in order. ``generation`` is that of an
-    assignment.
+    take the slot's ``key``. Both take ``now``, the wall clock in seconds, as
+    the last argument and return effects, to be carried out in order.
+    ``generation`` is that of an assignment.
 
     :param release_timeout_s: how long a worker may take to release its holder
         before it is killed.
