@@ -101,7 +101,6 @@ class Loop:
         """Run ``callback`` in the loop's thread and wait for its end.
 
         :param callback: the callback; its exception is raised here.
-        :raises TimeoutError: if it has not ended by then.
         """
         done = threading.Event()
         failures: list[BaseException] = []

@@ -60,7 +60,6 @@ def _check_group_id(group_id: str) -> None:
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
-    :param command: makes a change to the slot table.
     :param news: notifies clients of the front door about changed sessions;
         called in the loop's thread.
     """

@@ -290,10 +290,7 @@ class Counts:
     def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
-        """Count the result of a slot's last holder, once.
-
-        :param result: None if there is no result.
-        """
+        """Count the result of a slot's last holder, once."""
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
             return
@@ -308,10 +305,7 @@ class Counts:
 def endpoint(
     conf: cfg.ConfigOpts, fills: Iterable[metrics.Fill]
 ) -> metrics.Endpoint:
-    """Return the server for the metrics of one or more agents.
-
-    :param fills: the agents' methods that fill a page.
-    """
+    """Return the server for the metrics of one or more agents."""
     return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
 
 

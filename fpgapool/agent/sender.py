@@ -98,7 +98,6 @@ class Sender:
 
         :param key: its subject; it replaces a waiting cast of the same key
             and lane.
-        :param cast: sends it; may block and raise.
         :param lane: the receiver; lanes take turns.
         """
         with self._condition:
@@ -111,9 +110,6 @@ class Sender:
 
         There are as many keys as the host has slots. These casts are never
         dropped.
-
-        :param key: see :meth:`put`.
-        :param cast: see :meth:`put`.
         """
         with self._condition:
             self._urgent[key] = cast
@@ -186,10 +182,7 @@ class Caller:
             thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the threads; later answers are dropped.
-
-        :param timeout_s: how long to wait for each.
-        """
+        """End the threads; later answers are dropped."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()

@@ -309,9 +309,7 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for the status of running processes, which would look idle
-        otherwise.
-        """
+        """Wait until running processes have reported that they are busy."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -454,9 +452,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Add the socket of the group's desk, and how long to try to
-        connect.
-        """
+        """Add where and for how long the worker tries to reach the desk."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -614,10 +610,7 @@ def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
 def _checked(
     devices: tuple[drivers.DeviceInfo, ...],
 ) -> tuple[drivers.DeviceInfo, ...]:
-    """Return devices whose names can be part of file names.
-
-    :raises AgentError: if one of them cannot.
-    """
+    """Return devices whose names can be part of file names."""
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(

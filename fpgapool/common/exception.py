@@ -13,10 +13,8 @@ class FpgapoolException(Exception):
     A subclass sets ``code`` (of :mod:`fpgapool.vocabulary.codes`) and
     ``msg_fmt``, whose named fields are the constructor's keywords.
 
-    :param message: replaces ``msg_fmt``.
     :param code: replaces the class's code, to pass on the code of another
         component.
-    :param kwargs: values of the fields of ``msg_fmt``.
     """
 
     code = codes.INTERNAL_ERROR

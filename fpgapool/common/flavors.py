@@ -27,7 +27,6 @@ _MAX_SESSIONS = 2**31 - 1
 class Requirements:
     """A flavor's requests to the pool.
 
-    :ivar accelerators: the names of the accelerators that instances use.
     :ivar affinity: to hosts with boards, as in the extra spec; empty: not set.
     :ivar sla: how much deadlines matter, as in the extra spec; empty: not set.
     :ivar max_sessions: the sessions that each instance may have at a time;

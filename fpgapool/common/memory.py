@@ -32,10 +32,7 @@ _Reply = tuple[bytes, BaseException | None]
 
 
 class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
-    """A message to a server.
-
-    :param replies: takes the answer; None for a cast.
-    """
+    """A message to a server."""
 
     def __init__(
         self,

@@ -107,10 +107,7 @@ class Cap:
         )
 
     def remove(self) -> None:
-        """Remove the cap from all devices; idempotent.
-
-        :raises: pyroute2.NetlinkError if the kernel refuses.
-        """
+        """Remove the cap from all devices; idempotent."""
         for index in {one.index for one in self._qdiscs}:
             self._remove_from(index)
         ifb = self._control.link(IFB_NAME)

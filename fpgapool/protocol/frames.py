@@ -3,7 +3,8 @@
 """The frames of the data plane: a 32-byte header and a payload.
 
 Only bytes in and bytes out: sockets, buffers and threads belong to the
-callers. The protocol document describes the layout for implementers.
+callers. Encoders raise ValueError if a member does not fit its field, decoders
+ProtocolError. The protocol document describes the layout for implementers.
 """
 
 from __future__ import annotations
@@ -121,7 +122,6 @@ class FrameHeader(typing.NamedTuple):
 
     :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``,
         ``BLOCK``.
-    :ivar task_id: number of the task that the frame belongs to.
     :ivar offset_bytes: position in the input or the output of the session.
     :ivar payload_length_bytes: length of the payload, on the wire or, with
         ``SHM``, in the shared buffer.
@@ -150,10 +150,7 @@ class FrameHeader(typing.NamedTuple):
         return self.type >= FIRST_OPTIONAL_TYPE
 
     def pack(self) -> bytes:
-        """Encode the header.
-
-        :raises ValueError: if a member does not fit its field.
-        """
+        """Encode the header."""
         return pack_header(*self)
 
     def pack_into(
@@ -256,10 +253,7 @@ def pack_header(
     payload_length_bytes: int = 0,
     aux: int = 0,
 ) -> bytes:
-    """Encode a header without making one; see :class:`FrameHeader`.
-
-    :raises ValueError: if a member does not fit its field.
-    """
+    """Encode a header without making one; see :class:`FrameHeader`."""
     try:
         return _HEADER.pack(
             MAGIC,
@@ -281,8 +275,6 @@ class Checksums(typing.NamedTuple):
     """Payload of a CHECKSUM frame: sums of a core's input and output.
 
     :ivar input_bytes: length of the core's input in this slot.
-    :ivar input_crc32: CRC-32 of that input.
-    :ivar output_crc32: CRC-32 of that output.
     """
 
     input_bytes: int = 0
@@ -291,10 +283,7 @@ class Checksums(typing.NamedTuple):
     output_crc32: int = 0
 
     def encode(self) -> bytes:
-        """Encode the payload.
-
-        :raises ValueError: if a member does not fit its field.
-        """
+        """Encode the payload."""
         try:
             return _CHECKSUMS.pack(*self)
         except struct.error as exc:
@@ -302,10 +291,7 @@ class Checksums(typing.NamedTuple):
 
     @classmethod
     def decode(cls, payload: Buffer) -> Checksums:
-        """Decode the payload.
-
-        :raises ProtocolError: if it has another length.
-        """
+        """Decode the payload."""
         if len(payload) != _CHECKSUMS.size:
             raise ProtocolError(
                 PROTOCOL_ERROR,
@@ -315,10 +301,7 @@ class Checksums(typing.NamedTuple):
 
 
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
-    """Encode a CHECKPOINT frame: a core's state between two pieces.
-
-    :raises ValueError: if the state is too long.
-    """
+    """Encode a CHECKPOINT frame: a core's state between two pieces."""
     if len(state) > MAX_CHECKPOINT_BYTES:
         raise ValueError(
             f"a state of {len(state)} bytes, "
@@ -334,11 +317,7 @@ def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
 
 
 def checkpoint_state(payload: Buffer) -> bytes:
-    """Decode the payload of a CHECKPOINT frame.
-
-    :returns: the state of the core.
-    :raises ProtocolError: if it is damaged or too long.
-    """
+    """Decode the payload of a CHECKPOINT frame."""
     crc32, state = bytes(payload[:_CRC32_BYTES]), bytes(payload[_CRC32_BYTES:])
     if (
         len(state) > MAX_CHECKPOINT_BYTES
@@ -353,7 +332,6 @@ def checkpoint_state(payload: Buffer) -> bytes:
 def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
     """Encode a JSON payload.
 
-    :returns: UTF-8 bytes.
     :raises ValueError: if the document is not JSON or is too large.
     """
     try:
@@ -408,11 +386,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def encode_frame(
     header: FrameHeader, document: collections.abc.Mapping[str, object]
 ) -> bytes:
-    """Encode a frame with a JSON payload.
-
-    :param header: its header; the payload length is filled in.
-    :raises ValueError: if the header or the document is not encodable.
-    """
+    """Encode a frame with a JSON payload."""
     payload = encode_json(document)
     header = header._replace(payload_length_bytes=len(payload))
     return header.pack() + payload
@@ -428,7 +402,6 @@ def error_frame(
     """Encode an ERROR frame.
 
     :param message: explanation for people, shortened if it is long.
-    :param offset_bytes: input offset of the error.
     :param task_id: of a group's task, the only one that has failed.
     """
     return encode_frame(
@@ -485,7 +458,6 @@ def features(
     """Return the member ``features`` of HELLO or OPENED.
 
     :returns: names of optional features; none if the member is missing.
-    :raises ProtocolError: if it is not a list of texts.
     """
     found = document.get("features")
     return frozenset(checked(FEATURES, found, "features") or ())

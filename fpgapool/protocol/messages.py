@@ -27,10 +27,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def encode(message: collections.abc.Mapping[str, object]) -> bytes:
-    """Encode one message.
-
-    :raises ValueError: if it is not JSON or is too large.
-    """
+    """Encode one message."""
     payload = frames.encode_json(message)
     return _LENGTH.pack(len(payload)) + payload
 
@@ -40,7 +37,6 @@ def decode_length(data: frames.Buffer, position: int = 0) -> int:
 
     :param data: at least ``position`` + 4 bytes.
     :param position: index of the first byte of the length.
-    :returns: length of the JSON in bytes.
     :raises frames.ProtocolError: if it is truncated, 0 or above the limit.
     """
     if len(data) - position < LENGTH_BYTES:
@@ -81,7 +77,6 @@ class MessageDecoder:
     ) -> list[Message]:
         """Feed more bytes.
 
-        :param data: the next bytes of the connection.
         :param limit: return at most that many messages; further calls, with
             or without data, return the rest.
         :returns: the messages that are now complete, oldest first.

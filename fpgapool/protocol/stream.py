@@ -35,9 +35,6 @@ class Side(typing.NamedTuple):
 
     :ivar is_client: the worker acknowledges a client's input task by task,
         and the client keeps the input until its output has come, too.
-    :ivar code: error code of a wrong offset.
-    :ivar sends: the direction that it sends.
-    :ivar takes: the direction that it receives.
     """
 
     is_client: bool
@@ -77,11 +74,7 @@ class Piece:
         return self.offset_bytes + len(self.data)
 
     def header(self, kind: int, shared: bool) -> bytes:
-        """Encode the header that announces it.
-
-        :param kind: ``INPUT`` or ``OUTPUT``.
-        :param shared: whether it is in a shared buffer.
-        """
+        """Encode the header that announces it."""
         return frames.pack_header(
             kind,
             self.flags | frames.SHM if shared else self.flags,
@@ -163,10 +156,7 @@ class Outbound(typing.Generic[_Piece]):
         return self.sent_bytes
 
     def add(self, piece: _Piece, task_id: int, end: bool) -> None:
-        """Append a piece.
-
-        :param end: whether it is the last one.
-        """
+        """Append a piece."""
         piece.task_id = task_id
         piece.offset_bytes = self.added_bytes
         if end:
@@ -232,8 +222,6 @@ class Outbound(typing.Generic[_Piece]):
         :param offset_bytes: the position from which the other end lacks data.
             A client has received everything before it; a worker has processed
             everything before it and still has to acknowledge it.
-        :returns: the pieces to release.
-        :raises frames.ProtocolError: if the offset is impossible.
         """
         side = self._side
         if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
@@ -406,7 +394,6 @@ class Inbound:
     def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
         """Mark the oldest piece as used.
 
-        :param end: whether it has the END.
         :returns: how many bytes of its front another slot already delivered.
         """
         consumed_bytes = self.consumed_bytes + length_bytes
@@ -448,7 +435,6 @@ class Inbound:
         :param offset_bytes: the other end's position of this direction: from
             a client, the last acknowledgement that it knows of; a worker
             repeats the position that it was given.
-        :raises frames.ProtocolError: if the offset is impossible.
         """
         consumed_bytes = self.consumed_bytes
         if offset_bytes > consumed_bytes or (

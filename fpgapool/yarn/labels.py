@@ -49,7 +49,6 @@ def label_of(accelerator: str) -> str:
 class _Node:
     """What is known of a node.
 
-    :ivar label: that it has.
     :ivar had: the labels that its healthy slots stood for, last time.
     :ivar wanted: the label that it should have.
     :ivar has_lost: whether a fault has taken its label, which is not removed
@@ -84,7 +83,6 @@ class Labels:
         :param hosts: of the pool's summary, as the API shows it. One whose
             name cannot be that of a node is ignored: YARN could read it as
             several nodes, or as an option.
-        :param now_s: time of a clock that never goes back.
         """
         # What has happened meanwhile is unknown.
         is_late = now_s - self._seen_s > STABLE_S
@@ -111,10 +109,7 @@ class Labels:
         return changes
 
     def applied(self, node: str, label: str | None) -> None:
-        """Note that a node has a label now.
-
-        :param label: that it has; None: none.
-        """
+        """Note that a node has a label now."""
         self._nodes[node].label = label
         self._nodes[node].has_lost = False
 

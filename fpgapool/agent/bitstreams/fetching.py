@@ -42,7 +42,6 @@ class Fetcher:
 
         :param on_ready: called in the loop's thread with the file's path;
             before this method returns if the file is cached.
-        :param on_failed: called instead with the error.
         """
         waiting = _Waiting(
             on_ready, on_failed, time.monotonic() + self._cache.timeout_s

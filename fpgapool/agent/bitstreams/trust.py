@@ -20,7 +20,6 @@ class Trust:
 
     :param keys: the trusted keys, read at each check; None: this host trusts
         none.
-    :param required: see :func:`signatures.is_needed`.
     """
 
     def __init__(

@@ -112,7 +112,6 @@ class Newest:
     :param call: runs a function in the main thread, from any thread.
     :param obey: carries out a request, and returns the members of the reply;
         refuses it by raising a CodedError.
-    :param came: called when an agent has connected.
     :param went: called when the newest one has gone.
     """
 
@@ -185,10 +184,7 @@ class Newest:
 
 
 class ControlSocket:
-    """The socket to which agents connect.
-
-    :raises OSError: if it cannot be made.
-    """
+    """The socket to which agents connect."""
 
     def __init__(self, path: str, agents: Newest) -> None:
         self._path = path
@@ -196,10 +192,7 @@ class ControlSocket:
         self._listener = port.listen_unix(path)
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """Accept agents.
-
-        :param selector: its data are callables that take the socket.
-        """
+        """Accept agents."""
         self._listener.setblocking(False)
         selector.register(
             self._listener, selectors.EVENT_READ, self._agents.accept

@@ -34,11 +34,7 @@ class _Task(typing.NamedTuple):
 
 
 class Crew:
-    """A pool of daemon threads that grows as needed.
-
-    :param spare: how many idle threads are kept.
-    :param idle_s: how long idle threads are kept.
-    """
+    """A pool of daemon threads that grows as needed."""
 
     def __init__(
         self, spare: int = _SPARE_THREADS, idle_s: float = _IDLE_S

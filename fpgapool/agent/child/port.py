@@ -39,8 +39,6 @@ def listen_unix(path: str) -> socket.socket:
 
     A file left by an earlier process is replaced; the caller holds the slot's
     lock, so no process listens there.
-
-    :raises OSError: names the path.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -98,7 +96,6 @@ Serve: typing.TypeAlias = collections.abc.Callable[
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
-    :param certificate: for TLS, None without it.
     :param expect: called with the HELLO; waits briefly if a client comes
         early.
     :raises OSError: if a socket cannot be made.
@@ -139,10 +136,7 @@ class DataPort:
         return port
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """Register :meth:`accept` with a selector.
-
-        :param selector: its data are callables that take the socket.
-        """
+        """Register :meth:`accept` with a selector."""
         for listener in (self._local, self._tcp):
             if listener is not None:
                 listener.setblocking(False)

@@ -144,7 +144,6 @@ def lock(path: str) -> int:
 
     :returns: a descriptor, which has to stay open.
     :raises Taken: if another process has the lock.
-    :raises OSError: if the file cannot be made.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -156,10 +155,7 @@ def lock(path: str) -> int:
 
 
 def claim(control_socket: str, *other_sockets: str) -> int:
-    """Create the directories of sockets, and take the lock for them.
-
-    :returns: the descriptor of the lock; see :func:`lock`.
-    """
+    """Create the directories of sockets, and take the lock for them."""
     for path in (control_socket, *other_sockets):
         os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
     return lock(f"{control_socket}.lock")
@@ -189,9 +185,7 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
 
 
 def accept_forever(selector: selectors.BaseSelector) -> None:
-    """Call the callbacks of all sockets that are ready, until the process
-    ends.
-    """
+    """Serve all sockets that are ready, until the process ends."""
     with contextlib.suppress(OSError, ValueError):
         while True:
             for key, _ in selector.select():

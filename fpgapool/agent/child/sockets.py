@@ -20,9 +20,7 @@ class Sockets:
     """The control socket and the data port, with its certificate.
 
     :param serve: serves clients that have identified themselves.
-    :param parse: checks the document of a HELLO.
     :param expect: called with the HELLO; waits briefly if a client is early.
-    :raises OSError: if a socket cannot be made.
     """
 
     def __init__(

@@ -146,10 +146,7 @@ class Doorway:
     # Life of the sockets.
 
     def start(self) -> None:
-        """Make the sockets and serve them.
-
-        :raises: FrontDoorError.
-        """
+        """Make the sockets and serve them."""
         try:
             for project_id, path in self._settings.front_door_sockets.items():
                 self._listen(project_id, path)
@@ -159,9 +156,7 @@ class Doorway:
         self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
-        """Close everything; clients reconnect to the next agent. No session is
-        cancelled.
-        """
+        """Close everything, but cancel no session: clients reconnect."""
         for path, listener in self._listeners.items():
             self._loop.unwatch(listener)
             listener.close()
@@ -504,9 +499,7 @@ class Request:
 def fitting(
     documents: Iterable[Mapping[str, object]],
 ) -> list[Mapping[str, object]]:
-    """Return the first documents of a list that fit into one reply, at least
-    one.
-    """
+    """Return the first documents that fit into one reply, at least one."""
     found: list[Mapping[str, object]] = []
     left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
     for document in documents:

@@ -216,9 +216,7 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return the known view of a session without querying the
-        conductor.
-        """
+        """Return the view of a session, if it is known here."""
         entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
 
@@ -299,11 +297,7 @@ class Opens:
         return [entry.opening]
 
     def call_ended(self, opening: Opening, now: float) -> None:
-        """A call has ended, and its result has been handled.
-
-        :param opening: the call; it is repeated if the session is still not
-            open.
-        """
+        """A call has ended, and its result has been handled."""
         if isinstance(opening, objects.OpenRequest):
             entry = self._by_request.get(
                 (opening.project_id, opening.request_id)

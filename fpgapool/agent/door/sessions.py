@@ -45,7 +45,6 @@ SECRET_BYTES = 32
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
-    :param caller: makes the calls for queries.
     :param push: sends the view of a session to the client with that number.
     """
 
@@ -186,11 +185,7 @@ class Sessions:
         request.reply()
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
-        """Check that a client may have one more session.
-
-        :param ids: of the session or of its request.
-        :raises rules.RequestError: if it may not.
-        """
+        """Check that a client may have one more session."""
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,

@@ -22,10 +22,7 @@ _IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
 
 
 class HostSlots:
-    """Connects clients; used by the loop's thread only.
-
-    :ivar connect_group: see :meth:`desks.Desks.connect`.
-    """
+    """Connects clients; used by the loop's thread only."""
 
     def __init__(
         self,
@@ -76,10 +73,7 @@ class HostSlots:
     def _key_in_use(
         self, project_id: str, session_id: str, generation: int
     ) -> orders.Key:
-        """Return the slot that a session may connect to.
-
-        :raises rules.RequestError: if there is none.
-        """
+        """Return the slot that a session may connect to."""
         found = {
             holder.session_id: (key, holder)
             for key, holder in self._table.holders().items()

@@ -39,10 +39,7 @@ _SEND_TIMEOUT_S = 60.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Access:
-    """A client that may attach.
-
-    :ivar secret_sha256: SHA-256 of its secret, hexadecimal.
-    """
+    """A client that may attach."""
 
     client_id: str
     project_id: str
@@ -50,11 +47,7 @@ class Access:
 
 
 class GroupServer:
-    """Serves the clients of a group on the data port.
-
-    :param attach: see :meth:`service.Desk.attach`.
-    :param detach: see :meth:`service.Desk.detach`.
-    """
+    """Serves the clients of a group on the data port."""
 
     def __init__(
         self,
@@ -100,9 +93,7 @@ class GroupServer:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param local: whether it can pass descriptors.
         :raises data_ports.Refused: if it may not attach, or not now.
-        :raises ConnectionError: if the connection is lost meanwhile.
         """
         if (hello.transport == groups.SHM) != local:
             raise data_ports.Refused(

@@ -36,12 +36,8 @@ Place: typing.TypeAlias = tuple[str, int]
 class MemberPorts:
     """The connections of slots; all of it runs in the loop's thread.
 
-    :param path: of the socket where slots connect.
     :param slots: device and number of each slot of this host.
     :param ended: called at the end of a task, see :class:`ports.MemberPort`.
-    :param notify: reports events of a member to the agent.
-    :param decide: carries out the decisions of the queues.
-    :raises OSError: if the socket cannot be made.
     """
 
     def __init__(
@@ -137,9 +133,7 @@ class MemberPorts:
     def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
         """Set which slots are members once they are ready; the others leave.
 
-        :param wanted: their generations.
         :param surplus: how many of them should leave, idle ones first.
-        :raises frames.ProtocolError: if one is not of this host.
         """
         unknown = wanted.keys() - self._numbers.keys()
         if unknown:

@@ -59,7 +59,6 @@ def parse(message: messages.Message) -> tuple[str, dict[str, typing.Any]]:
     """Check a request; return its operation and the arguments of that.
 
     :param message: the request; members of later versions are ignored.
-    :raises frames.ProtocolError: if it is invalid.
     """
     operation = frames.require(message, "op", str)
     shape = _ARGUMENTS.get(operation)

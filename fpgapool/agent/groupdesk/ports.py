@@ -67,10 +67,7 @@ _STOP = records.header(records.STOP)
 
 
 def _there(channel: Channel) -> rings.Record | bytes:
-    """Return the oldest record, which must be there.
-
-    :raises rings.RingDamaged: if the peer has taken it back.
-    """
+    """Return the oldest record, which must be there."""
     record = channel.get()
     if record is None:
         raise rings.RingDamaged("a record has disappeared")
@@ -81,10 +78,7 @@ class ClientPort:
     """A connected client.
 
     :param shutdown: ends its connection, from any thread.
-    :param decide: carries out the decisions of the queues.
     :param failed: called with this port and the reason when it must end.
-    :ivar client: the client in the queues; set on attach.
-    :ivar account: the account of its project; set on attach.
     """
 
     client: model.Client
@@ -288,7 +282,6 @@ class ClientPort:
         A client with many waiting tasks is not woken for each result: up to a
         quarter as many results as it has waiting tasks are batched.
 
-        :param busy_ns: how long the task took.
         :param parts: its record; if it is short, one part.
         :returns: whether results were batched, for :meth:`send_late`.
         """

@@ -56,7 +56,6 @@ class _News:
     clients send their tasks to another host.
 
     :ivar due_s: when clients have to be notified; None: not now.
-    :ivar is_watching: whether locks have all members.
     """
 
     def __init__(self) -> None:
@@ -74,9 +73,7 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Set whether locks have all members; return whether to notify
-        clients.
-        """
+        """Set whether locks have all members; return whether that is news."""
         self.is_watching = have_all
         if not have_all:
             was_locked, self._is_locked = self._is_locked, False
@@ -542,7 +539,6 @@ class Desk:
         """Follow an order: revoke the clients that it does not admit.
 
         :param arbitration: as in the settings; None: as before.
-        :param clear_between: as in the settings; None: as before.
         """
         if arbitration is not None:
             self._queues.arbitrate(arbitration)

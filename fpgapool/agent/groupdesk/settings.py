@@ -41,7 +41,6 @@ class DeskSettings(settings.ChildSettings):
         fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
     :ivar resume_grace_s: how long the locks of a lost client last.
-    :ivar lock_idle_s: how long a lock lasts without a task.
     """
 
     group_id: str

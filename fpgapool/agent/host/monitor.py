@@ -155,10 +155,7 @@ class NicMonitor:
         self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Stop reading.
-
-        :param timeout_s: how long to wait for the thread.
-        """
+        """Stop reading."""
         self._stopping.set()
         self._thread.join(timeout_s)
 

@@ -63,7 +63,6 @@ def share(
     """Check the share that the operator configured.
 
     :returns: the share, None for no cap.
-    :raises: ConfigurationError that names the option.
     """
     if not percent and not bytes_per_s:
         return None
@@ -115,10 +114,8 @@ class Problem:
 class LinkState:
     """The state of the cap.
 
-    :ivar device: the network device, None if it is not known.
     :ivar bytes_per_s: the cap of each direction without a problem, 0 for
         none.
-    :ivar problems: why a direction lacks a cap that it should have.
     """
 
     device: str | None = None
@@ -190,8 +187,6 @@ class LinkProtection:
         is then removed.
     :param device: given by the operator; None: the device that has the
         address.
-    :param reading: returns the latest reading of the link.
-    :param remove_at_stop: whether the cap is removed when the agent stops.
     """
 
     def __init__(

@@ -37,7 +37,6 @@ class WorkerStatus:
     """The status that a worker reports; ``state`` is a slot's state.
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
-    :ivar was_member: a former holder was a group.
     :ivar blocks: figures of the blocks that the worker keeps.
     :ivar made_for: digest of the configuration that it was started with.
     :ivar is_stale: whether to replace it before its next assignment; set by
@@ -72,7 +71,6 @@ class WorkerStatus:
         """Read a status message.
 
         :param made_for: the digest that a worker started now would get.
-        :raises: KeyError, TypeError or ValueError if it is not a status.
         """
         if members["state"] not in states.SLOT_MOVES:
             raise ValueError(f"unknown state {members['state']!r:.40}")
@@ -115,7 +113,6 @@ Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
 class Slot:
     """One slot.
 
-    :ivar connected: there is a control connection to its worker.
     :ivar fault: why its worker cannot be started.
     :ivar status: the worker's last status, None without one.
     :ivar pending: accepted, but not yet confirmed by the worker's status;
@@ -199,9 +196,7 @@ class Slot:
         )
 
     def is_at_desk(self) -> bool:
-        """Whether the slot serves a group, so that its desk decides when it
-        leaves.
-        """
+        """Whether a group's desk decides when the slot leaves."""
         return (
             self.holder() is not None
             and self.has_member
@@ -209,9 +204,7 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return what is reported immediately when it changes; byte counts can
-        wait.
-        """
+        """Return what is reported at once; byte counts can wait."""
         shown = None if self.status is None else _all_but_bytes(self.status)
         return shown, self.last_result, self.pending
 
@@ -452,8 +445,6 @@ class Slot:
         """Return the slot's part of a report.
 
         It is the same object unless more than the energy changes.
-
-        :param address: returns where a worker with a data port listens.
         """
         shown = (
             self.status,
@@ -478,10 +469,7 @@ class Slot:
     def line(
         self, address: Address, energy_j: float | None = None
     ) -> objects.SlotReport:
-        """Return the slot's line of a report.
-
-        :param energy_j: of its holder, None if it is not measured.
-        """
+        """Return the slot's line of a report."""
         holder, status = self.holder(), self.status
         running = holder is not None and self.pending is None and status
         faulty = self.fault is not None
@@ -546,10 +534,7 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Return a result for an assignment that no worker reported.
-
-    :param now: wall clock, seconds.
-    """
+    """Return a result for an assignment that no worker reported."""
     return objects.SessionResult(
         session_id=of.session_id,
         generation=of.generation,

@@ -56,7 +56,6 @@ class Standing(typing.NamedTuple):
 
     :ivar generations: of the assignments that hold slots.
     :ivar members: the slots that groups have here, by the group's id.
-    :ivar unreported: the slots whose workers have not reported their holder.
     """
 
     generations: dict[orders.Key, int]

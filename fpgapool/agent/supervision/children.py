@@ -75,10 +75,7 @@ _SAME = (
 
 
 def connect_client(path: str, what: str) -> socket.socket:
-    """Return a connection to a process's data socket, for a client.
-
-    :raises rules.RequestError: if it accepts none.
-    """
+    """Return a connection to a process's data socket, for a client."""
     sock = processes.dial(path)
     if sock is None:
         raise rules.RequestError(
@@ -181,16 +178,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     @abc.abstractmethod
     def _handle(self, child: C, message: messages.Message) -> None:
-        """Handle a message.
-
-        :raises: KeyError, TypeError or ValueError if it is invalid.
-        """
+        """Handle a message."""
 
     @abc.abstractmethod
     def _hung_up(self, child: C) -> None:
-        """Handle the loss of the control connection; the process may still
-        run.
-        """
+        """Handle the loss of the connection; the process may still run."""
 
     @abc.abstractmethod
     def _died(self, child: C, how: str | None) -> None:

@@ -65,7 +65,6 @@ def _desks_dir(state_dir: str) -> str:
 class Figures:
     """Numbers of the desk of one group, for metrics.
 
-    :ivar members: slots that serve the group.
     :ivar tasks: tasks that have ended since the first desk of the group.
     """
 
@@ -83,16 +82,11 @@ class _DeskProcess(children.Child):
     """The process of one group, or its absence.
 
     :ivar order: the current order, from the leader with this epoch.
-    :ivar members: slots of this host that the group holds.
     :ivar joined: the slots of the process, with their generations.
     :ivar sent: the members of the last request to the process, if there was
         one.
-    :ivar revision: revision of the order that the process follows.
-    :ivar counts: of each client, by its name.
     :ivar partial: the pages of counts received so far.
     :ivar is_counted: whether a process has reported all counts to this agent.
-    :ivar idle_since_s: when it was last needed.
-    :ivar tasks: number of ended tasks of all processes.
     :ivar busy_s: slot-seconds of these tasks.
     """
 
@@ -195,7 +189,6 @@ class Desks(children.Keeper[_DeskProcess]):
 
     :param emit: passes the events of members to the slot table; see
         :class:`.workers.Workers`.
-    :param changed: called when the next report has changes.
     """
 
     KIND = "desk"
@@ -244,10 +237,7 @@ class Desks(children.Keeper[_DeskProcess]):
     # Desired state.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Store an order; an outdated one changes nothing.
-
-        :param epoch: of the leader that sent it.
-        """
+        """Store an order; an outdated one changes nothing."""
         if order.deleted and order.group_id not in self._desks:
             return
         desk = self._desk(order.group_id)
@@ -295,9 +285,7 @@ class Desks(children.Keeper[_DeskProcess]):
         return child.is_wanted and super()._spawn(child)
 
     def tick(self) -> None:
-        """Ask all desks for their status, and forget those that are not
-        needed.
-        """
+        """Ask all desks for their status, and forget unneeded ones."""
         super().tick()
         now = self._loop.now()
         for desk in [*self._desks.values()]:

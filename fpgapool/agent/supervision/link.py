@@ -25,7 +25,6 @@ def receive(sock: socket.socket) -> bytes | memoryview:
     """Return what a process has sent, nothing at the end.
 
     :raises OSError: if nothing is there, or the connection is lost.
-    :raises frames.ProtocolError: if it is invalid.
     """
     return sock.recv(RECEIVE_BYTES)
 
@@ -33,12 +32,10 @@ def receive(sock: socket.socket) -> bytes | memoryview:
 class Link:
     """A control connection, or its absence; the loop's thread uses it.
 
-    :param title: title of the process, for the log.
     :param on_message: raises KeyError, TypeError or ValueError if the message
         is invalid.
     :param on_end: called when the process has closed the connection, or it is
         lost; :meth:`close` has been called.
-    :param read: see :func:`receive`.
     :ivar requests: unanswered requests, by number.
     :ivar silent_s: how long the process has been silent while it owed answers.
     :ivar heard: whether the present connection has delivered a status.

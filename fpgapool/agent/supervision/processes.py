@@ -28,10 +28,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def start(module: str, document: Mapping[str, object]) -> int:
-    """Start a process in its own session, so that it may outlive the agent.
-
-    :raises OSError: if it cannot be started.
-    """
+    """Start a process in its own session, so that it may outlive the agent."""
     environment = dict(os.environ)
     # The process must be the agent's own version, wherever it runs, and must
     # not import from the working directory (-P).

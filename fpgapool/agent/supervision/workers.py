@@ -71,7 +71,6 @@ def end_idle(state_dir: str, device: str | None) -> None:
     """End the idle workers of the host's last agent. No agent may be running.
 
     :param device: only workers of its slots; None: all.
-    :raises Busy: if a worker is not idle.
     """
     for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
         name, _, number = path.stem.rpartition(".")
@@ -138,7 +137,6 @@ class _WorkerProcess(children.Child):
 class Workers(children.Keeper[_WorkerProcess]):
     """Keeps one worker for each slot alive, and talks to it.
 
-    :param counts: receives the counts of events.
     :param emit: passes events to the slot table: the slot, a method of the
         table, and more arguments of it.
     :ivar started: number of started processes, by device.

@@ -112,8 +112,6 @@ class SessionServer:
         """Accept no client, and end the session if there is one.
 
         Returns when none of its threads runs any more.
-
-        :returns: the session's bytes, input and output.
         """
         with self._lock:
             self._keyring = None
@@ -132,10 +130,8 @@ class SessionServer:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param local: whether it can pass descriptors.
         :raises ports.Refused: if it is not the client, or its session
             cannot continue; the channel is left open.
-        :raises ConnectionError: if the connection is lost meanwhile.
         """
         if hello.transport == hellos.SHM and not local:
             raise ports.Refused(

@@ -80,7 +80,6 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     """Check a HELLO.
 
     :param document: its payload; unknown members are ignored.
-    :raises frames.ProtocolError: if a member is missing or wrong.
     """
     members = frames.checked(_HELLO, document)
     if sum(name in members for name in _SECRETS) != 1:
@@ -112,19 +111,13 @@ class Keyring:
         self._opened = False
 
     def mint(self) -> str:
-        """Create a secret for the client's first connection.
-
-        :returns: 256 bits in hexadecimal.
-        """
+        """Create a secret for the client's first connection."""
         secret = secrets.token_hex(SECRET_BYTES)
         self._first.append(_digest(secret))
         return secret
 
     def mint_resume(self) -> str:
-        """Create the secret for the client's next connection.
-
-        :returns: 256 bits in hexadecimal.
-        """
+        """Create the secret for the client's next connection."""
         secret = secrets.token_hex(SECRET_BYTES)
         self._resume = [*self._resume[-1:], _digest(secret)]
         return secret
@@ -132,8 +125,6 @@ class Keyring:
     def mint_return(self) -> str:
         """Create the secret for a second connection, which will carry output.
         It replaces the previous one, and works once.
-
-        :returns: 256 bits in hexadecimal.
         """
         secret = secrets.token_hex(SECRET_BYTES)
         self._return = _digest(secret)

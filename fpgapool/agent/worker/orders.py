@@ -96,8 +96,6 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
     """Check the members of an ``assign`` request.
 
     :param message: the request; members of later versions are ignored.
-    :returns: arguments of :class:`state.Order`.
-    :raises frames.ProtocolError: if one is missing or wrong.
     """
     members = frames.checked(_ORDER, message)
     members["limits"] = watch.Limits(

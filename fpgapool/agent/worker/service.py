@@ -61,8 +61,6 @@ class Worker:
     """One slot's process.
 
     :raises process.Taken: if another worker runs the slot.
-    :raises drivers.DriverError: if the driver cannot be built.
-    :raises OSError: if a socket or directory cannot be made.
     :ivar is_spent: whether the slot is clean only after the process ends,
         because a driver's library may have threads that never end.
     """

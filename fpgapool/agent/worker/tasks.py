@@ -53,7 +53,6 @@ class TaskResult(typing.NamedTuple):
     """The end of a task.
 
     :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
-    :ivar detail: code and message of a failure, encoded.
     :ivar output: valid until the task's input is free.
     """
 
@@ -66,8 +65,6 @@ class TaskResult(typing.NamedTuple):
 class Runner:
     """Runs tasks in a programmed slot. Has no threads, sockets or rings.
 
-    :ivar started: number of tasks so far.
-    :ivar is_running: whether a task runs now.
     :ivar fault: code of the failure after which the slot runs no more tasks,
         None without one.
     """
@@ -201,7 +198,6 @@ class Runner:
         """Remove everything that earlier tasks have left.
 
         :param project_id: of the next task, whose blocks stay; None: unknown.
-        :raises drivers.DriverError: if that is impossible.
         """
         self._locked = False
         self._kept = None
@@ -409,10 +405,7 @@ class Member:
     def _serve_desk(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Serve one desk process.
-
-        :raises _Over: if the connection does.
-        """
+        """Serve one desk process."""
         sock = self._connect(order.desk_socket or "")
         try:
             channel = self._receive(sock)
@@ -548,10 +541,7 @@ class _Postbox:
         self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
 
     def receive(self) -> rings.Record:
-        """Return the next record, in place.
-
-        :raises _Over: if the connection ends.
-        """
+        """Return the next record, in place."""
         while (record := self._get()) is None:
             self._wait(None)
         return record
@@ -561,27 +551,18 @@ class _Postbox:
         self._channel.free(wipe=True)
 
     def wipe(self) -> None:
-        """Wipe sent results, once the desk has freed them.
-
-        :raises _Over: if the connection ends.
-        """
+        """Wipe sent results, once the desk has freed them."""
         while not self._channel.wipe():
             self._wait(rings.ALL)
 
     def send_result(self, task_id: int, result: TaskResult) -> None:
-        """Send the result of a task.
-
-        :raises _Over: if the connection ends.
-        """
+        """Send the result of a task."""
         kind, busy_ns, detail, output = result
         head = records.header(kind, task_id, len(detail), busy_ns)
         self._send(head, detail, output)
 
     def send(self, kind: int, task_id: int = 0, detail: bytes = b"") -> None:
-        """Send a record, as soon as there is room.
-
-        :raises _Over: if the connection ends.
-        """
+        """Send a record, as soon as there is room."""
         self._send(records.header(kind, task_id, len(detail)), detail)
 
     def _send(self, *parts: rings.Buffer) -> None:

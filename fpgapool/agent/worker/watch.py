@@ -20,8 +20,6 @@ INTERVAL_S = 0.25
 class Limits:
     """Limits of a connected session; 0 means no limit.
 
-    :ivar idle_timeout_s: longest time without progress.
-    :ivar max_hold_s: longest time from the first connection.
     :ivar min_progress_bytes_per_s: least mean rate of the input, over
         periods of ``progress_period_s``.
     :ivar claim_limit_bytes: input after which the pool is notified.

@@ -48,7 +48,6 @@ def make(name: str, length_bytes: int) -> int:
 
     :param name: visible to those who inspect the process.
     :param length_bytes: its size, sealed: nobody can truncate it.
-    :raises OSError: if there is no memory or descriptor.
     """
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

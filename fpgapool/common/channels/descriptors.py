@@ -15,7 +15,6 @@ def is_readable(file: int | _HasDescriptor, timeout_s: float | None) -> bool:
     """Wait until bytes can be read, or the file ends.
 
     :param timeout_s: in seconds; None waits without limit.
-    :raises ValueError: if the file is closed.
     """
     poller = select.poll()
     poller.register(file, select.POLLIN)

@@ -13,9 +13,7 @@ class RequestContext(context.RequestContext):
 
     @functools.cached_property
     def seen_by_policies(self) -> str:
-        """The attributes of the caller that policies see; they must not change
-        later.
-        """
+        """What policies see of the caller; it must not change later."""
         return repr([*self.to_policy_values().items()])
 
     def of_request(

@@ -191,11 +191,9 @@ def _require_transport() -> messaging.Transport:
 class Client:
     """Sends to one topic, on behalf of the service itself.
 
-    :param target: topic and version of the other side.
     :param since: the version that introduced each method; 1.0 if it is not
         listed. The client does not send methods that are newer than
         ``[upgrade_levels]`` allows.
-    :param timeout_s: the time that a call waits for its answer.
     :param watch: called after each message, by any thread.
     :param by_server: sign with the key of the addressed server; else with that
         of this process's party.
@@ -386,10 +384,7 @@ class Sender:
 
 
 def host_of(ctxt: Any) -> str | None:
-    """Return the host that signed a message; None if it was no host.
-
-    :param ctxt: the first argument of an endpoint's method.
-    """
+    """Return the host that signed a message; None if it was no host."""
     return ctxt.host_uuid if isinstance(ctxt, Sender) else None
 
 
@@ -604,9 +599,7 @@ def get_server(
 
 
 def _method_of(message: Mapping[str, Any]) -> str:
-    """Return the method of a message; empty if it cannot be determined
-    quickly.
-    """
+    """Return the method of a message; empty if it is hard to find."""
     method, arguments = message.get("method"), message.get("args")
     if method == SIGNED and isinstance(arguments, dict):
         begin = _SIGNED_METHOD.match(str(arguments.get("body")))

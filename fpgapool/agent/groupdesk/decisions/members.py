@@ -39,10 +39,7 @@ class Members:
         return bool(self.free)
 
     def join(self, number: int) -> None:
-        """Add a slot that was just programmed.
-
-        :raises ValueError: if it is a member already.
-        """
+        """Add a slot that was just programmed."""
         if number in self.all:
             raise ValueError(f"member {number} has already joined")
         self.all[number] = model.Member(number)

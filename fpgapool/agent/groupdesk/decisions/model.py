@@ -13,11 +13,9 @@ import typing
 class Task:
     """One call, from arrival to result.
 
-    :ivar task_id: the client's number for it.
     :ivar payload: belongs to the caller, who may set it to None. The task then
         cannot run again: if its member dies, the client must send it again.
     :ivar lock_id: the lock that it runs under; 0: none.
-    :ivar blocks: keys of the blocks that it refers to.
     :ivar waits_until_s: until when it may wait for a member with them.
     :ivar exchanges: how often another task with blocks took its place.
     :ivar queue: the queue that it joined; unset if it was refused.
@@ -63,7 +61,6 @@ class Queue:
 
     :ivar waiting: tasks, and locks that are not granted yet.
     :ivar asking: whether the head waits for a member.
-    :ivar busy: whether its task runs, or its lock is held.
     """
 
     __slots__ = ("asked_s", "asking", "busy", "client", "number", "waiting")
@@ -174,7 +171,6 @@ class Client:
     :ivar paused: whether it has no room for results, so that no head is
         served.
     :ivar project: the service of all clients of its project.
-    :ivar share: the service of this client.
     """
 
     __slots__ = (

@@ -33,7 +33,6 @@ class BlockCounts(typing.NamedTuple):
     """The counts of a cache since its process began.
 
     :ivar misses: blocks that had to be sent.
-    :ivar evicted: blocks removed to make room.
     """
 
     hits: int = 0
@@ -276,10 +275,7 @@ class Announced:
         return True
 
     def check(self, data: memoryview) -> None:
-        """Verify announced input, and cache a copy.
-
-        :raises processing.Failure: if it does not match its reference.
-        """
+        """Verify announced input, and cache a copy."""
         if self._expected is not None:
             _, reference = self._expected
             self._expected = None

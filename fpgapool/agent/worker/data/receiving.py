@@ -72,12 +72,7 @@ class Receiver:
         )
 
     def receive(self) -> None:
-        """Process frames until the connection is replaced or lost.
-
-        :raises OSError: if it is lost.
-        :raises frames.ProtocolError: if a frame is not allowed here.
-        :raises processing.Failure: if the session cannot go on.
-        """
+        """Process frames until the connection is replaced or lost."""
         session, channel = self._session, self._channel
         scratch = bytearray(frames.HEADER_BYTES)
         while True:
@@ -303,9 +298,7 @@ class Receiver:
 def _given_up(
     document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
 ) -> processing.Failure:
-    """Return why a client ended its session with ERROR, without the client's
-    own text, which could contain anything.
-    """
+    """Return why a client gave up, without its own, unchecked text."""
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(
             codes.CHECKSUM_MISMATCH,
