@@ -9,7 +9,6 @@ each with its own host identity and state directory.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import os
 import pathlib
 import threading
@@ -28,6 +27,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.bitstreams import cache
 from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
+from fpgapool.agent.child import process
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
@@ -566,25 +566,16 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
 
 
 def _lock_state_dir(state_path: str) -> int:
-    """Lock the state directory; return the lock's descriptor.
-
-    :raises AgentError: if it cannot be made, or another agent uses it.
-    """
+    """Lock the state directory; return the lock's descriptor."""
     path = pathlib.Path(state_path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
-        fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        return process.lock(str(path / LOCK_NAME))
     except OSError as error:
         raise AgentError(f"state_path {path}: {error}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise AgentError(
-            f"state_path {path}: another agent uses it"
-        ) from error
-    return fd
+    except process.Taken:
+        raise AgentError(f"state_path {path}: another agent uses it") from None
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:

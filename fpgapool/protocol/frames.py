@@ -153,42 +153,20 @@ class FrameHeader(typing.NamedTuple):
         """Encode the header."""
         return pack_header(*self)
 
-    def pack_into(
-        self, buffer: bytearray | memoryview, position: int = 0
-    ) -> None:
-        """Encode the header into a writable buffer.
-
-        :param buffer: at least ``position`` + 32 bytes.
-        :param position: index of the first byte to write.
-        :raises ValueError: if a member does not fit its field or the buffer
-            is too short.
-        """
-        try:
-            _HEADER.pack_into(
-                buffer, position, MAGIC, VERSION, *self[:2], 0, *self[2:]
-            )
-        except struct.error as exc:
-            raise ValueError(f"frame header not encodable: {exc}") from None
-
     @classmethod
     def unpack_from(
-        cls,
-        buffer: Buffer,
-        position: int = 0,
-        *,
-        max_data_bytes: int = MAX_DATA_BYTES,
+        cls, buffer: Buffer, *, max_data_bytes: int = MAX_DATA_BYTES
     ) -> FrameHeader:
         """Decode and check a header.
 
-        :param buffer: at least ``position`` + 32 bytes.
-        :param position: index of the first byte of the header.
+        :param buffer: begins with the header.
         :param max_data_bytes: longest payload of a data or optional frame
             that the caller accepts.
         :raises ProtocolError: if the bytes are not a header of version 1,
             the type is unknown and not optional, or the length is above the
             limit of its type.
         """
-        if len(buffer) - position < HEADER_BYTES:
+        if len(buffer) < HEADER_BYTES:
             raise ProtocolError(PROTOCOL_ERROR, "truncated frame header")
         (
             magic,
@@ -201,7 +179,7 @@ class FrameHeader(typing.NamedTuple):
             offset_bytes,
             length_bytes,
             aux,
-        ) = _HEADER.unpack_from(buffer, position)
+        ) = _HEADER.unpack_from(buffer)
         if magic != MAGIC:
             raise ProtocolError(PROTOCOL_ERROR, f"bad magic 0x{magic:04x}")
         if version != VERSION:

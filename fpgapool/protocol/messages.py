@@ -32,29 +32,6 @@ def encode(message: collections.abc.Mapping[str, object]) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
-def decode_length(data: frames.Buffer, position: int = 0) -> int:
-    """Decode and check the length in front of a message.
-
-    :param data: at least ``position`` + 4 bytes.
-    :param position: index of the first byte of the length.
-    :raises frames.ProtocolError: if it is truncated, 0 or above the limit.
-    """
-    if len(data) - position < LENGTH_BYTES:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "truncated message length"
-        )
-    length_bytes: int = _LENGTH.unpack_from(data, position)[0]
-    if length_bytes == 0:
-        raise frames.ProtocolError(frames.PROTOCOL_ERROR, "empty message")
-    if length_bytes > MAX_MESSAGE_BYTES:
-        raise frames.ProtocolError(
-            frames.FRAME_TOO_LARGE,
-            f"message of {length_bytes} bytes, "
-            f"at most {MAX_MESSAGE_BYTES} are allowed",
-        )
-    return length_bytes
-
-
 class MessageDecoder:
     """Incremental decoder: feed it bytes as they come, and get messages."""
 
@@ -66,11 +43,6 @@ class MessageDecoder:
     ) -> None:
         self._decode = decode
         self._buffer = bytearray()
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that wait for the rest of their message."""
-        return len(self._buffer)
 
     def feed(
         self, data: frames.Buffer, limit: int | None = None
@@ -89,8 +61,17 @@ class MessageDecoder:
         while len(self._buffer) - position >= LENGTH_BYTES:
             if len(messages) == limit:
                 break
+            (length_bytes,) = _LENGTH.unpack_from(self._buffer, position)
+            if not 0 < length_bytes <= MAX_MESSAGE_BYTES:
+                raise frames.ProtocolError(
+                    frames.FRAME_TOO_LARGE
+                    if length_bytes
+                    else frames.PROTOCOL_ERROR,
+                    f"a message of {length_bytes} bytes; from 1 to "
+                    f"{MAX_MESSAGE_BYTES} are allowed",
+                )
             start = position + LENGTH_BYTES
-            end = start + decode_length(self._buffer, position)
+            end = start + length_bytes
             if end > len(self._buffer):
                 break
             messages.append(self._decode(self._buffer[start:end]))

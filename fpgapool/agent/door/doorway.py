@@ -31,6 +31,7 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import descriptors
 from fpgapool.common.messaging import codec
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
@@ -73,7 +74,6 @@ ACCEPT_PAUSE_S = 1.0
 #: Suffix of a socket's path until it is ready.
 NEW_SUFFIX = ".new"
 
-_CREDENTIALS = struct.Struct("3i")
 _INT = struct.Struct("i")
 
 
@@ -257,7 +257,7 @@ class Doorway:
             number=next(self._numbers),
             sock=sock,
             project_id=project_id,
-            user_id=_peer_uid(sock),
+            user_id=str(descriptors.peer(sock)[1]),
             decoder=messages.MessageDecoder(codec.decode_json),
             unsent=collections.deque(),
         )
@@ -528,13 +528,6 @@ def _unread_bytes(sock: socket.socket) -> int:
     answer = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(_INT.size))
     count: int = _INT.unpack(answer)[0]
     return count
-
-
-def _peer_uid(sock: socket.socket) -> str:
-    credentials = sock.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    return str(_CREDENTIALS.unpack(credentials)[1])
 
 
 def _check_socket_path(path: str) -> None:

@@ -468,6 +468,7 @@ class Desk:
         def run() -> None:
             function()
             self._newest.flush()
+            self._decide(time.monotonic())
 
         self._loop.call(run)
 

@@ -38,8 +38,10 @@ from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.child import process as child_process
 from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
+from fpgapool.common.channels import descriptors
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
@@ -302,7 +304,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         sock = processes.dial(child.control_path)
         if sock is None:
             return False
-        child.pid = processes.peer_pid(sock)
+        child.pid = descriptors.peer(sock)[0]
         try:
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
@@ -329,7 +331,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if sock is None:
             return False
         with sock:
-            is_same = processes.peer_pid(sock) == child.pid
+            is_same = descriptors.peer(sock)[0] == child.pid
             child.proved = is_same and processes.runs(child.pid, self.MODULE)
         return child.proved
 
@@ -367,7 +369,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         sock = processes.dial(child.control_path)
         # Until a fresh child has created its socket, another process may still
         # listen there.
-        if sock is not None and processes.peer_pid(sock) != child.pid:
+        if sock is not None and descriptors.peer(sock)[0] != child.pid:
             sock.close()
             sock = None
         if sock is not None:
@@ -441,7 +443,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         else:
             # An agent that died may have started the other process before its
             # socket existed.
-            taken = exit_status == processes.EXIT_TAKEN
+            taken = exit_status == child_process.EXIT_TAKEN
             log = child.log_file or "standard error of the agent"
             self._failed(
                 child,

@@ -36,6 +36,7 @@ from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import unread
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import descriptors
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import documents
 from fpgapool.protocol import frames
@@ -90,7 +91,7 @@ def _end_idle(path: pathlib.Path) -> None:
         except OSError:
             # It ended and left its socket behind.
             return
-        pidfd = os.pidfd_open(processes.peer_pid(sock))
+        pidfd = os.pidfd_open(descriptors.peer(sock)[0])
         try:
             sock.sendall(messages.encode(messages.request(1, "status")))
             if _status(sock)["session_id"] is not None:

@@ -42,7 +42,10 @@ class SessionServer:
     """Admits only the client of the current assignment.
 
     :param post: takes events; must not block.
+    :ivar is_waiting: see :attr:`.tasks.Member.is_waiting`.
     """
+
+    is_waiting = False
 
     def __init__(
         self,

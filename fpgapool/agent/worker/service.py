@@ -165,21 +165,14 @@ class Worker:
             return self._tick if now >= deadline_s else None
 
     def _tick(self) -> None:
-        order = self._machine.order
-        if order is not None and order.desk_socket is not None:
-            member = self._member
-            tick = state.Tick(member.progress(), member.is_waiting)
-        else:
-            tick = state.Tick(self._desk.progress())
-        self._decide(tick)
+        server = self._server(self._machine.order)
+        self._decide(state.Tick(server.progress(), server.is_waiting))
 
-    def _counters(self, order: state.Order | None) -> tuple[int, int]:
-        """Return the bytes of an assignment so far, input and output."""
-        if order is None:
-            return 0, 0
-        if order.desk_socket is not None:
-            return self._member.counters()
-        return self._desk.counters()
+    def _server(
+        self, order: state.Order | None
+    ) -> desks.SessionServer | tasks.Member:
+        is_member = order is not None and order.desk_socket is not None
+        return self._member if is_member else self._desk
 
     def _agent_came(self) -> None:
         self._decide(state.AgentConnected())
@@ -308,18 +301,11 @@ class Worker:
         if not order.self_test:
             # It is sent to clients together with the secret.
             self._sockets.certificate_sha256()
-            if order.desk_socket is None:
-                self._desk.arm(order, profile)
-            else:
-                self._member.arm(order, profile)
+            self._server(order).arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
-        input_bytes, output_bytes = (
-            self._desk.clear(code, message)
-            if order.desk_socket is None
-            else self._member.clear()
-        )
+        input_bytes, output_bytes = self._server(order).clear(code, message)
         self._clear_due_s = math.inf
         self._cache.wipe()
         fault = spent = None
@@ -346,7 +332,9 @@ class Worker:
     def status(self) -> dict[str, object]:
         machine = self._machine
         order = machine.order
-        input_bytes, output_bytes = self._counters(order)
+        input_bytes, output_bytes = 0, 0
+        if order is not None:
+            input_bytes, output_bytes = self._server(order).counters()
         result = machine.last_result
         return {
             "made_for": self._settings.made_for,

@@ -348,7 +348,7 @@ class Member:
             wait="a task of the group had no result for {}",
         )
 
-    def clear(self) -> tuple[int, int]:
+    def clear(self, _code: str, _message: str) -> tuple[int, int]:
         """Leave the desk at once; the current task is abandoned.
 
         Returns when the core has stopped.

@@ -22,7 +22,7 @@ DESCRIPTORS = 2
 
 # Size of the large pages of most processors.
 _LARGE_PAGE_BYTES = 2 * 1024 * 1024
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def blank(length_bytes: int) -> memoryview:
@@ -52,7 +52,7 @@ def make(name: str, length_bytes: int) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, length_bytes)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except OSError:
         os.close(fd)
         raise
@@ -68,7 +68,7 @@ def size_bytes(fd: int) -> int:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as exc:
         raise ValueError(f"not a memory descriptor: {exc}") from exc
-    if seals != _SEALS:
+    if seals != SEALS:
         # Its size could change, or it could not be emptied.
         raise ValueError(f"memory with the seals {seals}")
     return os.fstat(fd).st_size

@@ -29,6 +29,7 @@ import threading
 import time
 import typing
 
+from fpgapool.common.channels import buffers
 from fpgapool.common.channels import doorbells
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
@@ -62,7 +63,6 @@ _SKIP = 0xFFFF_FFFF_FFFF_FFFF
 # each of them.
 _SMALL_BYTES = 4096
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ZEROS = bytes(64 * 1024)
 
 
@@ -141,14 +141,9 @@ class Ring:
                 f" not {size_bytes}"
             )
         size_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
-        fd = os.memfd_create(
-            "fpgapool-ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        )
+        # If a peer could shorten it, reading would be a fatal fault.
+        fd = buffers.make("fpgapool-ring", _PAGE_BYTES + size_bytes)
         try:
-            os.ftruncate(fd, _PAGE_BYTES + size_bytes)
-            # Otherwise a peer could shorten it, and reading would be a fatal
-            # fault.
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
             ring = cls(fd, size_bytes)
         except BaseException:
             os.close(fd)
@@ -171,7 +166,7 @@ class Ring:
                 raise
             seals = 0
         size_bytes = os.fstat(fd).st_size - _PAGE_BYTES
-        if seals & _SEALS != _SEALS:
+        if seals & buffers.SEALS != buffers.SEALS:
             raise RingDamaged("the size of the ring is not sealed")
         if (
             not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES
