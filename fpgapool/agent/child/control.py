@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import selectors
@@ -104,6 +105,7 @@ class Agent:
         self._channel.close()
 
 
+@dataclasses.dataclass(eq=False)
 class Newest:
     """The newest agent; requests of earlier ones are ignored.
 
@@ -115,18 +117,13 @@ class Newest:
     :param went: called when the newest one has gone.
     """
 
-    def __init__(
-        self,
-        call: Callable[[Callable[[], None]], None],
-        obey: Callable[[messages.Message], Mapping[str, typing.Any]],
-        came: Callable[[], None],
-        went: Callable[[], None],
-    ) -> None:
+    call: Callable[[Callable[[], None]], None]
+    obey: Callable[[messages.Message], Mapping[str, typing.Any]]
+    came: Callable[[], None]
+    went: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self.agent: Agent | None = None
-        self._call = call
-        self._obey = obey
-        self._came = came
-        self._went = went
 
     def accept(self, listener: socket.socket) -> None:
         """Accept an agent and read its requests in a thread of its own."""
@@ -136,7 +133,7 @@ class Newest:
             LOG.warning("accepting an agent failed: %s", exc)
             return
         agent = Agent(sock)
-        self._call(lambda: self._adopt(agent))
+        self.call(lambda: self._adopt(agent))
         threading.Thread(
             target=self._serve, args=(agent,), name="agent", daemon=True
         ).start()
@@ -144,30 +141,28 @@ class Newest:
     def _serve(self, agent: Agent) -> None:
         try:
             agent.read(
-                lambda message: self._call(
-                    lambda: self._answer(agent, message)
-                )
+                lambda message: self.call(lambda: self._answer(agent, message))
             )
         finally:
-            self._call(lambda: self._forget(agent))
+            self.call(lambda: self._forget(agent))
 
     def _adopt(self, agent: Agent) -> None:
         if self.agent is not None:
             self.agent.hang_up()
         self.agent = agent
-        self._came()
+        self.came()
 
     def _forget(self, agent: Agent) -> None:
         if agent is self.agent:
             self.agent = None
-            self._went()
+            self.went()
 
     def _answer(self, agent: Agent, message: messages.Message) -> None:
         if agent is not self.agent:
             return
         number = message.get("id")
         try:
-            answer = messages.reply(number, **self._obey(message))
+            answer = messages.reply(number, **self.obey(message))
         except exceptions.CodedError as exc:
             answer = messages.error_reply(number, exc.code, exc.message)
         agent.send(answer)
@@ -183,23 +178,25 @@ class Newest:
             self.agent.flush()
 
 
+@dataclasses.dataclass(eq=False)
 class ControlSocket:
     """The socket to which agents connect."""
 
-    def __init__(self, path: str, agents: Newest) -> None:
-        self._path = path
-        self._agents = agents
-        self._listener = port.listen_unix(path)
+    path: str
+    agents: Newest
+
+    def __post_init__(self) -> None:
+        self._listener = port.listen_unix(self.path)
 
     def register(self, selector: selectors.BaseSelector) -> None:
         """Accept agents."""
         self._listener.setblocking(False)
         selector.register(
-            self._listener, selectors.EVENT_READ, self._agents.accept
+            self._listener, selectors.EVENT_READ, self.agents.accept
         )
 
     def close(self) -> None:
         """Stop listening and remove the socket."""
         self._listener.close()
         with contextlib.suppress(OSError):
-            os.unlink(self._path)
+            os.unlink(self.path)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import dataclasses
 import os
 import selectors
 import socket
@@ -93,6 +94,7 @@ Serve: typing.TypeAlias = collections.abc.Callable[
 ]
 
 
+@dataclasses.dataclass(eq=False)
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
@@ -101,27 +103,21 @@ class DataPort:
     :raises OSError: if a socket cannot be made.
     """
 
-    def __init__(
-        self,
-        settings: child_settings.ChildSettings,
-        serve: Serve,
-        certificate: certificates.Certificate | None,
-        parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any],
-        expect: collections.abc.Callable[[typing.Any], None] | None = None,
-    ) -> None:
-        self._expect = expect
-        self._settings = settings
-        self._serve_client = serve
-        self._certificate = certificate
-        self._parse = parse
+    settings: child_settings.ChildSettings
+    serve: Serve
+    certificate: certificates.Certificate | None
+    parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any]
+    expect: collections.abc.Callable[[typing.Any], None] | None = None
+
+    def __post_init__(self) -> None:
         self._log = ratelimit.RateLimitedLog(__name__)
         self._strangers = pending.PendingConnections(MAX_STRANGERS)
-        self._local = listen_unix(settings.data_socket)
+        self._local = listen_unix(self.settings.data_socket)
         self._tcp = None
-        if settings.data_address is not None:
+        if self.settings.data_address is not None:
             try:
                 self._tcp = listen_tcp(
-                    settings.data_address, settings.data_ports
+                    self.settings.data_address, self.settings.data_ports
                 )
             except PortUnavailable:
                 self._local.close()
@@ -161,7 +157,7 @@ class DataPort:
             if listener is not None:
                 listener.close()
         with contextlib.suppress(OSError):
-            os.unlink(self._settings.data_socket)
+            os.unlink(self.settings.data_socket)
 
     def _serve(self, sock: socket.socket, place: str, local: bool) -> None:
         channel = None
@@ -169,11 +165,11 @@ class DataPort:
             try:
                 channel = self._identify(sock, local)
                 hello = self._recv_hello(channel)
-                if self._expect is not None:
-                    self._expect(hello)
+                if self.expect is not None:
+                    self.expect(hello)
             finally:
                 self._strangers.leave(sock)
-            self._serve_client(hello, channel, local)
+            self.serve(hello, channel, local)
         except (frames.ProtocolError, Refused) as exc:
             self._log.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:
@@ -208,10 +204,10 @@ class DataPort:
     def _identify(self, sock: socket.socket, local: bool) -> channels.Channel:
         try:
             channels.tune(sock)
-            if local or self._certificate is None:
+            if local or self.certificate is None:
                 return channels.PlainChannel(sock)
             return tls_channel.TlsChannel.accept(
-                sock, self._certificate.context(), self._deadline_s()
+                sock, self.certificate.context(), self._deadline_s()
             )
         except BaseException:
             sock.close()
@@ -234,7 +230,7 @@ class DataPort:
                 codes.STREAM_LIMIT, "stream_id must be 0"
             )
         payload = channels.recv_payload(channel, header, deadline_s)
-        return self._parse(frames.decode_json(payload))
+        return self.parse(frames.decode_json(payload))
 
     def _deadline_s(self) -> float | None:
-        return channels.deadline_after(self._settings.hello_timeout_s)
+        return channels.deadline_after(self.settings.hello_timeout_s)

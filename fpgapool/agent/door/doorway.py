@@ -104,6 +104,7 @@ class Client:
     closed: bool = False
 
 
+@dataclasses.dataclass(eq=False)
 class Doorway:
     """The sockets of one host, and their clients.
 
@@ -112,17 +113,12 @@ class Doorway:
     :param on_gone: called when a client's connection has ended.
     """
 
-    def __init__(
-        self,
-        settings: agent_settings.AgentSettings,
-        loop: agent_loop.Loop,
-        on_message: Callable[[Client, messages.Message], None],
-        on_gone: Callable[[Client], None],
-    ) -> None:
-        self._settings = settings
-        self._loop = loop
-        self._on_message = on_message
-        self._on_gone = on_gone
+    settings: agent_settings.AgentSettings
+    loop: agent_loop.Loop
+    on_message: Callable[[Client, messages.Message], None]
+    on_gone: Callable[[Client], None]
+
+    def __post_init__(self) -> None:
         #: Limits log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._listeners: dict[str, socket.socket] = {}
@@ -148,17 +144,17 @@ class Doorway:
     def start(self) -> None:
         """Make the sockets and serve them."""
         try:
-            for project_id, path in self._settings.front_door_sockets.items():
+            for project_id, path in self.settings.front_door_sockets.items():
                 self._listen(project_id, path)
         except BaseException:
             self.stop()
             raise
-        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+        self.loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
         """Close everything, but cancel no session: clients reconnect."""
         for path, listener in self._listeners.items():
-            self._loop.unwatch(listener)
+            self.loop.unwatch(listener)
             listener.close()
             self._unlink(path)
         self._listeners.clear()
@@ -178,7 +174,7 @@ class Doorway:
                 # No client can connect before listen(). The name appears once
                 # the permissions are right.
                 listener.bind(fresh_path)
-                os.chmod(fresh_path, self._settings.front_door_mode)
+                os.chmod(fresh_path, self.settings.front_door_mode)
                 listener.listen(BACKLOG)
                 os.rename(fresh_path, path)
                 self._inodes[path] = os.stat(path).st_ino
@@ -194,18 +190,18 @@ class Doorway:
         self, listener: socket.socket, project_id: str
     ) -> None:
         def ready(_events: int) -> None:
-            self._loop.unwatch(listener)
-            self._loop.call_in_turn(lambda: self._accept(listener, project_id))
+            self.loop.unwatch(listener)
+            self.loop.call_in_turn(lambda: self._accept(listener, project_id))
 
         if listener in self._listeners.values():
-            self._loop.watch(listener, agent_loop.READ, ready)
+            self.loop.watch(listener, agent_loop.READ, ready)
 
     def _check_sockets(self) -> None:
         """Recreate sockets that were removed, for example by a cleanup job."""
         if not self._listeners:
             return
-        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
-        for project_id, path in self._settings.front_door_sockets.items():
+        self.loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+        for project_id, path in self.settings.front_door_sockets.items():
             if self._is_in_place(path):
                 continue
             lost = self._listeners[path]
@@ -217,7 +213,7 @@ class Doorway:
             except FrontDoorError as error:
                 self._log.error("Front door cannot be recreated: %s", error)
                 continue
-            self._loop.unwatch(lost)
+            self.loop.unwatch(lost)
             lost.close()
 
     def _is_in_place(self, path: str) -> bool:
@@ -243,7 +239,7 @@ class Doorway:
                 if listener not in self._listeners.values():
                     return
                 self._log.error("Front door cannot accept clients: %s", error)
-                self._loop.call_later(
+                self.loop.call_later(
                     ACCEPT_PAUSE_S,
                     lambda: self._watch_listener(listener, project_id),
                 )
@@ -272,7 +268,7 @@ class Doorway:
 
     def _refusal(self, project_id: str) -> str | None:
         """Return why another client is refused; None if it is accepted."""
-        settings, count = self._settings, len(self._clients)
+        settings, count = self.settings, len(self._clients)
         most = settings.max_front_door_connections
         most_of_project = settings.max_front_door_project_connections
         share = most_of_project or max(
@@ -302,20 +298,20 @@ class Doorway:
         events = agent_loop.READ
         if client.unsent:
             events |= agent_loop.WRITE
-        self._loop.watch(
+        self.loop.watch(
             client.sock, events, functools.partial(self._ready, client)
         )
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
             # Otherwise the loop would report it repeatedly before its turn.
-            self._loop.unwatch(client.sock)
+            self.loop.unwatch(client.sock)
         else:
             self._line_up(client)
 
     def _line_up(self, client: Client) -> None:
         client.in_line = True
-        self._loop.call_in_turn(functools.partial(self._take_turn, client))
+        self.loop.call_in_turn(functools.partial(self._take_turn, client))
 
     def _take_turn(self, client: Client) -> None:
         if not client.closed:
@@ -358,7 +354,7 @@ class Doorway:
         for message in received:
             if client.closed:
                 return
-            self._on_message(client, message)
+            self.on_message(client, message)
 
     def send(
         self,
@@ -459,13 +455,13 @@ class Doorway:
             # The reading side ends the connection in its next turn, so a
             # caller in the middle of an operation still finds the client.
             LOG.debug("Front door: sending failed: %s", error)
-            self._loop.call(lambda: self._gone(client, "sending failed"))
+            self.loop.call(lambda: self._gone(client, "sending failed"))
 
     def _gone(self, client: Client, reason: str) -> None:
         if not client.closed:
             LOG.debug("Front door: connection %d: %s", client.number, reason)
             self._close(client)
-            self._on_gone(client)
+            self.on_gone(client)
 
     def _close(self, client: Client) -> None:
         client.closed = True
@@ -473,7 +469,7 @@ class Doorway:
             self._by_project[client.project_id] -= 1
         self._unread_descriptors[client.project_id].pop(client, None)
         self._count_unsent(client, -client.unsent_bytes)
-        self._loop.unwatch(client.sock)
+        self.loop.unwatch(client.sock)
         client.sock.close()
         for _data, fds in client.unsent:
             channel.close_fds(fds)

@@ -167,6 +167,7 @@ class _Open:
         self.resend_s = min(2 * self.resend_s, LONGEST_RESEND_S)
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Opens:
     """All requests of one front door that have not ended.
 
@@ -175,11 +176,10 @@ class Opens:
     :param poll_interval_s: a session is polled after this much silence.
     """
 
-    def __init__(
-        self, *, open_timeout_s: float, poll_interval_s: float
-    ) -> None:
-        self._open_timeout_s = open_timeout_s
-        self._poll_interval_s = poll_interval_s
+    open_timeout_s: float
+    poll_interval_s: float
+
+    def __post_init__(self) -> None:
         # A dict serves as an ordered set; the indexes find its members.
         self._opens: dict[_Open, None] = {}
         self._by_request: dict[OpenKey, _Open] = {}
@@ -236,7 +236,7 @@ class Opens:
         if entry is None:
             entry = _Open(
                 opening=request,
-                gives_up_at_s=now + self._open_timeout_s,
+                gives_up_at_s=now + self.open_timeout_s,
                 by_request=(request.project_id, request.request_id),
                 secret=secret,
             )
@@ -244,7 +244,7 @@ class Opens:
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
             # The client has reconnected: keep the session if it still exists.
             entry.cancel_reason = None
-            entry.gives_up_at_s = now + self._open_timeout_s
+            entry.gives_up_at_s = now + self.open_timeout_s
             entry.resend_s = FIRST_RESEND_S
             if entry.view is None:
                 entry.opening, entry.asking = request, False
@@ -260,7 +260,7 @@ class Opens:
         if entry is None:
             entry = _Open(
                 opening=lost,
-                gives_up_at_s=now + self._open_timeout_s,
+                gives_up_at_s=now + self.open_timeout_s,
                 by_session=(lost.project_id, lost.session_id),
             )
             self._add(entry)
@@ -271,7 +271,7 @@ class Opens:
             entry.opening, entry.asking = lost, False
         entry.answered = False
         entry.cancel_reason = None
-        entry.gives_up_at_s = now + self._open_timeout_s
+        entry.gives_up_at_s = now + self.open_timeout_s
         entry.resend_s = FIRST_RESEND_S
         return self._ask(entry)
 
@@ -410,7 +410,7 @@ class Opens:
         # The slot expects the secret of an earlier agent, since the conductor
         # has not processed this one's request yet.
         entry.answered = False
-        entry.gives_up_at_s = now + self._open_timeout_s
+        entry.gives_up_at_s = now + self.open_timeout_s
         entry.resend_s = FIRST_RESEND_S
         return self._ask(entry)
 
@@ -470,7 +470,7 @@ class Opens:
             view = entry.view
             if (
                 view is not None
-                and now >= entry.heard_at_s + self._poll_interval_s
+                and now >= entry.heard_at_s + self.poll_interval_s
             ):
                 silent.append(
                     (view.project_id, view.session_id, view.revision)

@@ -42,35 +42,27 @@ CALLS_PER_PROJECT = 4
 SECRET_BYTES = 32
 
 
+@dataclasses.dataclass(eq=False)
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
     :param push: sends the view of a session to the client with that number.
     """
 
-    def __init__(
-        self,
-        settings: agent_settings.AgentSettings,
-        loop: agent_loop.Loop,
-        conductor: conductor_api.ConductorAPI,
-        casts: sender.Sender,
-        caller: sender.Caller,
-        opener: sender.Caller,
-        push: Callable[[int, objects.SessionView], None],
-        is_open: Callable[[], bool],
-    ) -> None:
-        self._settings = settings
-        self._loop = loop
-        self._conductor = conductor
-        self._casts = casts
-        self._caller = caller
-        self._opener = opener
-        self._push = push
-        self._is_open = is_open
+    settings: agent_settings.AgentSettings
+    loop: agent_loop.Loop
+    conductor: conductor_api.ConductorAPI
+    casts: sender.Sender
+    caller: sender.Caller
+    opener: sender.Caller
+    push: Callable[[int, objects.SessionView], None]
+    is_open: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._log = ratelimit.RateLimitedLog(__name__)
         self._opens = opens.Opens(
-            open_timeout_s=settings.open_timeout_s,
-            poll_interval_s=settings.session_poll_interval_s,
+            open_timeout_s=self.settings.open_timeout_s,
+            poll_interval_s=self.settings.session_poll_interval_s,
         )
         self.view = self._opens.view
         # By project: unsent requests, and calls under way.
@@ -99,12 +91,12 @@ class Sessions:
 
         :param in_use: ids of the sessions that use slots of this host.
         """
-        now = self._loop.now()
+        now = self.loop.now()
         self._apply(self._opens.client_gone(number, now, in_use))
 
     def changed(self, views: Iterable[objects.SessionView]) -> None:
         """Process changed sessions from the conductor."""
-        now = self._loop.now()
+        now = self.loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))
 
@@ -117,20 +109,20 @@ class Sessions:
             request.members,
             project_id=client.project_id,
             user_id=client.user_id,
-            host_uuid=self._settings.host_uuid,
+            host_uuid=self.settings.host_uuid,
             secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
         )
         self._check_quota(client, request_id=wanted.request_id)
         # The answer goes first, so that events follow it.
         request.reply(session_id=None)
         if not client.closed:
-            now = self._loop.now()
+            now = self.loop.now()
             self._apply(self._opens.open(client.number, wanted, now, secret))
 
     def _reopen(self, request: doorway.Request) -> None:
         client = request.client
         lost = opens.Reopen(
-            self._settings.host_uuid,
+            self.settings.host_uuid,
             client.project_id,
             requests.session_id(request.members),
             requests.generation(request.members),
@@ -139,7 +131,7 @@ class Sessions:
         # The answer goes first, as for open.
         request.reply()
         if not client.closed:
-            now = self._loop.now()
+            now = self.loop.now()
             self._apply(self._opens.reopen(client.number, lost, now))
 
     def _progress(self, request: doorway.Request) -> None:
@@ -147,11 +139,11 @@ class Sessions:
         session_id = requests.session_id(request.members)
         input_bytes = requests.input_bytes(request.members)
         if self._opens.may_report(
-            request.client.number, project_id, session_id, self._loop.now()
+            request.client.number, project_id, session_id, self.loop.now()
         ):
-            self._casts.put(
+            self.casts.put(
                 ("progress", project_id, session_id),
-                lambda: self._conductor.report_progress(
+                lambda: self.conductor.report_progress(
                     project_id, session_id, input_bytes
                 ),
                 lane=project_id,
@@ -166,7 +158,7 @@ class Sessions:
                 session_id,
                 request_id,
                 codes.CANCELLED_BY_CLIENT,
-                self._loop.now(),
+                self.loop.now(),
             )
         )
         request.reply()
@@ -181,7 +173,7 @@ class Sessions:
             requests.output_bytes(members),
             confirmed=members.get("confirmed") is True,
         )
-        self._apply(self._opens.close(close, self._loop.now()))
+        self._apply(self._opens.close(close, self.loop.now()))
         request.reply()
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
@@ -195,7 +187,7 @@ class Sessions:
         if self._opens.is_counted(client.project_id, **ids):
             # The client has returned for a session.
             return
-        most = self._settings.max_front_door_project_sessions
+        most = self.settings.max_front_door_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
@@ -210,17 +202,17 @@ class Sessions:
             self._execute(effect)
         if len(self._opens) and not self._ticking:
             self._ticking = True
-            self._loop.call_later(TICK_S, self._tick)
+            self.loop.call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._ticking = False
-        if self._is_open():
-            self._apply(self._opens.tick(self._loop.now()))
+        if self.is_open():
+            self._apply(self._opens.tick(self.loop.now()))
 
     def _execute(self, effect: opens.Effect) -> None:
         match effect:
             case opens.Push(number, view):
-                self._push(number, view)
+                self.push(number, view)
             case objects.OpenRequest():
                 self._unsent[effect.project_id].append(effect)
                 self._submit(effect.project_id)
@@ -229,7 +221,7 @@ class Sessions:
                     project_id,
                     [effect],
                     lambda: [
-                        self._conductor.reopen_session(
+                        self.conductor.reopen_session(
                             project_id,
                             session_id=lost_id,
                             generation=generation,
@@ -238,9 +230,9 @@ class Sessions:
                     ],
                 )
             case opens.Cancel(project_id, session_id, request_id, reason):
-                self._casts.put(
+                self.casts.put(
                     ("cancel", project_id, request_id or session_id),
-                    lambda: self._conductor.cancel_session(
+                    lambda: self.conductor.cancel_session(
                         project_id,
                         session_id=session_id,
                         request_id=request_id,
@@ -249,9 +241,9 @@ class Sessions:
                     lane=project_id,
                 )
             case opens.Close():
-                self._casts.put(
+                self.casts.put(
                     ("cancel", effect.project_id, effect.session_id),
-                    lambda: self._conductor.close_session(
+                    lambda: self.conductor.close_session(
                         **dataclasses.asdict(effect)
                     ),
                     lane=effect.project_id,
@@ -269,7 +261,7 @@ class Sessions:
         self._call_for(
             project_id,
             wanted,
-            lambda: self._conductor.submit_sessions(wanted),
+            lambda: self.conductor.submit_sessions(wanted),
         )
 
     def _call_for(
@@ -282,7 +274,7 @@ class Sessions:
             self._calls[project_id] -= 1
             self.changed(view for view in views if view)
             for opening in openings:
-                self._opens.call_ended(opening, self._loop.now())
+                self._opens.call_ended(opening, self.loop.now())
             self._submit(project_id)
 
         def failed(error: Exception) -> None:
@@ -290,16 +282,16 @@ class Sessions:
             answered(())
 
         self._calls[project_id] += 1
-        self._opener.submit(
+        self.opener.submit(
             call,
             answered,
             failed,
-            limit_s=self._settings.open_timeout_s,
+            limit_s=self.settings.open_timeout_s,
             lane=project_id,
         )
 
     def _poll(self, poll: opens.Poll) -> None:
-        if self._polling or self._loop.now() < self._polls_again_s:
+        if self._polling or self.loop.now() < self._polls_again_s:
             return
         self._polling = True
 
@@ -307,21 +299,21 @@ class Sessions:
             answer: tuple[list[objects.SessionView], list[str]],
         ) -> None:
             self._polling = False
-            now = self._loop.now()
+            now = self.loop.now()
             self._apply(self._opens.polled(poll, *answer, now))
 
         def failed(error: Exception) -> None:
             self._polling = False
             # Without a pause all agents would poll after a refusal.
             self._polls_again_s = (
-                self._loop.now() + self._settings.session_poll_interval_s
+                self.loop.now() + self.settings.session_poll_interval_s
             )
             LOG.warning("Cannot poll sessions: %s", error)
 
-        self._caller.submit(
-            lambda: self._conductor.changed_sessions(
+        self.caller.submit(
+            lambda: self.conductor.changed_sessions(
                 {name: revision for _, name, revision in poll.sessions},
-                host_uuid=self._settings.host_uuid,
+                host_uuid=self.settings.host_uuid,
             ),
             answered,
             failed,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import threading
@@ -38,6 +39,7 @@ MAX_CONNECTIONS = 32
 _MOST_OUTPUT_BYTES = 2**32
 
 
+@dataclasses.dataclass(eq=False)
 class SessionServer:
     """Admits only the client of the current assignment.
 
@@ -47,17 +49,12 @@ class SessionServer:
 
     is_waiting = False
 
-    def __init__(
-        self,
-        settings: worker_settings.WorkerSettings,
-        driver: drivers.Driver,
-        post: sessions.Post,
-        cache: blocks.BlockCache,
-    ) -> None:
-        self._settings = settings
-        self._driver = driver
-        self._post = post
-        self._cache = cache
+    settings: worker_settings.WorkerSettings
+    driver: drivers.Driver
+    post: sessions.Post
+    cache: blocks.BlockCache
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._armed = threading.Condition(self._lock)
         self._newest_generation = -1
@@ -106,7 +103,7 @@ class SessionServer:
 
         :raises OSError: if there is no memory, or no descriptor, for them.
         """
-        settings = self._settings
+        settings = self.settings
         memories.SharedMemory(
             settings.chunk_bytes, settings.window_chunks
         ).close()
@@ -223,14 +220,14 @@ class SessionServer:
         message: str,
         outcome: str = states.FAILED,
     ) -> None:
-        self._post(
+        self.post(
             state.Ended(keyring.order.generation, outcome, code, message)
         )
 
     def _make_session(
         self, hello: hellos.Hello, keyring: hellos.Keyring
     ) -> sessions.DataSession:
-        settings = self._settings
+        settings = self.settings
         profile = self._profile
         if profile is None:
             raise ports.Refused(codes.SESSION_CLOSED, "the session has ended")
@@ -259,9 +256,9 @@ class SessionServer:
             hello.transport == hellos.SHM,
             settings,
             keyring,
-            self._post,
+            self.post,
             # The slot is scrubbed after the session.
-            self._cache.open(keyring.order.project_id, hello.session_id),
+            self.cache.open(keyring.order.project_id, hello.session_id),
             hello.start_input_offset,
             hello.start_output_offset,
         )
@@ -269,11 +266,11 @@ class SessionServer:
     def _open_core(
         self, hello: hellos.Hello, order: state.Order
     ) -> drivers.Core:
-        settings = self._settings
+        settings = self.settings
         traffic = drivers.Traffic(order.local, order.origin_host_uuid)
         try:
             return processing.open_core(
-                self._driver,
+                self.driver,
                 settings.device,
                 settings.slot,
                 traffic,
@@ -285,7 +282,7 @@ class SessionServer:
     def _make_memory(
         self, hello: hellos.Hello, processor: processing.Processor
     ) -> memories.Memory:
-        settings = self._settings
+        settings = self.settings
         chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
         most_bytes = processor.needed_bytes(chunk_bytes, True)
         if most_bytes > _MOST_OUTPUT_BYTES:
@@ -343,13 +340,13 @@ class SessionServer:
         input_bytes: int,
         output_bytes: int,
     ) -> None:
-        settings, processor = self._settings, session.processor
+        settings, processor = self.settings, session.processor
         document: dict[str, object] = {
             "features": sorted(processor.features),
             "resume_secret": keyring.mint_resume(),
             "chunk_bytes": settings.chunk_bytes,
             "window_bytes": settings.window_bytes,
-            "cache_bytes": self._cache.capacity_bytes,
+            "cache_bytes": self.cache.capacity_bytes,
             "input_offset": input_bytes,
             "output_offset": output_bytes,
             "stateless": processor.profile.stateless,

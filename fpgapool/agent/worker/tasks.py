@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import dataclasses
 import select
 import threading
 import time
@@ -62,6 +63,7 @@ class TaskResult(typing.NamedTuple):
     output: memoryview = _NO_BYTES
 
 
+@dataclasses.dataclass(eq=False)
 class Runner:
     """Runs tasks in a programmed slot. Has no threads, sockets or rings.
 
@@ -69,25 +71,17 @@ class Runner:
         None without one.
     """
 
-    def __init__(
-        self,
-        driver: drivers.Driver,
-        device: str,
-        slot: int,
-        profile: drivers.Profile,
-        traffic: drivers.Traffic,
-        cache: blocks.BlockCache,
-        clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._driver = driver
-        self._device = device
-        self._slot = slot
-        self._profile = profile
-        self._traffic = traffic
-        self._cache = cache
+    driver: drivers.Driver
+    device: str
+    slot: int
+    profile: drivers.Profile
+    traffic: drivers.Traffic
+    cache: blocks.BlockCache
+    clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns
+
+    def __post_init__(self) -> None:
         # The current project and application; None without any.
         self._blocks: blocks.Blocks | None = None
-        self._clock_ns = clock_ns
         self.input_bytes = 0
         self.output_bytes = 0
         self.started = 0
@@ -108,7 +102,7 @@ class Runner:
         """
         self.started += 1
         self.is_running = True
-        began_ns = self._clock_ns()
+        began_ns = self.clock_ns()
         try:
             task, arguments, missing = self._resolve(task)
             if missing:
@@ -140,7 +134,7 @@ class Runner:
             self._kept = None
             if getattr(exc, "code", None) in _FATAL:
                 self.fault = exc.code  # type: ignore[attr-defined]
-            busy_ns = self._clock_ns() - began_ns
+            busy_ns = self.clock_ns() - began_ns
             return TaskResult(records.FAILED, busy_ns, _detail(exc))
         finally:
             if self._blocks is not None:
@@ -150,7 +144,7 @@ class Runner:
         self.output_bytes += count_bytes
         if count_bytes != len(room):
             room = room[:count_bytes]
-        busy_ns = self._clock_ns() - began_ns
+        busy_ns = self.clock_ns() - began_ns
         return TaskResult(records.DONE, busy_ns, b"", room)
 
     def _resolve(
@@ -188,7 +182,7 @@ class Runner:
 
     def use_blocks(self, project_id: str, application: str) -> None:
         """Let tasks use the blocks of an application, until :meth:`clear`."""
-        self._blocks = self._cache.open(project_id, application)
+        self._blocks = self.cache.open(project_id, application)
 
     def keep(self) -> None:
         """Keep reusable cores open, until :meth:`clear`."""
@@ -202,12 +196,12 @@ class Runner:
         self._locked = False
         self._kept = None
         self._blocks = None
-        self._cache.wipe(project_id)
+        self.cache.wipe(project_id)
         if self._room:
             # Must precede freeing the memory.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
-        self._driver.clear_task(self._device, self._slot)
+        self.driver.clear_task(self.device, self.slot)
 
     def cancel(self) -> None:
         """Make the present task and all later ones fail, from any thread."""
@@ -220,10 +214,10 @@ class Runner:
         self, task: records.Record, is_own: bool
     ) -> processing.Processor:
         offset_bytes = task.number
-        if offset_bytes and not self._profile.stateless:
+        if offset_bytes and not self.profile.stateless:
             raise processing.Failure(
                 codes.BAD_OFFSET,
-                f"{self._profile.name} is not stateless: its tasks start at"
+                f"{self.profile.name} is not stateless: its tasks start at"
                 " offset 0",
             )
         if offset_bytes > hellos.MAX_START_OFFSET:
@@ -237,17 +231,17 @@ class Runner:
         else:
             self._kept = None
             core = processing.open_core(
-                self._driver,
-                self._device,
-                self._slot,
-                self._traffic,
+                self.driver,
+                self.device,
+                self.slot,
+                self.traffic,
                 frames.decode_json(encoded) if encoded else {},
             )
-            processor = processing.Processor(core, self._profile)
+            processor = processing.Processor(core, self.profile)
             if (
                 core.reusable
                 and not is_own
-                and (self._locked or (self._profile.stateless and not encoded))
+                and (self._locked or (self.profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
         # In this order: either cancel() sees the core, or it was called
@@ -287,23 +281,19 @@ class _Over(Exception):
     """The connection to the desk has ended."""
 
 
+@dataclasses.dataclass(eq=False)
 class Member:
     """Connects a slot to its group's desk, and reconnects if need be.
 
     :param post: takes events of the assignment; must not block.
     """
 
-    def __init__(
-        self,
-        settings: worker_settings.WorkerSettings,
-        driver: drivers.Driver,
-        post: collections.abc.Callable[[state.Event], None],
-        cache: blocks.BlockCache,
-    ) -> None:
-        self._settings = settings
-        self._driver = driver
-        self._post = post
-        self._cache = cache
+    settings: worker_settings.WorkerSettings
+    driver: drivers.Driver
+    post: collections.abc.Callable[[state.Event], None]
+    cache: blocks.BlockCache
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._stopped = threading.Event()
@@ -312,14 +302,14 @@ class Member:
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
         """Prepare for the tasks of an assignment."""
-        settings = self._settings
+        settings = self.settings
         self._runner = Runner(
-            self._driver,
+            self.driver,
             settings.device,
             settings.slot,
             profile,
             drivers.Traffic(order.local, order.origin_host_uuid),
-            self._cache,
+            self.cache,
         )
         self._stopped.clear()
 
@@ -387,13 +377,13 @@ class Member:
                 )
             ending = ending or self._forget(order, runner)
         if ending is not None:
-            self._post(ending)
+            self.post(ending)
 
     def _forget(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
         """Reset, to join again as a new member."""
-        self._post(state.Detached(order.generation))
+        self.post(state.Detached(order.generation))
         # A desk that keeps ending must not cause a busy loop.
         self._stopped.wait(_FIRST_PAUSE_S)
         try:
@@ -412,7 +402,7 @@ class Member:
             try:
                 post = _Postbox(channel, sock)
                 post.send(records.READY, detail=self._who(order))
-                self._post(state.Attached(order.generation, time.time()))
+                self.post(state.Attached(order.generation, time.time()))
                 return self._work(order, runner, post)
             finally:
                 channel.close()
@@ -442,7 +432,7 @@ class Member:
             raise _Over
 
     def _receive(self, sock: channels.PlainChannel) -> rings.Channel:
-        deadline_s = channels.deadline_after(self._settings.hello_timeout_s)
+        deadline_s = channels.deadline_after(self.settings.hello_timeout_s)
         try:
             fds = sock.recv_exact_with_fds(
                 memoryview(bytearray(1)), rings.CHANNEL_FDS, deadline_s
@@ -454,8 +444,8 @@ class Member:
     def _who(self, order: state.Order) -> bytes:
         return frames.encode_json(
             {
-                "device": self._settings.device,
-                "slot": self._settings.slot,
+                "device": self.settings.device,
+                "slot": self.settings.slot,
                 "generation": order.generation,
             }
         )
