@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import heapq
 import itertools
@@ -35,14 +36,12 @@ Callback = Callable[[], None]
 MAX_CALLS_PER_TURN = 1000
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Timer:
     """A callback that is due later; it can be cancelled."""
 
-    __slots__ = ("callback", "due_s")
-
-    def __init__(self, due_s: float, callback: Callback) -> None:
-        self.due_s = due_s
-        self.callback: Callback | None = callback
+    due_s: float
+    callback: Callback | None
 
     def cancel(self) -> None:
         """Forget the callback; harmless if it has already run."""

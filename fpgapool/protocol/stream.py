@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import itertools
 import typing
 from collections.abc import Callable
@@ -47,26 +48,22 @@ CLIENT = Side(True, codes.PROTOCOL_ERROR, "input", "output")
 WORKER = Side(False, codes.BAD_OFFSET, "output", "input")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Piece:
     """Content of one frame, kept until it is acknowledged.
 
     :ivar data: its bytes; none for an END by itself.
+    :ivar number: of its shared buffer, if it is in one.
     :ivar flags: ``END`` and ``TASK_END``.
     :ivar task_id: number of its task, set when it is added.
     :ivar offset_bytes: position of its first byte, set when it is added.
     """
 
-    task_id: int
-    offset_bytes: int
-
-    __slots__ = ("data", "flags", "number", "offset_bytes", "task_id")
-
-    def __init__(
-        self, data: memoryview, number: int = 0, flags: int = 0
-    ) -> None:
-        self.data = data
-        self.number = number
-        self.flags = flags
+    data: memoryview
+    number: int = 0
+    flags: int = 0
+    task_id: int = dataclasses.field(init=False)
+    offset_bytes: int = dataclasses.field(init=False)
 
     @property
     def end_offset_bytes(self) -> int:
