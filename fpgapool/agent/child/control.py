@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The control socket; only the newest agent is served."""
+"""The agents at the control socket; only the newest one is served."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-import os
-import selectors
 import socket
 import threading
 import typing
@@ -16,7 +13,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.agent.child import port
 from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -176,27 +172,3 @@ class Newest:
         """Send what is queued, if there is an agent."""
         if self.agent is not None:
             self.agent.flush()
-
-
-@dataclasses.dataclass(eq=False)
-class ControlSocket:
-    """The socket to which agents connect."""
-
-    path: str
-    agents: Newest
-
-    def __post_init__(self) -> None:
-        self._listener = port.listen_unix(self.path)
-
-    def register(self, selector: selectors.BaseSelector) -> None:
-        """Accept agents."""
-        self._listener.setblocking(False)
-        selector.register(
-            self._listener, selectors.EVENT_READ, self.agents.accept
-        )
-
-    def close(self) -> None:
-        """Stop listening and remove the socket."""
-        self._listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self.path)

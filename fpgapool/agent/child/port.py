@@ -55,6 +55,13 @@ def listen_unix(path: str) -> socket.socket:
     return listener
 
 
+def close_unix(listener: socket.socket, path: str) -> None:
+    """Stop listening and remove the socket."""
+    listener.close()
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
 def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
@@ -153,11 +160,9 @@ class DataPort:
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket."""
-        for listener in (self._local, self._tcp):
-            if listener is not None:
-                listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self.settings.data_socket)
+        if self._tcp is not None:
+            self._tcp.close()
+        close_unix(self._local, self.settings.data_socket)
 
     def _serve(self, sock: socket.socket, place: str, local: bool) -> None:
         channel = None

@@ -20,6 +20,7 @@ class Sockets:
     """The control socket and the data port, with its certificate.
 
     :param serve: serves clients that have identified themselves.
+    :ivar tcp_port: number of the TCP port, None if there is none.
     :param expect: called with the HELLO; waits briefly if a client is early.
     """
 
@@ -39,12 +40,10 @@ class Sockets:
         self._port = port.DataPort(
             settings, serve, self._certificate, parse, expect
         )
-        self._control = control.ControlSocket(settings.control_socket, agents)
-
-    @property
-    def tcp_port(self) -> int | None:
-        """Number of the TCP port, None if there is none."""
-        return self._port.tcp_port
+        self.tcp_port = self._port.tcp_port
+        self._agents = agents
+        self._control_path = settings.control_socket
+        self._control = port.listen_unix(self._control_path)
 
     def certificate_sha256(self) -> str | None:
         """Return the certificate hash by which clients recognize this process.
@@ -57,7 +56,10 @@ class Sockets:
     def serve(self) -> None:
         """Accept connections from now on, in threads of their own."""
         selector = selectors.DefaultSelector()
-        self._control.register(selector)
+        self._control.setblocking(False)
+        selector.register(
+            self._control, selectors.EVENT_READ, self._agents.accept
+        )
         self._port.register(selector)
         crew.CREW.start("accept", process.accept_forever, selector)
         if self._certificate is not None:
@@ -65,5 +67,5 @@ class Sockets:
 
     def close(self) -> None:
         """Stop listening and remove the Unix sockets."""
-        self._control.close()
+        port.close_unix(self._control, self._control_path)
         self._port.close()

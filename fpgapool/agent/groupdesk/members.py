@@ -10,9 +10,7 @@ A slot whose connection ends is dead.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import time
 import typing
 from collections.abc import Callable
@@ -73,9 +71,7 @@ class MemberPorts:
 
     def close(self) -> None:
         """Close the socket, and all connections."""
-        self._listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        data_ports.close_unix(self._listener, self._path)
         for port in self._connected:
             port.close()
 

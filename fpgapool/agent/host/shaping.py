@@ -96,36 +96,28 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a direction has no cap.
-
-    :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
-    """
-
-    direction: str
-    code: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.direction}: {self.message} ({self.code})"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class LinkState:
     """The state of the cap.
 
     :ivar bytes_per_s: the cap of each direction without a problem, 0 for
         none.
+    :ivar problems: why there is no cap, by direction.
     """
 
     device: str | None = None
     bytes_per_s: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: Mapping[str, Mapping[str, str]] = dataclasses.field(
+        default_factory=dict
+    )
 
     @property
     def message(self) -> str | None:
         """The problems as text for a person, None if there are none."""
-        return "; ".join(map(str, self.problems)) or None
+        texts = (
+            f"{direction}: {one['message']} ({one['code']})"
+            for direction, one in self.problems.items()
+        )
+        return "; ".join(texts) or None
 
 
 class PrivilegedKernel:
@@ -275,7 +267,8 @@ class LinkProtection:
                 f" {privsep.MIN_CAP_BYTES_PER_S}",
             )
         outcome = self._kernel.cap(device, bytes_per_s, network, wish.ports)
-        state = LinkState(device, bytes_per_s, _problems(outcome))
+        problems = {one: outcome[one] for one in DIRECTIONS if outcome[one]}
+        state = LinkState(device, bytes_per_s, problems)
         self._set_state(state, made=outcome["made"])
 
     def _link(self) -> tuple[str, str]:
@@ -356,17 +349,5 @@ class LinkProtection:
 
 
 def _failed(device: str | None, code: str, message: str) -> LinkState:
-    problems = (Problem(one, code, message) for one in DIRECTIONS)
-    return LinkState(device, 0, tuple(problems))
-
-
-def _problems(outcome: Mapping[str, typing.Any]) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            direction,
-            outcome[direction]["code"],
-            outcome[direction]["message"],
-        )
-        for direction in DIRECTIONS
-        if outcome[direction] is not None
-    )
+    problem = {"code": code, "message": message}
+    return LinkState(device, 0, dict.fromkeys(DIRECTIONS, problem))

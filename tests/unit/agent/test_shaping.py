@@ -91,7 +91,7 @@ def protection(
 
 
 def problem_codes(guard: shaping.LinkProtection) -> list[tuple[str, str]]:
-    return [(one.direction, one.code) for one in guard.state.problems]
+    return [(one, two["code"]) for one, two in guard.state.problems.items()]
 
 
 def both(code: str) -> list[tuple[str, str]]:
@@ -194,10 +194,10 @@ def test_a_cap_that_lets_nothing_through_is_refused():
 
 
 def test_problems_are_put_into_words():
-    problems = (
-        shaping.Problem("outgoing", "FOREIGN_QDISC", "somebody's"),
-        shaping.Problem("incoming", "KERNEL_REFUSED", "no"),
-    )
+    problems = {
+        "outgoing": {"code": "FOREIGN_QDISC", "message": "somebody's"},
+        "incoming": {"code": "KERNEL_REFUSED", "message": "no"},
+    }
     assert shaping.LinkState("eth0", 0, problems).message == (
         "outgoing: somebody's (FOREIGN_QDISC); incoming: no (KERNEL_REFUSED)"
     )
