@@ -226,7 +226,7 @@ def test_without_privileges_the_rest_goes_on(caplog):
     assert caplog.text.count("sudo") == 2  # one for each direction
     kernel.error = None
     assert guard.check() == shaping.CHECK_INTERVAL_S
-    assert guard.state.problems == ()
+    assert not guard.state.problems
 
 
 @pytest.mark.parametrize("remove", [False, True])
