@@ -51,8 +51,8 @@ class Requirements:
 def read(extra_specs: Mapping[str, object]) -> Requirements:
     """Read a flavor's extra specs.
 
-    :param extra_specs: as Nova sends them; a limit that is no number counts as
-        0, so that a mistake does not remove a limit.
+    :param extra_specs: as Nova sends them; a limit that is not a number counts
+        as 0, so that a mistake does not remove a limit.
     """
     names = str(extra_specs.get(ACCELERATORS, "")).split(",")
     return Requirements(

@@ -19,7 +19,7 @@ _State = tuple[int, int, int]
 
 @dataclasses.dataclass(eq=False)
 class ServerContext:
-    """The TLS context of a server, made anew when its files change.
+    """The TLS context of a server, made again when its files change.
 
     New connections use the new context; existing ones keep theirs. If the
     files are unusable, for example because the key was not replaced yet, the

@@ -24,8 +24,8 @@ FOREIGN_QDISC = "FOREIGN_QDISC"
 FOREIGN_DEVICE = "FOREIGN_DEVICE"
 KERNEL_REFUSED = "KERNEL_REFUSED"
 
-#: The marks. Handles below 8000: are for people; the kernel allocates those
-#: above, from the lowest on, and hardly gets this far.
+#: The marks. Handles below 8000: are for administrators; the kernel allocates
+#: those above, from the lowest on, and hardly gets this far.
 HANDLE = 0xF69A0000
 CLASS = HANDLE | 1
 QUEUE_HANDLE = 0xF69B0000

@@ -379,7 +379,7 @@ def error_frame(
 ) -> bytes:
     """Encode an ERROR frame.
 
-    :param message: explanation for people, shortened if it is long.
+    :param message: explanation, shortened if it is long.
     :param task_id: of a group's task, the only one that has failed.
     """
     return encode_frame(

@@ -52,7 +52,7 @@ WORKER = Side(False, codes.BAD_OFFSET, "output", "input")
 class Piece:
     """Content of one frame, kept until it is acknowledged.
 
-    :ivar data: its bytes; none for an END by itself.
+    :ivar data: its bytes; none for an END alone.
     :ivar number: of its shared buffer, if it is in one.
     :ivar flags: ``END`` and ``TASK_END``.
     :ivar task_id: number of its task, set when it is added.

@@ -96,7 +96,7 @@ class Labels:
         for name in sorted({*self._nodes, *slots}):
             found = slots.get(name, {})
             if not found and name not in self._nodes:
-                # Somebody else may label nodes without boards.
+                # Others may label nodes without boards.
                 continue
             node = self._nodes.setdefault(name, _Node())
             self._look(node, found, now_s, is_late)
@@ -138,7 +138,7 @@ class Labels:
         )
         if is_late or wanted != node.wanted:
             node.wanted, node.since_s = wanted, now_s
-        # A slot that is programmed anew takes no label away; a fault does.
+        # A slot that is programmed again takes no label away; a fault does.
         lost = any(
             label == node.label
             and slots.get(slot, Unknown.LABEL) is Unknown.LABEL

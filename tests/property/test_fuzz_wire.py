@@ -398,8 +398,8 @@ ASSIGN = {
     "origin_host_uuid": "h",
     "idle_timeout_s": 5.0,
     "max_hold_s": 5.0,
-    "bitstream_path": "/nowhere",
     "bitstream_ref": {
+        "path": "/nowhere",
         "bitstream_id": "b",
         "checksum_sha256": "00" * 32,
         "size_bytes": 1,

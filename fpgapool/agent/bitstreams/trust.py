@@ -33,7 +33,7 @@ class Trust:
 
         Blocks while the keys are read.
 
-        :returns: the reason, for people; None if there is none.
+        :returns: the reason as text; None if there is none.
         """
         reference = order.members["bitstream_ref"]
         has_file = isinstance(reference, dict)

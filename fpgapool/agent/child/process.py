@@ -142,7 +142,7 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
 def lock(path: str) -> int:
     """Take a lock that lasts until the process ends.
 
-    :returns: a descriptor, which has to stay open.
+    :returns: a descriptor, which must stay open.
     :raises Taken: if another process has the lock.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -537,7 +537,7 @@ def _check_socket_path(path: str) -> None:
 def _remove_stale(path: str) -> None:
     """Remove a socket that has no listener.
 
-    :raises: FrontDoorError if it is in use or is no socket.
+    :raises: FrontDoorError if it is in use or is not a socket.
     """
     try:
         mode = os.lstat(path).st_mode

@@ -171,7 +171,7 @@ class MemberPorts:
             port.stop()
 
     def _has_left(self, port: ports.MemberPort) -> None:
-        """A slot has left, on request or by itself."""
+        """A slot has left, requested or not."""
         if port.number is None and port.place is not None:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")

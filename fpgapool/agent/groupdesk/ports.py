@@ -361,7 +361,7 @@ _TEXTS = {
 
 
 def text_of(code: str) -> str:
-    """Return the explanation of a code for people."""
+    """Return the explanation of a code."""
     return _TEXTS[code]
 
 

@@ -55,7 +55,7 @@ class _News:
     """What clients know of their group. While locks have all members here,
     clients send their tasks to another host.
 
-    :ivar due_s: when clients have to be notified; None: not now.
+    :ivar due_s: when to notify clients; None: not now.
     """
 
     def __init__(self) -> None:
@@ -556,7 +556,7 @@ class Desk:
     def _set_hosts(
         self, members: groups.MemberList, spares_member: bool = True
     ) -> None:
-        """Tell clients on which hosts the group has members.
+        """Notify clients on which hosts the group has members.
 
         :param spares_member: whether one member here is reserved for clients
             without locks.

@@ -346,12 +346,12 @@ class Slot:
             effects.append(orders.Changed())
         return effects
 
-    def _take_result(self, told: objects.SessionResult | None) -> None:
+    def _take_result(self, reported: objects.SessionResult | None) -> None:
         known = self.last_result
-        if told is not None and (
-            known is None or told.generation >= known.generation
+        if reported is not None and (
+            known is None or reported.generation >= known.generation
         ):
-            self.last_result = told
+            self.last_result = reported
 
     def _confirm_pending(self, status: WorkerStatus, now: float) -> None:
         pending = self.pending
@@ -379,7 +379,7 @@ class Slot:
 
     def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
         """Fetch a damaged file again, once, without asking the conductor."""
-        request, told = self.request, self.last_result
+        request, last = self.request, self.last_result
         if (
             request is None
             or request.bitstream_ref is None
@@ -390,7 +390,7 @@ class Slot:
             or status.state != states.SLOT_IDLE
             or status.session_id is not None
             # The conductor knows the end, and may have moved on.
-            or (told is not None and told.generation == request.generation)
+            or (last is not None and last.generation == request.generation)
             or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
         ):
             return []

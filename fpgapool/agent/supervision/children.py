@@ -191,7 +191,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """Handle the end of a process.
 
         :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None for one
-            that could not be proved to be of this kind.
+            that could not be proved to be one of these processes.
         """
 
     @abc.abstractmethod
@@ -322,7 +322,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return True
 
     def _prove(self, child: C) -> bool:
-        """Prove that a silent process is one of this kind.
+        """Prove that a silent process is one of these.
 
         If the socket still accepts, its process has lived since before the
         descriptor was opened, so the number is still its own.
@@ -452,7 +452,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             )
 
     def _abandon(self, child: C) -> None:
-        """Forget a process that could not be proved to be of this kind."""
+        """Forget a process that could not be proved to be one of these."""
         self._forget_process(child)
         self._died(child, None)
         self._failed(child, f"the {self.KIND} found at the start is gone")

@@ -141,7 +141,7 @@ class Link:
             return
         except ConnectionError as error:
             # It ended with an unread request, perhaps in an orderly way; its
-            # exit status tells.
+            # exit status says.
             LOG.info("%s: %s", self.title, error)
             data = b""
         except (OSError, frames.ProtocolError) as error:

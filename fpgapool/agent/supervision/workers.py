@@ -123,7 +123,7 @@ class _WorkerProcess(children.Child):
 
     :ivar stale: whether it was started for something else, or has served a
         group.
-    :ivar reported_idle: whether it reported idleness by itself since the last
+    :ivar reported_idle: whether it reported idleness unasked since the last
         request.
     """
 

@@ -132,7 +132,7 @@ class Worker:
                 call = self._next_call()
                 if call is not None:
                     call()
-                self._tell()
+                self._report()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
             # The lock is released with the process, after the sockets.
@@ -251,7 +251,7 @@ class Worker:
                 case state.Quit(reason):
                     self._quit_reason = reason
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Send the agent its messages, unless more will follow at once."""
         if self._tell_due_s < math.inf:
             is_early = self._tell_due_s > time.monotonic()

@@ -258,7 +258,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announce:
-    """Tell the agent that the client may connect.
+    """Notify the agent that the client may connect.
 
     :ivar anew: create a secret even if the client has one.
     """
@@ -288,7 +288,7 @@ class Clear:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """Tell the agent the new status.
+    """Report the new status to the agent.
 
     :ivar soon: after a short delay, as another change may follow at once.
     """

@@ -57,7 +57,7 @@ class Progress(typing.NamedTuple):
     """The progress of a session.
 
     :ivar output_bytes: grows with the output that its client receives.
-    :ivar wait: what it has been waiting for, for people; ``{}`` stands for the
+    :ivar wait: what it has been waiting for, as text; ``{}`` stands for the
         duration.
     :ivar is_computing: whether it waits for the core, not for the client.
     """

@@ -335,7 +335,7 @@ class PlainChannel(Channel):
         Only on Unix sockets. Descriptors travel with the first byte of their
         message. A reader that does not ask for them loses them.
 
-        :returns: number of bytes, and the descriptors. The caller has to close
+        :returns: number of bytes, and the descriptors. The caller must close
             them; its child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
             ``max_fds`` descriptors came; with the number ``EMFILE`` if this
@@ -376,7 +376,7 @@ class PlainChannel(Channel):
     ) -> list[int]:
         """Fill a buffer and collect the descriptors that come with it.
 
-        :returns: the descriptors; the caller has to close them.
+        :returns: the descriptors; the caller must close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
             or if more than ``max_fds`` descriptors came.
         """

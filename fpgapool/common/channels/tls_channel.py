@@ -119,7 +119,7 @@ class TlsChannel(channel.Channel):
             except self._want_read:
                 pass
             except OSError as exc:
-                # Send the library's alert, which tells the peer why.
+                # Send the library's alert, which contains the reason.
                 with contextlib.suppress(channel.ChannelClosed):
                     self._flush(deadline_s)
                 raise channel.ChannelClosed(

@@ -50,7 +50,7 @@ class Members:
         """Release a slot: at once if it is idle, else after its task.
 
         A locked member stays until the lock ends. :class:`model.Left` says
-        when it can be programmed anew.
+        when it can be programmed again.
         """
         member = self.all.get(number)
         if member is None or member.leaving:

@@ -21,7 +21,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 
 
 class Task(typing.NamedTuple):
-    """A piece of input; ``view`` is empty for an END by itself."""
+    """A piece of input; ``view`` is empty for an END alone."""
 
     task_id: int
     offset_bytes: int
