@@ -292,6 +292,12 @@ class Slot:
             )
         return [self._order("assign", request.generation, members)]
 
+    def release(self, deadline_s: float) -> list[orders.Effect]:
+        """Begin to release the worker, which must answer in time."""
+        self.leave_deadline_s = None
+        self.release_deadline_s = deadline_s
+        return [*self.send_release(), orders.Changed()]
+
     def send_release(self) -> list[orders.Effect]:
         """Make the worker release its holder, if a release is due."""
         holder = self.holder()

@@ -239,19 +239,12 @@ class SlotTable:
         if slot.release_deadline_s is not None:
             return [*slot.send_release(), orders.Changed()]
         if not slot.is_at_desk():
-            return self._release_worker(slot, now)
+            return slot.release(now + self._release_timeout_s)
         if slot.leave_deadline_s is None:
             # The desk lets the task end before the member leaves.
             slot.leave_asked_s = now
             slot.leave_deadline_s = now + self._release_timeout_s
         return [orders.Changed()]
-
-    def _release_worker(
-        self, slot: slots.Slot, now: float
-    ) -> list[orders.Effect]:
-        slot.leave_deadline_s = None
-        slot.release_deadline_s = now + self._release_timeout_s
-        return [*slot.send_release(), orders.Changed()]
 
     def keep_group(
         self, leader_epoch: int, order: objects.GroupOrder, _now: float = 0.0
@@ -360,7 +353,7 @@ class SlotTable:
         effects = slot.take(status, now)
         if slot.leave_deadline_s is not None and not slot.is_at_desk():
             # Its desk is gone.
-            effects += self._release_worker(slot, now)
+            effects += slot.release(now + self._release_timeout_s)
         return effects
 
     def member_leaves(
@@ -464,7 +457,7 @@ class SlotTable:
         for slot in self._slots.values():
             leave_s = slot.leave_deadline_s
             if leave_s is not None and leave_s <= now:
-                effects += self._release_worker(slot, now)
+                effects += slot.release(now + self._release_timeout_s)
             deadline_s = slot.release_deadline_s
             if deadline_s is not None and deadline_s <= now:
                 slot.release_deadline_s = now + self._release_timeout_s
