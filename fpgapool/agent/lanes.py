@@ -16,8 +16,6 @@ class Lanes(typing.Generic[T]):
 
     Within a lane, first in is first out. If there is no room, the last item
     of the longest lane is dropped. Not safe to use from several threads.
-
-    :param limit: the maximum number of items in all lanes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -50,10 +48,7 @@ class Lanes(typing.Generic[T]):
         return self._take(longest, last=True)[1]
 
     def pop(self) -> tuple[Hashable, T]:
-        """Remove the next item and return it with its key.
-
-        :raises KeyError: if there is no item.
-        """
+        """Remove the next item and return it with its key."""
         if not self._lanes:
             raise KeyError("the queue is empty")
         lane = next(iter(self._lanes))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import heapq
 import itertools
@@ -35,14 +36,12 @@ Callback = Callable[[], None]
 MAX_CALLS_PER_TURN = 1000
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Timer:
     """A callback that is due later; it can be cancelled."""
 
-    __slots__ = ("callback", "due_s")
-
-    def __init__(self, due_s: float, callback: Callback) -> None:
-        self.due_s = due_s
-        self.callback: Callback | None = callback
+    due_s: float
+    callback: Callback | None
 
     def cancel(self) -> None:
         """Forget the callback; harmless if it has already run."""
@@ -53,6 +52,8 @@ class Loop:
     """Selector, timers and a queue of calls, served by one thread."""
 
     def __init__(self, name: str) -> None:
+        #: The monotonic clock in seconds.
+        self.now = time.monotonic
         self._selector = selectors.DefaultSelector()
         self._calls: collections.deque[Callback] = collections.deque()
         self._turns: collections.deque[Callback] = collections.deque()
@@ -70,11 +71,6 @@ class Loop:
         self._thread = threading.Thread(
             target=self._run, name=name, daemon=True
         )
-
-    @staticmethod
-    def now() -> float:
-        """Return the monotonic clock in seconds."""
-        return time.monotonic()
 
     def start(self) -> None:
         self._thread.start()
@@ -104,7 +100,6 @@ class Loop:
         """Run ``callback`` in the loop's thread and wait for its end.
 
         :param callback: the callback; its exception is raised here.
-        :raises TimeoutError: if it has not ended by then.
         """
         done = threading.Event()
         failures: list[BaseException] = []
@@ -191,7 +186,12 @@ class Loop:
             watched = self._watched.get(key.fileobj)
             if watched is not None:
                 self._guarded(functools.partial(watched[1], events))
-        self._run_timers()
+        now = self.now()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                self._guarded(callback)
         for _ in range(min(len(self._calls), MAX_CALLS_PER_TURN)):
             self._guarded(self._calls.popleft())
         if self._turns:
@@ -206,14 +206,6 @@ class Loop:
         if not self._timers:
             return None
         return max(0.0, self._timers[0][0] - self.now())
-
-    def _run_timers(self) -> None:
-        now = self.now()
-        while self._timers and self._timers[0][0] <= now:
-            timer = heapq.heappop(self._timers)[2]
-            callback, timer.callback = timer.callback, None
-            if callback is not None:
-                self._guarded(callback)
 
     @staticmethod
     def _guarded(callback: Callback) -> None:

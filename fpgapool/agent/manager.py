@@ -23,10 +23,12 @@ from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
-Primitive = Mapping[str, typing.Any]
-#: Takes the command's name for the log, the epoch of the calling leader, and
-#: the change that executes it. Returns at once.
-Command = Callable[[str, int, table.Change], None]
+Primitive: typing.TypeAlias = Mapping[str, typing.Any]
+#: Takes the command's name for the log, the change that executes it, the epoch
+#: of the calling leader, and more arguments of the change. Returns at once.
+Command: typing.TypeAlias = Callable[..., None]
+# The agent refuses epochs lower than the highest one seen, so an invalid epoch
+# would lock out all real leaders.
 _EPOCH = shapes.integer(1, agent_api.MAX_EPOCH)
 _GENERATION = shapes.integer(0)
 _GROUP_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
@@ -49,48 +51,15 @@ def _checked(method: Method) -> Method:
     return typing.cast(Method, wrapper)
 
 
-def _epoch(told: object) -> int:
-    """Check a leader's epoch.
-
-    The agent refuses epochs lower than the highest one seen, so an invalid
-    epoch would lock out all real leaders.
-
-    :raises ValueError: if no leader can have it.
-    """
-    return _EPOCH(told, "leader_epoch")
-
-
-def _generation(told: object) -> int:
-    """Check the generation of an assignment that may exist.
-
-    :raises ValueError: if it is not a generation.
-    """
-    return _GENERATION(told, "generation")
-
-
-def _check_new_generation(told: object, leader_epoch: int) -> None:
-    """Check a new assignment's generation; the slot will refuse lower ones.
-
-    :raises ValueError: if neither that leader nor an earlier one can have
-        issued it.
-    """
-    if not agent_api.can_be_of(_generation(told), leader_epoch):
-        raise ValueError("this leader cannot have issued such a generation")
-
-
-def _check_group_id(told: str) -> None:
-    """Check a group's id, which names a directory.
-
-    :raises ValueError: if it cannot.
-    """
-    if not _GROUP_ID.fullmatch(told):
+def _check_group_id(group_id: str) -> None:
+    """Raise ValueError unless a group's id can name a directory."""
+    if not _GROUP_ID.fullmatch(group_id):
         raise ValueError("invalid group id")
 
 
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
-    :param command: makes a change to the slot table.
     :param news: notifies clients of the front door about changed sessions;
         called in the loop's thread.
     """
@@ -123,7 +92,7 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Prepare a slot for a session."""
         self._assign(
-            _epoch(leader_epoch), objects.AssignRequest.from_primitive(request)
+            leader_epoch, objects.AssignRequest.from_primitive(request)
         )
 
     @_checked
@@ -132,23 +101,26 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Test a slot: an assignment without a client."""
         wanted = objects.AssignRequest.from_primitive(request)
-        self._assign(
-            _epoch(leader_epoch), dataclasses.replace(wanted, self_test=True)
-        )
+        self._assign(leader_epoch, dataclasses.replace(wanted, self_test=True))
 
     def _assign(
         self, leader_epoch: int, request: objects.AssignRequest
     ) -> None:
-        _check_new_generation(request.generation, leader_epoch)
+        epoch = _EPOCH(leader_epoch, "leader_epoch")
+        generation = _GENERATION(request.generation, "generation")
+        # The slot will refuse lower ones.
+        if not agent_api.can_be_of(generation, epoch):
+            raise ValueError("no leader can have issued this generation yet")
         if request.group_id:
             _check_group_id(request.group_id)
             if request.session_id != request.group_id:
                 raise ValueError("session_id must equal group_id for a member")
         self._command(
             f"assign of {request.device}.{request.slot}, "
-            f"generation {request.generation}",
-            leader_epoch,
-            lambda slots, now: slots.assign(leader_epoch, request, now),
+            f"generation {generation}",
+            table.SlotTable.assign,
+            epoch,
+            request,
         )
 
     @_checked
@@ -162,25 +134,28 @@ class AgentManager(rpc.Endpoint):
         generation: int,
         reason: str,
     ) -> None:
-        key = str(device), int(slot)
-        taken = str(session_id), _generation(generation), str(reason)
         self._command(
             f"release of {device}.{slot}, generation {generation}",
-            _epoch(leader_epoch),
-            lambda slots, now: slots.release(leader_epoch, key, *taken, now),
+            table.SlotTable.release,
+            _EPOCH(leader_epoch, "leader_epoch"),
+            (str(device), int(slot)),
+            str(session_id),
+            _GENERATION(generation, "generation"),
+            str(reason),
         )
 
     @_checked
     def keep_group(
         self, ctxt: object, leader_epoch: int, order: Primitive
     ) -> None:
-        """Have a group's desk follow an order."""
+        """Pass an order to a group's desk."""
         wanted = objects.GroupOrder.from_primitive(order)
         _check_group_id(wanted.group_id)
         self._command(
             f"order {wanted.revision} of group {wanted.group_id}",
-            _epoch(leader_epoch),
-            lambda slots, _now: slots.keep_group(leader_epoch, wanted),
+            table.SlotTable.keep_group,
+            _EPOCH(leader_epoch, "leader_epoch"),
+            wanted,
         )
 
     @_checked
@@ -193,11 +168,12 @@ class AgentManager(rpc.Endpoint):
         generation: int,
     ) -> None:
         """Mint a new secret for a session that is READY."""
-        asked = leader_epoch, (str(device), int(slot)), _generation(generation)
         self._command(
             f"new secret of {device}.{slot}, generation {generation}",
-            _epoch(leader_epoch),
-            lambda slots, _now: slots.reissue_secret(*asked),
+            table.SlotTable.reissue_secret,
+            _EPOCH(leader_epoch, "leader_epoch"),
+            (str(device), int(slot)),
+            _GENERATION(generation, "generation"),
         )
 
     @_checked
@@ -205,20 +181,22 @@ class AgentManager(rpc.Endpoint):
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
         """Pass changed sessions to the front door."""
-        epoch = _epoch(leader_epoch)
-        told = [objects.SessionView.from_primitive(view) for view in views]
+        found = [*map(objects.SessionView.from_primitive, views)]
 
-        def change(slots: table.SlotTable, _now: float) -> list[typing.Any]:
+        def change(
+            slots: table.SlotTable, epoch: int, _now: float
+        ) -> list[typing.Any]:
             if slots.accept_epoch(epoch):
-                self._news(told)
+                self._news(found)
             return []
 
-        self._command("news of sessions", epoch, change)
+        epoch = _EPOCH(leader_epoch, "leader_epoch")
+        self._command("news of sessions", change, epoch)
 
     @_checked
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
         self._command(
             "request for a report",
-            _epoch(leader_epoch),
-            lambda slots, _now: slots.report_now(leader_epoch),
+            table.SlotTable.report_now,
+            _EPOCH(leader_epoch, "leader_epoch"),
         )

@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from oslo_config import cfg
 
 from fpgapool import objects
-from fpgapool.agent.bitstreams import cache
-from fpgapool.agent.host import monitor
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot as slots
-from fpgapool.agent.supervision import desks
 from fpgapool.common.monitoring import metrics
 from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import states
@@ -25,7 +22,8 @@ from fpgapool.vocabulary import states
 _BLOCKS = ("hits", "misses", "evicted")
 
 
-_ALWAYS = metrics.table(
+#: Whether the others are known.
+ALWAYS = metrics.table(
     """
 gauge fpgapool_agent_state_known{host} = known
     1 if the agent has answered this scrape in time; slots and devices are
@@ -33,7 +31,7 @@ gauge fpgapool_agent_state_known{host} = known
 """
 )
 #: Metrics of :class:`Counts`.
-_EVENTS = metrics.table(
+EVENTS = metrics.table(
     """
 counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
     Bytes that sessions have sent through a device's DMA.
@@ -65,7 +63,7 @@ counter fpgapool_agent_rpc_failures_total{host,method} = rpc.failures
 """
 )
 #: Metrics of the network device.
-_NIC = metrics.table(
+NIC = metrics.table(
     """
 gauge fpgapool_agent_nic_limit_bytes_per_second{host} = bytes_per_s
     What the network device can move in each direction.
@@ -76,7 +74,7 @@ counter fpgapool_agent_nic_transmit_bytes_total{host} = tx_bytes
 """
 )
 #: Metrics of a running agent.
-_AGENT = metrics.table(
+AGENT = metrics.table(
     """
 counter fpgapool_agent_casts_dropped_total{host} = dropped
     Messages to the conductor dropped because too many waited.
@@ -90,7 +88,7 @@ counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
 """
 )
 #: Metrics of the bitstream cache.
-_CACHE = metrics.table(
+CACHE = metrics.table(
     """
 counter fpgapool_agent_bitstream_hits_total{host} = hits
     Bitstreams that were needed and on the host already.
@@ -109,7 +107,7 @@ gauge fpgapool_agent_bitstream_stored_bytes{host} = stored_bytes
 """
 )
 #: Metrics of the report of one device.
-_DEVICES = metrics.table(
+DEVICES = metrics.table(
     """
 gauge fpgapool_agent_slots{host,device,state} = states
     Slots of a device by state.
@@ -120,7 +118,7 @@ gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
 """
 )
 #: Metrics of the desk of one group.
-_GROUPS = metrics.table(
+GROUPS = metrics.table(
     """
 gauge fpgapool_agent_group_members{host,group} = members
     Slots of this host that serve a group.
@@ -137,13 +135,13 @@ counter fpgapool_agent_group_busy_seconds_total{host,group} = busy_s
 """
 )
 DEFINITIONS = (
-    *_ALWAYS,
-    *_DEVICES,
-    *_EVENTS,
-    *_NIC,
-    *_GROUPS,
-    *_AGENT,
-    *_CACHE,
+    *ALWAYS,
+    *DEVICES,
+    *EVENTS,
+    *NIC,
+    *GROUPS,
+    *AGENT,
+    *CACHE,
 )
 
 
@@ -292,10 +290,7 @@ class Counts:
     def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
-        """Count the result of a slot's last holder, once.
-
-        :param result: None if there is no result.
-        """
+        """Count the result of a slot's last holder, once."""
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
             return
@@ -310,51 +305,15 @@ class Counts:
 def endpoint(
     conf: cfg.ConfigOpts, fills: Iterable[metrics.Fill]
 ) -> metrics.Endpoint:
-    """Return the server for the metrics of one or more agents.
-
-    :param fills: the agents' methods that fill a page.
-    """
+    """Return the server for the metrics of one or more agents."""
     return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
 
 
-class Writer:
-    """Writes the metrics of one agent to a page."""
-
-    def __init__(self, host: str, page: metrics.Page) -> None:
-        self._host = host
-        self._page = page
-
-    def put_counts(self, counts: Counts) -> None:
-        self._page.fill(_EVENTS, counts, self._host)
-
-    def put_state_known(self, known: bool) -> None:
-        self._page.fill(_ALWAYS, None, self._host, known=known)
-
-    def put_agent(
-        self,
-        agent: object,
-        dropped: int,
-        nic: monitor.NicReading,
-        cached: cache.Counts,
-    ) -> None:
-        """Put what an agent that serves counts.
-
-        :param dropped: messages to the conductor.
-        """
-        self._page.fill(_AGENT, agent, self._host, dropped=dropped)
-        self._page.fill(_NIC, nic, self._host)
-        self._page.fill(_CACHE, cached, self._host)
-
-    def put_groups(self, figures: Iterable[desks.Figures]) -> None:
-        """Put the state and the counts of desks."""
-        for one in figures:
-            self._page.fill(_GROUPS, one, self._host, one.group_id)
-
-    def put_devices(self, reports: Iterable[objects.DeviceReport]) -> None:
-        """Put the state of devices and slots."""
-        for device in reports:
-            found = collections.Counter(slot.state for slot in device.slots)
-            by_state = {one: found[one] for one in sorted(states.SLOT_STATES)}
-            self._page.fill(
-                _DEVICES, device, self._host, device.name, states=by_state
-            )
+def fill_devices(
+    page: metrics.Page, host: str, reports: Iterable[objects.DeviceReport]
+) -> None:
+    """Put the state of devices and slots."""
+    for device in reports:
+        found = collections.Counter(slot.state for slot in device.slots)
+        by_state = {one: found[one] for one in sorted(states.SLOT_STATES)}
+        page.fill(DEVICES, device, host, device.name, states=by_state)

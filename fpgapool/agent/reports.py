@@ -24,6 +24,7 @@ GATHER_S = 0.02
 KEY = "report"
 
 
+@dataclasses.dataclass(eq=False)
 class Reporter:
     """Reports the slots shortly after changes, and periodically.
 
@@ -33,19 +34,13 @@ class Reporter:
     :ivar busy: the slots in use; the agent sets it.
     """
 
-    def __init__(
-        self,
-        loop: agent_loop.Loop,
-        conductor: conductor_api.ConductorAPI,
-        casts: sender.Sender,
-        interval_s: float,
-        make: Callable[..., objects.AgentReport],
-    ) -> None:
-        self._loop = loop
-        self._conductor = conductor
-        self._casts = casts
-        self._interval_s = interval_s
-        self._make = make
+    loop: agent_loop.Loop
+    conductor: conductor_api.ConductorAPI
+    casts: sender.Sender
+    interval_s: float
+    make: Callable[..., objects.AgentReport]
+
+    def __post_init__(self) -> None:
         self._boot_id = f"{time.time_ns()}-{os.getpid()}"
         self._sequence = 0
         self._serving = False
@@ -69,7 +64,7 @@ class Reporter:
         if self.busy < self._most_busy:
             # One report for all changes in this turn of the loop.
             self._pending = True
-            self._loop.call(self._report)
+            self.loop.call(self._report)
             return
         self._most_busy = self.busy
         if not self._gathering:
@@ -81,19 +76,19 @@ class Reporter:
         if not self._serving:
             return
         self._most_busy = self.busy
-        self._schedule(self._interval_s)
+        self._schedule(self.interval_s)
         self._sequence += 1
-        report = self._make(
+        report = self.make(
             agent_boot_id=self._boot_id,
             sequence=self._sequence,
             sent_at=time.time(),
         )
-        self._casts.put_first(KEY, lambda: self._conductor.report(report))
+        self.casts.put_first(KEY, lambda: self.conductor.report(report))
 
     def _schedule(self, delay_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(delay_s, self._report)
+        self._timer = self.loop.call_later(delay_s, self._report)
 
     def failed(self, key: Hashable) -> None:
         """Repeat a lost report before the next is due.
@@ -101,12 +96,12 @@ class Reporter:
         :param key: of the cast that could not be sent.
         """
         if key == KEY:
-            self._loop.call(self._again)
+            self.loop.call(self._again)
 
     def _again(self) -> None:
         # A report that is already being prepared is due earlier.
         if not self._gathering:
-            self._schedule(min(RETRY_S, self._interval_s))
+            self._schedule(min(RETRY_S, self.interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
         """Report that a slot is ready for its client.
@@ -117,7 +112,7 @@ class Reporter:
         numbered = dataclasses.replace(
             prepared, agent_boot_id=self._boot_id, sequence=self._sequence
         )
-        self._casts.put_first(
+        self.casts.put_first(
             ("prepared", prepared.device, prepared.slot),
-            lambda: self._conductor.prepared(numbered),
+            lambda: self.conductor.prepared(numbered),
         )

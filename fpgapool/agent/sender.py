@@ -98,7 +98,6 @@ class Sender:
 
         :param key: its subject; it replaces a waiting cast of the same key
             and lane.
-        :param cast: sends it; may block and raise.
         :param lane: the receiver; lanes take turns.
         """
         with self._condition:
@@ -111,9 +110,6 @@ class Sender:
 
         There are as many keys as the host has slots. These casts are never
         dropped.
-
-        :param key: see :meth:`put`.
-        :param cast: see :meth:`put`.
         """
         with self._condition:
             self._urgent[key] = cast
@@ -123,19 +119,16 @@ class Sender:
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not self._has_any() and not self._stopping:
+                while not (self._urgent or self._waiting or self._stopping):
                     self._condition.wait()
-                if not self._has_any():
+                if not (self._urgent or self._waiting):
                     return
                 batch = self._take()
             self._send(batch)
 
-    def _has_any(self) -> bool:
-        return bool(self._urgent or self._waiting)
-
     def _take(self) -> dict[Hashable, Callable[[], object]]:
         batch: dict[Hashable, Callable[[], object]] = {}
-        while len(batch) < MAX_TOGETHER and self._has_any():
+        while len(batch) < MAX_TOGETHER and (self._urgent or self._waiting):
             key, cast = (
                 self._urgent.popitem(last=False)
                 if self._urgent
@@ -189,10 +182,7 @@ class Caller:
             thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the threads; later answers are dropped.
-
-        :param timeout_s: how long to wait for each.
-        """
+        """End the threads; later answers are dropped."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()

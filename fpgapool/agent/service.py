@@ -9,7 +9,6 @@ each with its own host identity and state directory.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import os
 import pathlib
 import threading
@@ -28,6 +27,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.bitstreams import cache
 from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
+from fpgapool.agent.child import process
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
@@ -149,14 +149,15 @@ class Agent:
 
     def fill(self, page: metrics.Page) -> None:
         """Fill in the metrics; any thread may call this."""
-        writer = agent_metrics.Writer(self._settings.host_name, page)
-        writer.put_counts(self._counts)
+        host = self._settings.host_name
+        page.fill(agent_metrics.EVENTS, self._counts, host)
         if not self._serving:
-            writer.put_state_known(False)
+            page.fill(agent_metrics.ALWAYS, None, host, known=False)
             return
-        writer.put_agent(
-            self, self._casts.dropped, self._nic.reading, self._cache.counts
-        )
+        dropped = self._casts.dropped
+        page.fill(agent_metrics.AGENT, self, host, dropped=dropped)
+        page.fill(agent_metrics.NIC, self._nic.reading, host)
+        page.fill(agent_metrics.CACHE, self._cache.counts, host)
         found: list[objects.DeviceReport] = []
         groups: list[desks.Figures] = []
 
@@ -167,11 +168,12 @@ class Agent:
         try:
             self.loop.run_and_wait(look, METRICS_TIMEOUT_S)
         except TimeoutError:
-            writer.put_state_known(False)
+            page.fill(agent_metrics.ALWAYS, None, host, known=False)
             return
-        writer.put_state_known(True)
-        writer.put_devices(found)
-        writer.put_groups(groups)
+        page.fill(agent_metrics.ALWAYS, None, host, known=True)
+        agent_metrics.fill_devices(page, host, found)
+        for one in groups:
+            page.fill(agent_metrics.GROUPS, one, host, one.group_id)
 
     def _unlock(self) -> None:
         if self._lock_fd is not None:
@@ -307,9 +309,7 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for the status of running processes, which would look idle
-        otherwise.
-        """
+        """Wait until running processes have reported that they are busy."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -338,7 +338,7 @@ class Agent:
         try:
             self.loop.run_and_wait(self._leave, STOP_TIMEOUT_S)
         except TimeoutError:
-            LOG.error("The agent's loop does not stop")
+            LOG.error("The agent's event loop does not stop")
         self.loop.stop(STOP_TIMEOUT_S)
         self.workers.close(STOP_TIMEOUT_S)
         self.desks.close(STOP_TIMEOUT_S)
@@ -359,17 +359,23 @@ class Agent:
     # Commands of the conductor; any thread.
 
     def _command(
-        self, what: str, leader_epoch: int, change: table.Change
+        self,
+        what: str,
+        change: table.Change,
+        leader_epoch: int,
+        *arguments: object,
     ) -> None:
 
         def execute() -> None:
             refusals = self.table.refusals
             before = dict(refusals)
-            effects = change(self.table, self._clock.now())
+            effects = change(
+                self.table, leader_epoch, *arguments, self._clock.now()
+            )
             for reason, count in refusals.items():
                 if count != before.get(reason):
                     LOG.warning(
-                        "Refused: %s, epoch %d (%s)",
+                        "Order refused: %s, epoch %d (%s)",
                         what,
                         leader_epoch,
                         reason,
@@ -382,10 +388,12 @@ class Agent:
 
     # Events of slots; the loop's thread.
 
-    def _happened(self, key: orders.Key, change: table.Change) -> None:
+    def _happened(
+        self, key: orders.Key, event: table.Change, *arguments: object
+    ) -> None:
         slot = self.table.slot(key)
         before = slot.standing()
-        effects = change(self.table, self._clock.now())
+        effects = event(self.table, key, *arguments, self._clock.now())
         self._counts.count_result(key, slot.last_result)
         if slot.standing() != before:
             self._take_standing()
@@ -393,19 +401,17 @@ class Agent:
 
     # Effects; the loop's thread.
 
-    def _apply(self, effects: Iterable[orders.Effect]) -> None:
-        self._take_standing()
-        self._carry_out(effects)
+    def _apply(self, effects: list[orders.Effect]) -> None:
+        if effects:
+            self._take_standing()
+            self._carry_out(effects)
 
     def _take_standing(self) -> None:
         """Update the parts that depend on the holders of slots."""
-        holders = self.table.holders()
-        self._reporter.busy = len(holders)
-        self._meter.set_holders(
-            {key: one.generation for key, one in holders.items()},
-            self.loop.now(),
-        )
-        self.desks.set_members(self.table.members(), self.table.unreported())
+        generations, members, unreported = self.table.standing()
+        self._reporter.busy = len(generations)
+        self._meter.set_holders(generations, self.loop.now())
+        self.desks.set_members(members, unreported)
 
     def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
         for effect in effects:
@@ -446,9 +452,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Add the socket of the group's desk, and how long to try to
-        connect.
-        """
+        """Add where and for how long the worker tries to reach the desk."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -470,13 +474,10 @@ class Agent:
         )
         self._happened(
             order.key,
-            lambda slots, now: slots.bitstream_failed(
-                order.key,
-                order.generation,
-                objection,
-                now,
-                codes.BITSTREAM_UNTRUSTED,
-            ),
+            table.SlotTable.bitstream_failed,
+            order.generation,
+            codes.BITSTREAM_UNTRUSTED,
+            objection,
         )
 
     def _fetch(self, order: orders.Fetch) -> None:
@@ -487,10 +488,7 @@ class Agent:
 
         def ready(path: str) -> None:
             self._happened(
-                key,
-                lambda slots, _now: slots.bitstream_ready(
-                    key, generation, path
-                ),
+                key, table.SlotTable.bitstream_ready, generation, path
             )
 
         def failed(message: str) -> None:
@@ -502,9 +500,10 @@ class Agent:
             )
             self._happened(
                 key,
-                lambda slots, now: slots.bitstream_failed(
-                    key, generation, message, now
-                ),
+                table.SlotTable.bitstream_failed,
+                generation,
+                codes.BITSTREAM_UNAVAILABLE,
+                message,
             )
 
         self._fetcher.fetch(order.bitstream, ready, failed, again=order.again)
@@ -535,7 +534,9 @@ class Agent:
         if not self._serving:
             return
         self.loop.call_later(TICK_S, self._tick)
-        self._apply(self.table.tick(self._clock.now()))
+        effects = self.table.tick(self._clock.now())
+        self._take_standing()
+        self._carry_out(effects)
         # Workers report changes themselves, but not their byte counts.
         self.workers.tick()
         self.desks.tick()
@@ -565,25 +566,16 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
 
 
 def _lock_state_dir(state_path: str) -> int:
-    """Lock the state directory; return the lock's descriptor.
-
-    :raises AgentError: if it cannot be made, or another agent uses it.
-    """
+    """Lock the state directory; return the lock's descriptor."""
     path = pathlib.Path(state_path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
-        fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        return process.lock(str(path / LOCK_NAME))
     except OSError as error:
         raise AgentError(f"state_path {path}: {error}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise AgentError(
-            f"state_path {path}: another agent uses it"
-        ) from error
-    return fd
+    except process.Taken:
+        raise AgentError(f"state_path {path}: another agent uses it") from None
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
@@ -609,16 +601,13 @@ def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
 def _checked(
     devices: tuple[drivers.DeviceInfo, ...],
 ) -> tuple[drivers.DeviceInfo, ...]:
-    """Return devices whose names can be part of file names.
-
-    :raises AgentError: if one of them cannot.
-    """
+    """Return devices whose names can be part of file names."""
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
-                f"the driver names a device {device.name!r:.80}: it must not "
-                "be empty or contain a slash or NUL, as the names of sockets "
-                "contain it"
+                f"the driver reports a device named {device.name!r:.80}; it "
+                "must not be empty or contain a slash or NUL, because socket "
+                "names contain it"
             )
     return devices
 

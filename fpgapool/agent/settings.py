@@ -24,15 +24,10 @@ from fpgapool.vocabulary import rules
 class AgentSettings:
     """All settings of an agent; see the options of the same names.
 
-    :param driver_path: ``module:Class``.
     :param driver_settings: the driver's settings besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
-    :param bitstream_source: where files of bitstreams come from.
-    :param bitstream_cache_bytes: the size of their cache on this host.
-    :param bitstream_fetch_timeout_s: how long a fetch may take.
     :param trusted_keys: verify the bitstreams that need a signature; None:
         this host trusts none.
-    :param keys: the keys that sign messages in both directions.
     """
 
     host_uuid: str
@@ -87,7 +82,6 @@ class AgentSettings:
     ) -> AgentSettings:
         """Take the settings from the configuration.
 
-        :param conf: with the options of :mod:`fpgapool.conf`.
         :param replaced: members that do not come from the configuration.
         :raises: drivers.DriverError if there is no such driver, or
             ConfigurationError if options contradict each other.
@@ -157,10 +151,7 @@ def host_facts(settings: AgentSettings) -> table.HostFacts:
 
 
 def data_share(settings: AgentSettings) -> shaping.Share | None:
-    """Return the data plane's share of the link, None for all of it.
-
-    :raises: ConfigurationError that names the option.
-    """
+    """Return the data plane's share of the link, None for all of it."""
     return shaping.share(
         percent=settings.data_share_percent,
         bytes_per_s=settings.data_rate_bytes_per_s,

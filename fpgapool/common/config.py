@@ -41,7 +41,6 @@ def init(
     :param conf: is filled; RPC needs the global one.
     :param default_config_files: None means those of oslo.config:
         ``fpgapool.conf`` and ``<program>.conf`` in the usual directories.
-    :raises: ConfigurationError that names the option or the file.
     """
     fpgapool_conf.register_opts(conf)
     logging.register_options(conf)
@@ -78,8 +77,6 @@ def init_tool(
 
     The log goes to standard error, with debug lines only if the command line
     asks for them.
-
-    :raises: ConfigurationError that names the option or the file.
     """
     logging.register_options(conf)
     conf.set_default("use_stderr", True)

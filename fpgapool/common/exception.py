@@ -13,10 +13,8 @@ class FpgapoolException(Exception):
     A subclass sets ``code`` (of :mod:`fpgapool.vocabulary.codes`) and
     ``msg_fmt``, whose named fields are the constructor's keywords.
 
-    :param message: replaces ``msg_fmt``.
     :param code: replaces the class's code, to pass on the code of another
         component.
-    :param kwargs: values of the fields of ``msg_fmt``.
     """
 
     code = codes.INTERNAL_ERROR
@@ -45,8 +43,6 @@ class FpgapoolException(Exception):
 
 
 class ConfigurationError(FpgapoolException):
-    """The configuration is invalid."""
-
     code = codes.INVALID_CONFIGURATION
     msg_fmt = "Invalid configuration: {reason}"
 
@@ -76,8 +72,6 @@ class DatabaseSchemaMismatch(DatabaseError):
 
 
 class NotLeader(FpgapoolException):
-    """Another conductor leads."""
-
     code = codes.NOT_LEADER
     msg_fmt = "This conductor is not the leader: {reason}"
 
@@ -104,19 +98,15 @@ class DryRunUnsupported(FpgapoolException):
     """The state of the scheduler cannot be copied for a dry run."""
 
     code = codes.DRY_RUN_UNSUPPORTED
-    msg_fmt = "Dry runs are not possible: {reason}"
+    msg_fmt = "Dry runs are not available: {reason}"
 
 
 class HostNotFound(FpgapoolException):
-    """There is no such host."""
-
     code = codes.HOST_NOT_FOUND
     msg_fmt = "Host {host_uuid} was not found."
 
 
 class DeviceNotFound(FpgapoolException):
-    """There is no such device."""
-
     code = codes.DEVICE_NOT_FOUND
     msg_fmt = "Device {device} of host {host_uuid} was not found."
 
@@ -126,14 +116,12 @@ class FewerThanReserved(FpgapoolException):
 
     code = codes.FEWER_THAN_RESERVED
     msg_fmt = (
-        "{reserved} slots of device {device} are reserved; first delete the"
-        " instances that have them."
+        "{reserved} slots of device {device} are reserved; delete the "
+        "instances that reserve them first."
     )
 
 
 class SlotNotFound(FpgapoolException):
-    """There is no such slot."""
-
     code = codes.SLOT_NOT_FOUND
     msg_fmt = (
         "Slot {slot} of device {device} of host {host_uuid} was not found."
@@ -148,8 +136,6 @@ class SlotNotTested(FpgapoolException):
 
 
 class SessionNotFound(FpgapoolException):
-    """There is no such session."""
-
     code = codes.SESSION_NOT_FOUND
     msg_fmt = "Session {session_id} was not found."
 
@@ -166,8 +152,8 @@ class QuotasInKeystone(FpgapoolException):
 
     code = codes.QUOTAS_IN_KEYSTONE
     msg_fmt = (
-        "Keystone holds the limits; set them with 'openstack limit"
-        " set' and 'openstack registered limit set'"
+        "Limits are managed in Keystone; set them with 'openstack limit "
+        "set' and 'openstack registered limit set'"
     )
 
 
@@ -231,7 +217,5 @@ class StoreFailed(FpgapoolException):
 
 
 class InvalidRequest(FpgapoolException):
-    """The arguments of a call are invalid."""
-
     code = codes.INVALID_REQUEST
     msg_fmt = "Invalid request: {reason}"

@@ -27,7 +27,6 @@ _MAX_SESSIONS = 2**31 - 1
 class Requirements:
     """A flavor's requests to the pool.
 
-    :ivar accelerators: the names of the accelerators that instances use.
     :ivar affinity: to hosts with boards, as in the extra spec; empty: not set.
     :ivar sla: how much deadlines matter, as in the extra spec; empty: not set.
     :ivar max_sessions: the sessions that each instance may have at a time;
@@ -52,8 +51,8 @@ class Requirements:
 def read(extra_specs: Mapping[str, object]) -> Requirements:
     """Read a flavor's extra specs.
 
-    :param extra_specs: as Nova sends them; a limit that is no number counts as
-        0, so that a mistake does not remove a limit.
+    :param extra_specs: as Nova sends them; a limit that is not a number counts
+        as 0, so that a mistake does not remove a limit.
     """
     names = str(extra_specs.get(ACCELERATORS, "")).split(",")
     return Requirements(

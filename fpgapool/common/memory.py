@@ -32,10 +32,7 @@ _Reply = tuple[bytes, BaseException | None]
 
 
 class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
-    """A message to a server.
-
-    :param replies: takes the answer; None for a cast.
-    """
+    """A message to a server."""
 
     def __init__(
         self,
@@ -81,10 +78,6 @@ class _Listener(base.Listener):  # type: ignore[misc]
         self.addresses = addresses
         bus.add(self)
 
-    @property
-    def started(self) -> bool:
-        return self.on_incoming_callback is not None
-
     def start(self, on_incoming_callback: _Callback) -> None:
         super().start(on_incoming_callback)
         self._bus.begin(self)
@@ -126,7 +119,8 @@ class _Bus:
     def deliver(self, address: _Address, incoming: _Incoming) -> None:
         with self._lock:
             for listener in self._listeners:
-                if listener.started and address in listener.addresses:
+                started = listener.on_incoming_callback is not None
+                if started and address in listener.addresses:
                     listener.on_incoming_callback([incoming])
                     return
             self._waiting[address].append(incoming)

@@ -45,7 +45,7 @@ class Service(Protocol):
 
 
 class _Failed:
-    """Tells the main loop that a thread of the service has failed."""
+    """Reports to the main loop that a thread of the service has failed."""
 
 
 class Runner:
@@ -188,7 +188,7 @@ def raise_descriptor_limit() -> None:
 
 
 def notify(state: str) -> None:
-    """Tell systemd the service's state, if systemd started it.
+    """Report to systemd the service's state, if systemd started it.
 
     :param state: as sd_notify(3) defines it, for example ``READY=1``.
     """

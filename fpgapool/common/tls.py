@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import ssl
 import threading
@@ -16,8 +17,9 @@ LOG = logging.getLogger(__name__)
 _State = tuple[int, int, int]
 
 
+@dataclasses.dataclass(eq=False)
 class ServerContext:
-    """The TLS context of a server, made anew when its files change.
+    """The TLS context of a server, made again when its files change.
 
     New connections use the new context; existing ones keep theirs. If the
     files are unusable, for example because the key was not replaced yet, the
@@ -29,12 +31,11 @@ class ServerContext:
     :raises OSError: if the files cannot be used; ``ssl.SSLError`` is one.
     """
 
-    def __init__(
-        self, cert_file: str, key_file: str, client_ca_file: str | None = None
-    ) -> None:
-        self._cert_file = cert_file
-        self._key_file = key_file
-        self._client_ca_file = client_ca_file
+    cert_file: str
+    key_file: str
+    client_ca_file: str | None = None
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._states = self._read_states()
         self._refused: list[_State] | None = None
@@ -49,13 +50,13 @@ class ServerContext:
                     self._context = self._make()
                     self._states = states
                     self._refused = None
-                    LOG.info("The certificate %s has changed", self._cert_file)
+                    LOG.info("The certificate %s has changed", self.cert_file)
             except OSError as error:
                 self._log_unusable(error)
             return self._context
 
     def _read_states(self) -> list[_State]:
-        names = (self._cert_file, self._key_file, self._client_ca_file)
+        names = (self.cert_file, self.key_file, self.client_ca_file)
         found = [os.stat(name) for name in names if name is not None]
         return [(one.st_ino, one.st_mtime_ns, one.st_size) for one in found]
 
@@ -63,9 +64,9 @@ class ServerContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The empty password keeps OpenSSL from asking at the terminal.
-        context.load_cert_chain(self._cert_file, self._key_file, password="")
-        if self._client_ca_file is not None:
-            context.load_verify_locations(self._client_ca_file)
+        context.load_cert_chain(self.cert_file, self.key_file, password="")
+        if self.client_ca_file is not None:
+            context.load_verify_locations(self.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -80,6 +81,6 @@ class ServerContext:
             LOG.error(
                 "The certificate %s has changed and is unusable: %s; the"
                 " previous one stays in use",
-                self._cert_file,
+                self.cert_file,
                 error,
             )

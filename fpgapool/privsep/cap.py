@@ -24,8 +24,8 @@ FOREIGN_QDISC = "FOREIGN_QDISC"
 FOREIGN_DEVICE = "FOREIGN_DEVICE"
 KERNEL_REFUSED = "KERNEL_REFUSED"
 
-#: The marks. Handles below 8000: are for people; the kernel allocates those
-#: above, from the lowest on, and hardly gets this far.
+#: The marks. Handles below 8000: are for administrators; the kernel allocates
+#: those above, from the lowest on, and hardly gets this far.
 HANDLE = 0xF69A0000
 CLASS = HANDLE | 1
 QUEUE_HANDLE = 0xF69B0000
@@ -107,10 +107,7 @@ class Cap:
         )
 
     def remove(self) -> None:
-        """Remove the cap from all devices; idempotent.
-
-        :raises: pyroute2.NetlinkError if the kernel refuses.
-        """
+        """Remove the cap from all devices; idempotent."""
         for index in {one.index for one in self._qdiscs}:
             self._remove_from(index)
         ifb = self._control.link(IFB_NAME)

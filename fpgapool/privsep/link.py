@@ -41,10 +41,7 @@ def put_cap(
     first_port: int,
     last_port: int,
 ) -> cap.Outcome:
-    """Cap the data plane's share of a network device; see :class:`cap.Cap`.
-
-    :raises ValueError: if a parameter is invalid.
-    """
+    """Cap the data plane's share of a network device; see :class:`cap.Cap`."""
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if not lowest <= bytes_per_s <= highest:
         raise ValueError(f"invalid rate of a cap: {bytes_per_s} bytes/s")
@@ -57,9 +54,6 @@ def put_cap(
 
 @CONTEXT.entrypoint
 def remove_cap() -> None:
-    """Remove any cap; idempotent.
-
-    :raises pyroute2.NetlinkError: if the kernel refuses.
-    """
+    """Remove any cap; idempotent."""
     with tc.TrafficControl() as control:
         cap.Cap(control).remove()

@@ -69,10 +69,7 @@ class Reference(typing.NamedTuple):
         )
 
     def encode(self) -> bytes:
-        """Encode the reference.
-
-        :raises ValueError: if a member does not fit its field.
-        """
+        """Encode the reference."""
         if len(self.block_id) != ID_BYTES:
             raise ValueError(f"the name of a block has {ID_BYTES} bytes")
         try:
@@ -84,14 +81,14 @@ class Reference(typing.NamedTuple):
     def decode(cls, payload: frames.Buffer, max_bytes: int) -> Reference:
         """Decode and check a reference.
 
-        :param payload: 32 bytes.
         :param max_bytes: longest block that the caller accepts.
         :raises frames.ProtocolError: ``PROTOCOL_ERROR`` if it is none,
             ``FRAME_TOO_LARGE`` if the block is too long.
         """
         if len(payload) != REFERENCE_BYTES:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"a reference of {len(payload)} bytes"
+                frames.PROTOCOL_ERROR,
+                f"invalid reference of {len(payload)} bytes",
             )
         reference = cls(*_REFERENCE.unpack(payload))
         if reference.length_bytes > max_bytes:
@@ -126,7 +123,6 @@ def encode_parts(parts: Iterable[Part]) -> list[frames.Buffer]:
     """Encode the references of a task, and the data that they bring along.
 
     :returns: the front of the task's input, in pieces.
-    :raises ValueError: if a member does not fit its field.
     """
     found = list(parts)
     brought = 0
@@ -171,7 +167,6 @@ def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
     :param data: its input; see :func:`encode_parts`. A client may be changing
         it.
     :returns: the names and lengths, and a copy of the list of references.
-    :raises frames.ProtocolError: if there is no list of references.
     """
     references, _, front = _decode_head(data, 2**64)
     return [(one.block_id, one.length_bytes) for one in references], front
@@ -218,7 +213,6 @@ class Shelf(typing.Generic[Key]):
     others are left. Pinned ones stay.
 
     :param capacity_bytes: of the memory; 0 keeps nothing.
-    :ivar kept_bytes: length of all blocks that are kept.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -237,10 +231,7 @@ class Shelf(typing.Generic[Key]):
         return len(self._places)
 
     def use(self, key: Key) -> bool:
-        """Record that a block is used now.
-
-        :returns: whether it is kept.
-        """
+        """Record that a block is used now."""
         if key not in self._places:
             return False
         self._places.move_to_end(key)

@@ -3,7 +3,8 @@
 """The frames of the data plane: a 32-byte header and a payload.
 
 Only bytes in and bytes out: sockets, buffers and threads belong to the
-callers. The protocol document describes the layout for implementers.
+callers. Encoders raise ValueError if a member does not fit its field, decoders
+ProtocolError. The protocol document describes the layout for implementers.
 """
 
 from __future__ import annotations
@@ -121,7 +122,6 @@ class FrameHeader(typing.NamedTuple):
 
     :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``,
         ``BLOCK``.
-    :ivar task_id: number of the task that the frame belongs to.
     :ivar offset_bytes: position in the input or the output of the session.
     :ivar payload_length_bytes: length of the payload, on the wire or, with
         ``SHM``, in the shared buffer.
@@ -150,48 +150,23 @@ class FrameHeader(typing.NamedTuple):
         return self.type >= FIRST_OPTIONAL_TYPE
 
     def pack(self) -> bytes:
-        """Encode the header.
-
-        :raises ValueError: if a member does not fit its field.
-        """
+        """Encode the header."""
         return pack_header(*self)
-
-    def pack_into(
-        self, buffer: bytearray | memoryview, position: int = 0
-    ) -> None:
-        """Encode the header into a writable buffer.
-
-        :param buffer: at least ``position`` + 32 bytes.
-        :param position: index of the first byte to write.
-        :raises ValueError: if a member does not fit its field or the buffer
-            is too short.
-        """
-        try:
-            _HEADER.pack_into(
-                buffer, position, MAGIC, VERSION, *self[:2], 0, *self[2:]
-            )
-        except struct.error as exc:
-            raise ValueError(f"frame header not encodable: {exc}") from None
 
     @classmethod
     def unpack_from(
-        cls,
-        buffer: Buffer,
-        position: int = 0,
-        *,
-        max_data_bytes: int = MAX_DATA_BYTES,
+        cls, buffer: Buffer, *, max_data_bytes: int = MAX_DATA_BYTES
     ) -> FrameHeader:
         """Decode and check a header.
 
-        :param buffer: at least ``position`` + 32 bytes.
-        :param position: index of the first byte of the header.
+        :param buffer: begins with the header.
         :param max_data_bytes: longest payload of a data or optional frame
             that the caller accepts.
         :raises ProtocolError: if the bytes are not a header of version 1,
             the type is unknown and not optional, or the length is above the
             limit of its type.
         """
-        if len(buffer) - position < HEADER_BYTES:
+        if len(buffer) < HEADER_BYTES:
             raise ProtocolError(PROTOCOL_ERROR, "truncated frame header")
         (
             magic,
@@ -204,7 +179,7 @@ class FrameHeader(typing.NamedTuple):
             offset_bytes,
             length_bytes,
             aux,
-        ) = _HEADER.unpack_from(buffer, position)
+        ) = _HEADER.unpack_from(buffer)
         if magic != MAGIC:
             raise ProtocolError(PROTOCOL_ERROR, f"bad magic 0x{magic:04x}")
         if version != VERSION:
@@ -256,10 +231,7 @@ def pack_header(
     payload_length_bytes: int = 0,
     aux: int = 0,
 ) -> bytes:
-    """Encode a header without making one; see :class:`FrameHeader`.
-
-    :raises ValueError: if a member does not fit its field.
-    """
+    """Encode a header without making one; see :class:`FrameHeader`."""
     try:
         return _HEADER.pack(
             MAGIC,
@@ -281,8 +253,6 @@ class Checksums(typing.NamedTuple):
     """Payload of a CHECKSUM frame: sums of a core's input and output.
 
     :ivar input_bytes: length of the core's input in this slot.
-    :ivar input_crc32: CRC-32 of that input.
-    :ivar output_crc32: CRC-32 of that output.
     """
 
     input_bytes: int = 0
@@ -291,10 +261,7 @@ class Checksums(typing.NamedTuple):
     output_crc32: int = 0
 
     def encode(self) -> bytes:
-        """Encode the payload.
-
-        :raises ValueError: if a member does not fit its field.
-        """
+        """Encode the payload."""
         try:
             return _CHECKSUMS.pack(*self)
         except struct.error as exc:
@@ -302,22 +269,17 @@ class Checksums(typing.NamedTuple):
 
     @classmethod
     def decode(cls, payload: Buffer) -> Checksums:
-        """Decode the payload.
-
-        :raises ProtocolError: if it has another length.
-        """
+        """Decode the payload."""
         if len(payload) != _CHECKSUMS.size:
             raise ProtocolError(
-                PROTOCOL_ERROR, f"CHECKSUM frame of {len(payload)} bytes"
+                PROTOCOL_ERROR,
+                f"invalid CHECKSUM frame of {len(payload)} bytes",
             )
         return cls(*_CHECKSUMS.unpack(payload))
 
 
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
-    """Encode a CHECKPOINT frame: a core's state between two pieces.
-
-    :raises ValueError: if the state is too long.
-    """
+    """Encode a CHECKPOINT frame: a core's state between two pieces."""
     if len(state) > MAX_CHECKPOINT_BYTES:
         raise ValueError(
             f"a state of {len(state)} bytes, "
@@ -333,11 +295,7 @@ def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
 
 
 def checkpoint_state(payload: Buffer) -> bytes:
-    """Decode the payload of a CHECKPOINT frame.
-
-    :returns: the state of the core.
-    :raises ProtocolError: if it is damaged or too long.
-    """
+    """Decode the payload of a CHECKPOINT frame."""
     crc32, state = bytes(payload[:_CRC32_BYTES]), bytes(payload[_CRC32_BYTES:])
     if (
         len(state) > MAX_CHECKPOINT_BYTES
@@ -352,7 +310,6 @@ def checkpoint_state(payload: Buffer) -> bytes:
 def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
     """Encode a JSON payload.
 
-    :returns: UTF-8 bytes.
     :raises ValueError: if the document is not JSON or is too large.
     """
     try:
@@ -407,11 +364,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def encode_frame(
     header: FrameHeader, document: collections.abc.Mapping[str, object]
 ) -> bytes:
-    """Encode a frame with a JSON payload.
-
-    :param header: its header; the payload length is filled in.
-    :raises ValueError: if the header or the document is not encodable.
-    """
+    """Encode a frame with a JSON payload."""
     payload = encode_json(document)
     header = header._replace(payload_length_bytes=len(payload))
     return header.pack() + payload
@@ -426,8 +379,7 @@ def error_frame(
 ) -> bytes:
     """Encode an ERROR frame.
 
-    :param message: explanation for people, shortened if it is long.
-    :param offset_bytes: input offset of the error.
+    :param message: explanation, shortened if it is long.
     :param task_id: of a group's task, the only one that has failed.
     """
     return encode_frame(
@@ -484,7 +436,6 @@ def features(
     """Return the member ``features`` of HELLO or OPENED.
 
     :returns: names of optional features; none if the member is missing.
-    :raises ProtocolError: if it is not a list of texts.
     """
     found = document.get("features")
     return frozenset(checked(FEATURES, found, "features") or ())

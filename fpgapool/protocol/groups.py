@@ -76,10 +76,7 @@ class Hello(typing.NamedTuple):
     def parse(
         cls, document: collections.abc.Mapping[str, typing.Any]
     ) -> Hello:
-        """Check the payload of a HELLO frame.
-
-        :raises frames.ProtocolError: if a member is missing or wrong.
-        """
+        """Check the payload of a HELLO frame."""
         if frames.GROUPS_FEATURE not in frames.features(document):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "this is the desk of a group"
@@ -117,10 +114,7 @@ class Opened(typing.NamedTuple):
     def parse(
         cls, document: collections.abc.Mapping[str, typing.Any]
     ) -> Opened:
-        """Check the payload of an OPENED frame.
-
-        :raises frames.ProtocolError: if a member is missing or wrong.
-        """
+        """Check the payload of an OPENED frame."""
         opened = frames.checked(_OPENED, document)
         if frames.BLOCKS_FEATURE in frames.features(document):
             opened |= frames.checked(_CACHE, document)
@@ -131,7 +125,6 @@ class Host(typing.NamedTuple):
     """A host with members of a group.
 
     :ivar host_id: orders hosts that are equally suitable.
-    :ivar members: how many there are now.
     :ivar endpoints: where its desk listens, as in a session's view.
     :ivar certificate_sha256: of its desk, if TLS is on.
     """
@@ -181,10 +174,7 @@ class MemberList(typing.NamedTuple):
     def parse(
         cls, document: collections.abc.Mapping[str, typing.Any]
     ) -> MemberList:
-        """Check the payload of a MEMBERS frame.
-
-        :raises frames.ProtocolError: if a member is missing or wrong.
-        """
+        """Check the payload of a MEMBERS frame."""
         found = frames.checked(_MEMBERS, document)
         return cls(found["revision"], tuple(found["hosts"]))
 
@@ -243,10 +233,7 @@ _MEMBERS = shapes.Members(
 
 
 class TaskReader:
-    """Turns the frames of a client into records.
-
-    :param max_task_bytes: longest input of a task.
-    """
+    """Turns the frames of a client into records."""
 
     def __init__(self, max_task_bytes: int) -> None:
         self._max_task_bytes = max_task_bytes
@@ -267,7 +254,6 @@ class TaskReader:
 
         :param payload: kept until its task is complete.
         :returns: a record, or None if its task is not complete.
-        :raises frames.ProtocolError: if the frame has no place here.
         """
         kind = header.type
         if header.stream_id:
@@ -291,7 +277,8 @@ class TaskReader:
                 )
             return records.header(kind, header.task_id)
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, f"a frame of type {kind} has no place here"
+            frames.PROTOCOL_ERROR,
+            f"a frame of type {kind} is not allowed here",
         )
 
     def _input(
@@ -319,7 +306,7 @@ class TaskReader:
         ):
             raise frames.ProtocolError(
                 codes.BAD_OFFSET,
-                "a piece of input does not follow the one before",
+                "a piece of input does not follow the previous one",
             )
         self._input_bytes += len(payload)
         if self._input_bytes + len(self._params) <= self._max_task_bytes:
@@ -353,10 +340,7 @@ class TaskReader:
 
 
 class ResultReader:
-    """Turns the frames of a desk into records.
-
-    :param max_task_bytes: longest output of a task.
-    """
+    """Turns the frames of a desk into records."""
 
     def __init__(self, max_task_bytes: int) -> None:
         self._max_task_bytes = max_task_bytes
@@ -372,7 +356,6 @@ class ResultReader:
         :param header: its header; not an ERROR of the connection.
         :param payload: kept until its task is complete.
         :returns: a record, or None if its task is not complete.
-        :raises frames.ProtocolError: if the frame has no place here.
         """
         kind = header.type
         if kind == frames.OUTPUT:
@@ -387,7 +370,8 @@ class ResultReader:
         if header.optional:
             return None
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, f"a frame of type {kind} has no place here"
+            frames.PROTOCOL_ERROR,
+            f"a frame of type {kind} is not allowed here",
         )
 
     def _output(
@@ -400,7 +384,7 @@ class ResultReader:
         ):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "a piece of output does not follow the one before",
+                "a piece of output does not follow the previous one",
             )
         self._task_id = header.task_id
         self._output_bytes += len(payload)
@@ -426,7 +410,6 @@ def task_frames(
     """Return a client's record as frames.
 
     :param record: of a task or a lock.
-    :returns: pieces to send one after the other.
     """
     task_id, kind, offset, params, data = records.split(record)
     if kind & KIND_MASK not in (records.TASK, records.BLOCKS_TASK):
@@ -461,7 +444,6 @@ def result_frames(
     """Return a desk's record as frames.
 
     :param record: of a result, a lock, or the list of members.
-    :returns: pieces to send one after the other.
     """
     task_id, kind, _, detail, data = records.split(record)
     if kind == records.DONE:

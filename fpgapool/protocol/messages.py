@@ -27,36 +27,9 @@ _LENGTH = struct.Struct(">I")
 
 
 def encode(message: collections.abc.Mapping[str, object]) -> bytes:
-    """Encode one message.
-
-    :raises ValueError: if it is not JSON or is too large.
-    """
+    """Encode one message."""
     payload = frames.encode_json(message)
     return _LENGTH.pack(len(payload)) + payload
-
-
-def decode_length(data: frames.Buffer, position: int = 0) -> int:
-    """Decode and check the length in front of a message.
-
-    :param data: at least ``position`` + 4 bytes.
-    :param position: index of the first byte of the length.
-    :returns: length of the JSON in bytes.
-    :raises frames.ProtocolError: if it is truncated, 0 or above the limit.
-    """
-    if len(data) - position < LENGTH_BYTES:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "truncated message length"
-        )
-    length_bytes: int = _LENGTH.unpack_from(data, position)[0]
-    if length_bytes == 0:
-        raise frames.ProtocolError(frames.PROTOCOL_ERROR, "empty message")
-    if length_bytes > MAX_MESSAGE_BYTES:
-        raise frames.ProtocolError(
-            frames.FRAME_TOO_LARGE,
-            f"message of {length_bytes} bytes, "
-            f"at most {MAX_MESSAGE_BYTES} are allowed",
-        )
-    return length_bytes
 
 
 class MessageDecoder:
@@ -71,17 +44,11 @@ class MessageDecoder:
         self._decode = decode
         self._buffer = bytearray()
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that wait for the rest of their message."""
-        return len(self._buffer)
-
     def feed(
         self, data: frames.Buffer, limit: int | None = None
     ) -> list[Message]:
         """Feed more bytes.
 
-        :param data: the next bytes of the connection.
         :param limit: return at most that many messages; further calls, with
             or without data, return the rest.
         :returns: the messages that are now complete, oldest first.
@@ -94,8 +61,17 @@ class MessageDecoder:
         while len(self._buffer) - position >= LENGTH_BYTES:
             if len(messages) == limit:
                 break
+            (length_bytes,) = _LENGTH.unpack_from(self._buffer, position)
+            if not 0 < length_bytes <= MAX_MESSAGE_BYTES:
+                raise frames.ProtocolError(
+                    frames.FRAME_TOO_LARGE
+                    if length_bytes
+                    else frames.PROTOCOL_ERROR,
+                    f"a message of {length_bytes} bytes; from 1 to "
+                    f"{MAX_MESSAGE_BYTES} are allowed",
+                )
             start = position + LENGTH_BYTES
-            end = start + decode_length(self._buffer, position)
+            end = start + length_bytes
             if end > len(self._buffer):
                 break
             messages.append(self._decode(self._buffer[start:end]))

@@ -85,7 +85,6 @@ class Record(typing.NamedTuple):
     """A record, taken apart.
 
     :ivar task_id: 0 if it is about no task.
-    :ivar kind: one of the constants of this module.
     :ivar rest: ``input`` or ``output``, in place.
     """
 
@@ -101,7 +100,6 @@ def header(
 ) -> bytes:
     """Return the header of a record.
 
-    :param kind: one of the constants of this module.
     :param middle_bytes: length of ``params`` or ``detail``.
     """
     return _HEADER.pack(task_id, kind, middle_bytes, number)
@@ -111,7 +109,6 @@ def head(record: bytes) -> tuple[int, int, int, int]:
     """Return the header of a record. Reads each of its bytes once.
 
     :returns: task id, kind, length of the middle, and number.
-    :raises frames.ProtocolError: if it is too short.
     """
     try:
         return _unpack(record)
@@ -123,11 +120,7 @@ def head(record: bytes) -> tuple[int, int, int, int]:
 
 
 def split(record: bytes | InPlace) -> Record:
-    """Take a record apart. Copies all but its rest, once.
-
-    :param record: bytes, or a record in place.
-    :raises frames.ProtocolError: if it is too short.
-    """
+    """Take a record apart. Copies all but its rest, once."""
     memory = memoryview(record) if isinstance(record, bytes) else record.view()
     task_id, kind, middle_bytes, number = head(bytes(memory[:HEADER_BYTES]))
     rest = HEADER_BYTES + middle_bytes

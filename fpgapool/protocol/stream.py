@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import itertools
 import typing
 from collections.abc import Callable
@@ -35,9 +36,6 @@ class Side(typing.NamedTuple):
 
     :ivar is_client: the worker acknowledges a client's input task by task,
         and the client keeps the input until its output has come, too.
-    :ivar code: error code of a wrong offset.
-    :ivar sends: the direction that it sends.
-    :ivar takes: the direction that it receives.
     """
 
     is_client: bool
@@ -50,26 +48,22 @@ CLIENT = Side(True, codes.PROTOCOL_ERROR, "input", "output")
 WORKER = Side(False, codes.BAD_OFFSET, "output", "input")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Piece:
     """Content of one frame, kept until it is acknowledged.
 
-    :ivar data: its bytes; none for an END by itself.
+    :ivar data: its bytes; none for an END alone.
+    :ivar number: of its shared buffer, if it is in one.
     :ivar flags: ``END`` and ``TASK_END``.
     :ivar task_id: number of its task, set when it is added.
     :ivar offset_bytes: position of its first byte, set when it is added.
     """
 
-    task_id: int
-    offset_bytes: int
-
-    __slots__ = ("data", "flags", "number", "offset_bytes", "task_id")
-
-    def __init__(
-        self, data: memoryview, number: int = 0, flags: int = 0
-    ) -> None:
-        self.data = data
-        self.number = number
-        self.flags = flags
+    data: memoryview
+    number: int = 0
+    flags: int = 0
+    task_id: int = dataclasses.field(init=False)
+    offset_bytes: int = dataclasses.field(init=False)
 
     @property
     def end_offset_bytes(self) -> int:
@@ -77,11 +71,7 @@ class Piece:
         return self.offset_bytes + len(self.data)
 
     def header(self, kind: int, shared: bool) -> bytes:
-        """Encode the header that announces it.
-
-        :param kind: ``INPUT`` or ``OUTPUT``.
-        :param shared: whether it is in a shared buffer.
-        """
+        """Encode the header that announces it."""
         return frames.pack_header(
             kind,
             self.flags | frames.SHM if shared else self.flags,
@@ -163,10 +153,7 @@ class Outbound(typing.Generic[_Piece]):
         return self.sent_bytes
 
     def add(self, piece: _Piece, task_id: int, end: bool) -> None:
-        """Append a piece.
-
-        :param end: whether it is the last one.
-        """
+        """Append a piece."""
         piece.task_id = task_id
         piece.offset_bytes = self.added_bytes
         if end:
@@ -232,8 +219,6 @@ class Outbound(typing.Generic[_Piece]):
         :param offset_bytes: the position from which the other end lacks data.
             A client has received everything before it; a worker has processed
             everything before it and still has to acknowledge it.
-        :returns: the pieces to release.
-        :raises frames.ProtocolError: if the offset is impossible.
         """
         side = self._side
         if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
@@ -372,7 +357,7 @@ class Inbound:
         if offset_bytes % self._multiple_bytes:
             raise frames.ProtocolError(
                 self._side.code,
-                "the piece before was no multiple of "
+                "the previous piece was not a multiple of "
                 f"{self._multiple_bytes} bytes",
             )
         if length_bytes and (
@@ -406,7 +391,6 @@ class Inbound:
     def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
         """Mark the oldest piece as used.
 
-        :param end: whether it has the END.
         :returns: how many bytes of its front another slot already delivered.
         """
         consumed_bytes = self.consumed_bytes + length_bytes
@@ -448,7 +432,6 @@ class Inbound:
         :param offset_bytes: the other end's position of this direction: from
             a client, the last acknowledgement that it knows of; a worker
             repeats the position that it was given.
-        :raises frames.ProtocolError: if the offset is impossible.
         """
         consumed_bytes = self.consumed_bytes
         if offset_bytes > consumed_bytes or (

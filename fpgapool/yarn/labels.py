@@ -49,7 +49,6 @@ def label_of(accelerator: str) -> str:
 class _Node:
     """What is known of a node.
 
-    :ivar label: that it has.
     :ivar had: the labels that its healthy slots stood for, last time.
     :ivar wanted: the label that it should have.
     :ivar has_lost: whether a fault has taken its label, which is not removed
@@ -84,7 +83,6 @@ class Labels:
         :param hosts: of the pool's summary, as the API shows it. One whose
             name cannot be that of a node is ignored: YARN could read it as
             several nodes, or as an option.
-        :param now_s: time of a clock that never goes back.
         """
         # What has happened meanwhile is unknown.
         is_late = now_s - self._seen_s > STABLE_S
@@ -98,7 +96,7 @@ class Labels:
         for name in sorted({*self._nodes, *slots}):
             found = slots.get(name, {})
             if not found and name not in self._nodes:
-                # Somebody else may label nodes without boards.
+                # Others may label nodes without boards.
                 continue
             node = self._nodes.setdefault(name, _Node())
             self._look(node, found, now_s, is_late)
@@ -111,10 +109,7 @@ class Labels:
         return changes
 
     def applied(self, node: str, label: str | None) -> None:
-        """Note that a node has a label now.
-
-        :param label: that it has; None: none.
-        """
+        """Note that a node has a label now."""
         self._nodes[node].label = label
         self._nodes[node].has_lost = False
 
@@ -143,7 +138,7 @@ class Labels:
         )
         if is_late or wanted != node.wanted:
             node.wanted, node.since_s = wanted, now_s
-        # A slot that is programmed anew takes no label away; a fault does.
+        # A slot that is programmed again takes no label away; a fault does.
         lost = any(
             label == node.label
             and slots.get(slot, Unknown.LABEL) is Unknown.LABEL

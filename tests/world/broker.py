@@ -90,10 +90,6 @@ class Broker:
     def install(self) -> None:
         """Have the product use this broker from now on."""
         rpc._transport = typing.cast(typing.Any, self)
-        # It would be the same for all messages.
-        rpc.context = types.SimpleNamespace(  # type: ignore[assignment]
-            service_context=lambda: None
-        )
         rpc.messaging_opts = types.SimpleNamespace(  # type: ignore[assignment]
             list_opts=lambda: _OPTIONS
         )

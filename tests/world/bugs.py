@@ -608,9 +608,9 @@ def member_not_cleared_for_another_client() -> None:
 def member_programmed_while_its_task_runs() -> None:
     clear = tasks.Member.clear
 
-    def hasty(member: tasks.Member) -> tuple[int, int]:
+    def hasty(member: tasks.Member, *ending: str) -> tuple[int, int]:
         member._done = None
-        return clear(member)
+        return clear(member, *ending)
 
     tasks.Member.clear = hasty  # type: ignore[method-assign]
 

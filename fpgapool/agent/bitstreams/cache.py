@@ -49,7 +49,6 @@ class Counts:
     """Counts of events, and the present state.
 
     :ivar damaged: cached files whose contents were wrong.
-    :ivar stored_bytes: of the files that are here now.
     """
 
     hits: int = 0
@@ -78,7 +77,6 @@ class BitstreamCache:
     """Keeps files while there is room; thread-safe. Threads that need the same
     file take turns.
 
-    :param source: where missing files come from.
     :param max_bytes: limit of all files; files in use count, but are not
         evicted.
     :param timeout_s: for a fetch with its retries, unless the caller sets a
@@ -107,10 +105,7 @@ class BitstreamCache:
         self.counts = Counts()
 
     def load(self) -> None:
-        """Index the cached files, and remove incomplete ones.
-
-        :raises OSError: if the directory cannot be read.
-        """
+        """Index the cached files, and remove incomplete ones."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in self._directory.iterdir():
             if path.name.endswith(_PART_SUFFIX):
@@ -167,7 +162,6 @@ class BitstreamCache:
         :param again: whether the cached file is known to be damaged.
         :param deadline_s: when to give up, monotonic clock; None: after
             ``timeout_s``.
-        :raises Unavailable: if it cannot be fetched.
         :raises Late: if it is not fetched by then.
         """
         if deadline_s is None:
@@ -186,7 +180,7 @@ class BitstreamCache:
     ) -> str:
         checksum = bitstream.checksum_sha256
         if not _NAME.fullmatch(checksum) or bitstream.size_bytes < 0:
-            raise Unavailable("its checksum or its size is malformed")
+            raise Unavailable("malformed checksum or size")
         path = self._directory / checksum
         with self._alone(checksum, deadline_s):
             if again:
@@ -209,7 +203,7 @@ class BitstreamCache:
                 raise _stopped()
             if checksum in self._busy or time.monotonic() >= deadline_s:
                 raise Late(
-                    "another fetch of the same file did not end in time"
+                    "timed out waiting for another fetch of the same file"
                 )
             self._busy.add(checksum)
         try:
@@ -363,7 +357,7 @@ class BitstreamCache:
             if self._stopping.is_set():
                 raise _stopped()
             if time.monotonic() > deadline_s:
-                raise Late(f"it took more than {self.timeout_s:g} s")
+                raise Late(f"fetching took more than {self.timeout_s:g} s")
             digest.update(piece)
             _write_all(fd, piece)
         if (
@@ -371,7 +365,7 @@ class BitstreamCache:
             or digest.hexdigest() != bitstream.checksum_sha256
         ):
             raise sources.SourceError(
-                f"the {size_bytes} bytes from the source have another checksum"
+                f"checksum mismatch in the {size_bytes} bytes from the source"
             )
 
 
@@ -388,8 +382,8 @@ def _stopped() -> sources.SourceError:
 def _explain(error: OSError | sources.SourceError) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return "no space left for it on this host"
-        return f"it cannot be stored on this host: {error}"
+            return "no space left on this host"
+        return f"cannot be stored on this host: {error}"
     return str(error)
 
 
@@ -406,9 +400,7 @@ def _looks(path: pathlib.Path) -> tuple[int, ...]:
 def _is_right(
     path: pathlib.Path, checksum: str, proved: tuple[int, ...] | None
 ) -> bool:
-    """Whether a file's contents are right; hashes only if its attributes
-    changed.
-    """
+    """Whether a file is right; hashes it only if its attributes changed."""
     if _looks(path) == proved:
         return True
     digest = hashlib.sha256()

@@ -14,6 +14,7 @@ from fpgapool.agent import sender
 from fpgapool.agent.bitstreams import cache as caches
 
 
+@dataclasses.dataclass(eq=False)
 class Fetcher:
     """Calls the cache in other threads; used by the loop's thread only.
 
@@ -22,11 +23,10 @@ class Fetcher:
     free, because the requester of the slot has a deadline, too.
     """
 
-    def __init__(
-        self, caller: sender.Caller, cache: caches.BitstreamCache
-    ) -> None:
-        self._caller = caller
-        self._cache = cache
+    caller: sender.Caller
+    cache: caches.BitstreamCache
+
+    def __post_init__(self) -> None:
         # The requests waiting for each checksum, in the order of deadlines.
         self._waiting: dict[str, list[_Waiting]] = {}
 
@@ -42,16 +42,15 @@ class Fetcher:
 
         :param on_ready: called in the loop's thread with the file's path;
             before this method returns if the file is cached.
-        :param on_failed: called instead with the error.
         """
         waiting = _Waiting(
-            on_ready, on_failed, time.monotonic() + self._cache.timeout_s
+            on_ready, on_failed, time.monotonic() + self.cache.timeout_s
         )
         others = self._waiting.get(bitstream.checksum_sha256)
         if others is not None:
             others.append(waiting)
             return
-        path = None if again else self._cache.peek(bitstream)
+        path = None if again else self.cache.peek(bitstream)
         if path is not None:
             on_ready(path)
             return
@@ -63,8 +62,8 @@ class Fetcher:
         first_s, last_s = waiting[0].deadline_s, waiting[-1].deadline_s
         # The limit applies even if no thread is free. Requests that join later
         # have later deadlines.
-        self._caller.submit(
-            functools.partial(self._cache.get, bitstream, again, last_s),
+        self.caller.submit(
+            functools.partial(self.cache.get, bitstream, again, last_s),
             functools.partial(self._ready, bitstream.checksum_sha256),
             functools.partial(self._failed, bitstream, again, last_s),
             limit_s=first_s - time.monotonic(),
@@ -86,7 +85,7 @@ class Fetcher:
         message = str(error) or type(error).__name__
         left: list[_Waiting] = []
         if isinstance(error, TimeoutError):
-            message = f"it was not fetched within {self._cache.timeout_s:g} s"
+            message = f"not fetched within {self.cache.timeout_s:g} s"
             over_s = max(time.monotonic(), waiting[0].deadline_s)
             left = [one for one in waiting if one.deadline_s > over_s]
         elif isinstance(error, caches.Late):

@@ -136,10 +136,7 @@ def _check_status(status: int) -> None:
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Source:
-    """Return the configured source without contacting it.
-
-    :param conf: with the options of :mod:`fpgapool.conf`.
-    """
+    """Return the configured source without contacting it."""
     if conf.bitstream_cache.source == options.FILE:
         return DirectorySource(conf.bitstreams.store_dir)
     return ApiSource(lambda: _make_adapter(conf))

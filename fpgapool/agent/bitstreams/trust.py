@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fpgapool.agent.slots import orders
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
@@ -11,6 +13,7 @@ from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
 
+@dataclasses.dataclass(eq=False)
 class Trust:
     """Verifies the bitstreams that slots are to be programmed with.
 
@@ -20,27 +23,23 @@ class Trust:
 
     :param keys: the trusted keys, read at each check; None: this host trusts
         none.
-    :param required: see :func:`signatures.is_needed`.
     """
 
-    def __init__(
-        self, keys: signatures.TrustedKeys | None, required: bool
-    ) -> None:
-        self._keys = keys
-        self._required = required
+    keys: signatures.TrustedKeys | None
+    required: bool
 
     def objection(self, order: orders.ToWorker) -> str | None:
         """Return why a slot must not be programmed as ordered.
 
         Blocks while the keys are read.
 
-        :returns: the reason, for people; None if there is none.
+        :returns: the reason as text; None if there is none.
         """
         reference = order.members["bitstream_ref"]
         has_file = isinstance(reference, dict)
         # The driver compares the format with the file.
         file_format = reference["format"] if has_file else ""
-        if not signatures.is_needed(file_format, self._required):
+        if not signatures.is_needed(file_format, self.required):
             return None
         if not has_file:
             # Without a file, a driver might keep the slot's present contents.
@@ -48,15 +47,15 @@ class Trust:
                 names.BUILTIN_PREFIX
             ):
                 return None
-            return "it comes without its checksum and signature"
+            return "it has no checksum and signature"
         if not reference["signature"]:
             if file_format in formats.NATIVE_CODE:
                 return f"it has no signature, and {file_format} needs one"
             return "it has no signature (see [bitstreams] signature_required)"
-        if self._keys is None:
+        if self.keys is None:
             return "this host trusts no key"
         try:
-            self._keys.verify(
+            self.keys.verify(
                 reference["signature"], reference["checksum_sha256"]
             )
         except (exception.FpgapoolException, ValueError) as error:

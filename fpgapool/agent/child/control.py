@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The control socket; only the newest agent is served."""
+"""The agents at the control socket; only the newest one is served."""
 
 from __future__ import annotations
 
-import collections.abc
-import contextlib
+import dataclasses
 import logging
-import os
-import selectors
 import socket
 import threading
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 
-from fpgapool.agent.child import port
 from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import exceptions
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Agent:
         self._channel = channels.PlainChannel(sock)
         self._unsent: list[bytes] = []
 
-    def send(self, message: collections.abc.Mapping[str, object]) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         """Send a message at the next :meth:`flush`.
 
         If the agent sent names that no message can hold, it is disconnected.
@@ -59,8 +60,8 @@ class Agent:
 
     def hand_over(
         self,
-        message: collections.abc.Mapping[str, object],
-        fds: collections.abc.Sequence[int],
+        message: Mapping[str, object],
+        fds: Sequence[int],
     ) -> bool:
         """Send a message with descriptors, at once.
 
@@ -84,10 +85,7 @@ class Agent:
         """End the connection; its reader notices and closes it."""
         self._channel.shutdown()
 
-    def read(
-        self,
-        on_request: collections.abc.Callable[[Agent, messages.Message], None],
-    ) -> None:
+    def read(self, on_request: Callable[[messages.Message], None]) -> None:
         """Read requests until the connection ends, then close it."""
         decoder = messages.MessageDecoder()
         buffer = memoryview(bytearray(_RECV_BYTES))
@@ -95,7 +93,7 @@ class Agent:
             while True:
                 count = self._channel.recv_some_into(buffer)
                 for message in decoder.feed(buffer[:count]):
-                    on_request(self, message)
+                    on_request(message)
         except channels.ChannelClosed:
             pass
         except frames.ProtocolError as exc:
@@ -103,24 +101,67 @@ class Agent:
         self._channel.close()
 
 
+@dataclasses.dataclass(eq=False)
 class Newest:
-    """The newest agent; requests of earlier ones are ignored."""
+    """The newest agent; requests of earlier ones are ignored.
 
-    def __init__(self) -> None:
+    All but :meth:`accept` runs in the main thread.
+
+    :param call: runs a function in the main thread, from any thread.
+    :param obey: carries out a request, and returns the members of the reply;
+        refuses it by raising a CodedError.
+    :param went: called when the newest one has gone.
+    """
+
+    call: Callable[[Callable[[], None]], None]
+    obey: Callable[[messages.Message], Mapping[str, typing.Any]]
+    came: Callable[[], None]
+    went: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self.agent: Agent | None = None
 
-    def came(self, agent: Agent) -> None:
-        """Adopt an agent, and disconnect the previous one."""
+    def accept(self, listener: socket.socket) -> None:
+        """Accept an agent and read its requests in a thread of its own."""
+        try:
+            sock, _ = listener.accept()
+        except OSError as exc:
+            LOG.warning("accepting an agent failed: %s", exc)
+            return
+        agent = Agent(sock)
+        self.call(lambda: self._adopt(agent))
+        threading.Thread(
+            target=self._serve, args=(agent,), name="agent", daemon=True
+        ).start()
+
+    def _serve(self, agent: Agent) -> None:
+        try:
+            agent.read(
+                lambda message: self.call(lambda: self._answer(agent, message))
+            )
+        finally:
+            self.call(lambda: self._forget(agent))
+
+    def _adopt(self, agent: Agent) -> None:
         if self.agent is not None:
             self.agent.hang_up()
         self.agent = agent
+        self.came()
 
-    def went(self, agent: Agent) -> bool:
-        """Forget an agent; return whether it was the newest."""
+    def _forget(self, agent: Agent) -> None:
+        if agent is self.agent:
+            self.agent = None
+            self.went()
+
+    def _answer(self, agent: Agent, message: messages.Message) -> None:
         if agent is not self.agent:
-            return False
-        self.agent = None
-        return True
+            return
+        number = message.get("id")
+        try:
+            answer = messages.reply(number, **self.obey(message))
+        except exceptions.CodedError as exc:
+            answer = messages.error_reply(number, exc.code, exc.message)
+        agent.send(answer)
 
     def notify(self, event: str, **members: object) -> None:
         """Send a notification at the next :meth:`flush`."""
@@ -131,57 +172,3 @@ class Newest:
         """Send what is queued, if there is an agent."""
         if self.agent is not None:
             self.agent.flush()
-
-
-class ControlSocket:
-    """Accepts agents.
-
-    :param on_gone: called when its connection has ended.
-    :raises OSError: if the socket cannot be made.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        on_agent: collections.abc.Callable[[Agent], None],
-        on_request: collections.abc.Callable[[Agent, messages.Message], None],
-        on_gone: collections.abc.Callable[[Agent], None],
-    ) -> None:
-        self._path = path
-        self._on_agent = on_agent
-        self._on_request = on_request
-        self._on_gone = on_gone
-        self._listener = port.listen_unix(path)
-
-    def register(self, selector: selectors.BaseSelector) -> None:
-        """Register :meth:`accept` with a selector.
-
-        :param selector: its data are callables that take the socket.
-        """
-        self._listener.setblocking(False)
-        selector.register(self._listener, selectors.EVENT_READ, self.accept)
-
-    def accept(self, listener: socket.socket) -> None:
-        """Accept an agent and read its requests in a thread of its own."""
-        try:
-            sock, _ = listener.accept()
-        except OSError as exc:
-            LOG.warning("accepting an agent failed: %s", exc)
-            return
-        agent = Agent(sock)
-        self._on_agent(agent)
-        threading.Thread(
-            target=self._serve, args=(agent,), name="agent", daemon=True
-        ).start()
-
-    def close(self) -> None:
-        """Stop listening and remove the socket."""
-        self._listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
-
-    def _serve(self, agent: Agent) -> None:
-        try:
-            agent.read(self._on_request)
-        finally:
-            self._on_gone(agent)

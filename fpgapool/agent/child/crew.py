@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import logging
 import queue
 import threading
@@ -34,11 +35,7 @@ class _Task(typing.NamedTuple):
 
 
 class Crew:
-    """A pool of daemon threads that grows as needed.
-
-    :param spare: how many idle threads are kept.
-    :param idle_s: how long idle threads are kept.
-    """
+    """A pool of daemon threads that grows as needed."""
 
     def __init__(
         self, spare: int = _SPARE_THREADS, idle_s: float = _IDLE_S
@@ -110,14 +107,16 @@ class Crew:
 CREW = Crew()
 
 
+@dataclasses.dataclass(eq=False)
 class Later:
     """Calls functions after a fixed delay, in one thread. A call may be up to
     a tenth of the delay late, so that the thread wakes less often.
     """
 
-    def __init__(self, delay_s: float, name: str) -> None:
-        self._delay_s = delay_s
-        self._name = name
+    delay_s: float
+    name: str
+
+    def __post_init__(self) -> None:
         self._running = False
         self._lock = threading.Lock()
         self._calls: collections.deque[tuple[float, Callable[[], object]]] = (
@@ -127,11 +126,11 @@ class Later:
     def call(self, function: Callable[[], object]) -> None:
         """Call a function later; it must not raise or block."""
         with self._lock:
-            self._calls.append((time.monotonic() + self._delay_s, function))
+            self._calls.append((time.monotonic() + self.delay_s, function))
             if self._running:
                 return
             self._running = True
-        CREW.start(self._name, self._run)
+        CREW.start(self.name, self._run)
 
     def _run(self) -> None:
         while True:
@@ -142,6 +141,6 @@ class Later:
                 due_s, function = self._calls.popleft()
             left_s = due_s - time.monotonic()
             if left_s > 0.0:
-                time.sleep(left_s + self._delay_s / 10)
+                time.sleep(left_s + self.delay_s / 10)
             function()
             del function

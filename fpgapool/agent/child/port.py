@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import dataclasses
 import os
 import selectors
 import socket
@@ -30,7 +31,7 @@ MAX_STRANGERS = 32
 _BACKLOG = 64
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(OSError):
     """No data port can be opened."""
 
 
@@ -39,8 +40,6 @@ def listen_unix(path: str) -> socket.socket:
 
     A file left by an earlier process is replaced; the caller holds the slot's
     lock, so no process listens there.
-
-    :raises OSError: names the path.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -54,6 +53,13 @@ def listen_unix(path: str) -> socket.socket:
         # For a socket, the system's error does not name the path.
         raise OSError(exc.errno, exc.strerror or str(exc), path) from exc
     return listener
+
+
+def close_unix(listener: socket.socket, path: str) -> None:
+    """Stop listening and remove the socket."""
+    listener.close()
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
@@ -86,54 +92,39 @@ class Refused(exceptions.CodedError):
     """A client is refused."""
 
 
-class Server(typing.Protocol):
-    """Serves clients that have sent a HELLO."""
-
-    def serve(
-        self, hello: typing.Any, channel: channels.Channel, local: bool
-    ) -> None:
-        """Serve a client's connection to its end, then close it.
-
-        :param hello: the client's HELLO, as the port's parser returned it.
-        :param local: whether it can pass descriptors.
-        :raises Refused: if the client is turned away; the channel is
-            left open.
-        :raises ConnectionError: if the connection is lost meanwhile.
-        """
+#: Serves a client's connection to its end, then closes it. Takes the HELLO as
+#: the port's parser returned it, and whether the channel can pass descriptors.
+#: Raises Refused if the client is turned away, or ConnectionError if the
+#: connection is lost; the channel is left open then.
+Serve: typing.TypeAlias = collections.abc.Callable[
+    [typing.Any, channels.Channel, bool], None
+]
 
 
+@dataclasses.dataclass(eq=False)
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
-    :param desk: serves those that identify themselves.
-    :param certificate: for TLS, None without it.
     :param expect: called with the HELLO; waits briefly if a client comes
         early.
-    :raises OSError: if the Unix socket cannot be made.
-    :raises PortUnavailable: if there is no TCP port.
+    :raises OSError: if a socket cannot be made.
     """
 
-    def __init__(
-        self,
-        settings: child_settings.ChildSettings,
-        server: Server,
-        certificate: certificates.Certificate | None,
-        parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any],
-        expect: collections.abc.Callable[[typing.Any], None] | None = None,
-    ) -> None:
-        self._expect = expect
-        self._settings = settings
-        self._server = server
-        self._certificate = certificate
-        self._parse = parse
+    settings: child_settings.ChildSettings
+    serve: Serve
+    certificate: certificates.Certificate | None
+    parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any]
+    expect: collections.abc.Callable[[typing.Any], None] | None = None
+
+    def __post_init__(self) -> None:
         self._log = ratelimit.RateLimitedLog(__name__)
         self._strangers = pending.PendingConnections(MAX_STRANGERS)
-        self._local = listen_unix(settings.data_socket)
+        self._local = listen_unix(self.settings.data_socket)
         self._tcp = None
-        if settings.data_address is not None:
+        if self.settings.data_address is not None:
             try:
                 self._tcp = listen_tcp(
-                    settings.data_address, settings.data_ports
+                    self.settings.data_address, self.settings.data_ports
                 )
             except PortUnavailable:
                 self._local.close()
@@ -148,10 +139,7 @@ class DataPort:
         return port
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """Register :meth:`accept` with a selector.
-
-        :param selector: its data are callables that take the socket.
-        """
+        """Register :meth:`accept` with a selector."""
         for listener in (self._local, self._tcp):
             if listener is not None:
                 listener.setblocking(False)
@@ -172,11 +160,9 @@ class DataPort:
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket."""
-        for listener in (self._local, self._tcp):
-            if listener is not None:
-                listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._settings.data_socket)
+        if self._tcp is not None:
+            self._tcp.close()
+        close_unix(self._local, self.settings.data_socket)
 
     def _serve(self, sock: socket.socket, place: str, local: bool) -> None:
         channel = None
@@ -184,11 +170,11 @@ class DataPort:
             try:
                 channel = self._identify(sock, local)
                 hello = self._recv_hello(channel)
-                if self._expect is not None:
-                    self._expect(hello)
+                if self.expect is not None:
+                    self.expect(hello)
             finally:
                 self._strangers.leave(sock)
-            self._server.serve(hello, channel, local)
+            self.serve(hello, channel, local)
         except (frames.ProtocolError, Refused) as exc:
             self._log.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:
@@ -223,10 +209,10 @@ class DataPort:
     def _identify(self, sock: socket.socket, local: bool) -> channels.Channel:
         try:
             channels.tune(sock)
-            if local or self._certificate is None:
+            if local or self.certificate is None:
                 return channels.PlainChannel(sock)
             return tls_channel.TlsChannel.accept(
-                sock, self._certificate.context(), self._deadline_s()
+                sock, self.certificate.context(), self._deadline_s()
             )
         except BaseException:
             sock.close()
@@ -249,7 +235,7 @@ class DataPort:
                 codes.STREAM_LIMIT, "stream_id must be 0"
             )
         payload = channels.recv_payload(channel, header, deadline_s)
-        return self._parse(frames.decode_json(payload))
+        return self.parse(frames.decode_json(payload))
 
     def _deadline_s(self) -> float | None:
-        return channels.deadline_after(self._settings.hello_timeout_s)
+        return channels.deadline_after(self.settings.hello_timeout_s)

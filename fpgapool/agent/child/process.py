@@ -3,7 +3,8 @@
 """How workers and desks start.
 
 Their one argument is a JSON document with settings, its path, or ``-`` for
-standard input.
+standard input. Exit status: 0, 1 if the process cannot run, 2 if its settings
+are wrong, 3 if another process does its work.
 """
 
 from __future__ import annotations
@@ -36,21 +37,26 @@ class Taken(Exception):
     """Another process already does this one's work."""
 
 
+class Service(typing.Protocol):
+    """What a process does.
+
+    :ivar is_spent: whether libraries may have threads that never end.
+    """
+
+    is_spent: bool
+
+    def run(self) -> None: ...
+    def exit(self, reason: str) -> None: ...
+
+
 _S = typing.TypeVar("_S", bound=child_settings.ChildSettings)
 
 
 def main(
-    module: str,
-    arguments: list[str],
-    parse: Callable[[str], _S],
-    run: Callable[[_S], int],
+    module: str, parse: Callable[[str], _S], work: Callable[[_S], int]
 ) -> int:
-    """Run a process: read its settings, detach from its agent, and open a log.
-
-    :param arguments: of the command line, without the program's name.
-    :param run: does the work and returns the exit status.
-    :returns: the exit status; 2 if the settings are wrong.
-    """
+    """Read the settings, detach from the agent, open a log, and work."""
+    arguments = sys.argv[1:]
     if len(arguments) != 1:
         sys.stderr.write(f"usage: python -m {module} SETTINGS\n")
         return EXIT_USAGE
@@ -68,7 +74,31 @@ def main(
             LOG.debug("already the leader of a process group")
     os.umask(0o077)
     _set_up_log(settings)
-    return run(settings)
+    return work(settings)
+
+
+def run(
+    make: Callable[[_S], Service], failure: type[Exception], settings: _S
+) -> int:
+    """Run a service until it ends; return the exit status.
+
+    :param failure: which errors, beside OSError, keep it from starting.
+    """
+    try:
+        service = make(settings)
+    except Taken as exc:
+        LOG.error("%s", exc)
+        return EXIT_TAKEN
+    except (failure, OSError) as exc:
+        LOG.error("%s cannot start: %s", settings.log_name, exc)
+        return EXIT_FAILURE
+    exit_on_signals(service.exit)
+    service.run()
+    if service.is_spent:
+        # Python would wait for the threads.
+        logging.shutdown()
+        os._exit(0)
+    return 0
 
 
 def _read(argument: str) -> str:
@@ -104,15 +134,16 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
     )
     lost_lines.count()
     if problem is not None:
-        LOG.error("the log goes to standard error: %s", problem)
+        LOG.error(
+            "cannot open the log file, logging to standard error: %s", problem
+        )
 
 
 def lock(path: str) -> int:
     """Take a lock that lasts until the process ends.
 
-    :returns: a descriptor, which has to stay open.
+    :returns: a descriptor, which must stay open.
     :raises Taken: if another process has the lock.
-    :raises OSError: if the file cannot be made.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -124,10 +155,7 @@ def lock(path: str) -> int:
 
 
 def claim(control_socket: str, *other_sockets: str) -> int:
-    """Create the directories of sockets, and take the lock for them.
-
-    :returns: the descriptor of the lock; see :func:`lock`.
-    """
+    """Create the directories of sockets, and take the lock for them."""
     for path in (control_socket, *other_sockets):
         os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
     return lock(f"{control_socket}.lock")
@@ -157,9 +185,7 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
 
 
 def accept_forever(selector: selectors.BaseSelector) -> None:
-    """Call the callbacks of all sockets that are ready, until the process
-    ends.
-    """
+    """Serve all sockets that are ready, until the process ends."""
     with contextlib.suppress(OSError, ValueError):
         while True:
             for key, _ in selector.select():

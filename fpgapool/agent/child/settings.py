@@ -97,11 +97,9 @@ _SHAPES: dict[typing.Any, shapes.Shape[typing.Any]] = {
 class ChildSettings:
     """The settings that workers and desks share.
 
-    :ivar control_socket: path where the agent connects.
     :ivar data_socket: path where clients of the host connect.
     :ivar data_address: address where other clients connect; None for none.
     :ivar data_ports: first and last port to try there; 0 for any.
-    :ivar tls: whether connections to ``data_address`` are encrypted.
     :ivar block_cache_bytes: memory for clients' blocks in each slot; 0: none.
     :ivar hello_timeout_s: how long a connection may take to identify itself.
     :ivar orphan_s: how long to live with neither agent nor client.
@@ -127,10 +125,7 @@ class ChildSettings:
 
 
 def parse(cls: type[_S], text: str | bytes) -> _S:
-    """Parse and check a settings document.
-
-    :raises InvalidSettings: with the member and the fault.
-    """
+    """Parse and check a settings document."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as exc:

@@ -31,6 +31,7 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import descriptors
 from fpgapool.common.messaging import codec
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
@@ -73,7 +74,6 @@ ACCEPT_PAUSE_S = 1.0
 #: Suffix of a socket's path until it is ready.
 NEW_SUFFIX = ".new"
 
-_CREDENTIALS = struct.Struct("3i")
 _INT = struct.Struct("i")
 
 
@@ -104,6 +104,7 @@ class Client:
     closed: bool = False
 
 
+@dataclasses.dataclass(eq=False)
 class Doorway:
     """The sockets of one host, and their clients.
 
@@ -112,17 +113,12 @@ class Doorway:
     :param on_gone: called when a client's connection has ended.
     """
 
-    def __init__(
-        self,
-        settings: agent_settings.AgentSettings,
-        loop: agent_loop.Loop,
-        on_message: Callable[[Client, messages.Message], None],
-        on_gone: Callable[[Client], None],
-    ) -> None:
-        self._settings = settings
-        self._loop = loop
-        self._on_message = on_message
-        self._on_gone = on_gone
+    settings: agent_settings.AgentSettings
+    loop: agent_loop.Loop
+    on_message: Callable[[Client, messages.Message], None]
+    on_gone: Callable[[Client], None]
+
+    def __post_init__(self) -> None:
         #: Limits log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._listeners: dict[str, socket.socket] = {}
@@ -146,24 +142,19 @@ class Doorway:
     # Life of the sockets.
 
     def start(self) -> None:
-        """Make the sockets and serve them.
-
-        :raises: FrontDoorError.
-        """
+        """Make the sockets and serve them."""
         try:
-            for project_id, path in self._settings.front_door_sockets.items():
+            for project_id, path in self.settings.front_door_sockets.items():
                 self._listen(project_id, path)
         except BaseException:
             self.stop()
             raise
-        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+        self.loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
-        """Close everything; clients reconnect to the next agent. No session is
-        cancelled.
-        """
+        """Close everything, but cancel no session: clients reconnect."""
         for path, listener in self._listeners.items():
-            self._loop.unwatch(listener)
+            self.loop.unwatch(listener)
             listener.close()
             self._unlink(path)
         self._listeners.clear()
@@ -183,7 +174,7 @@ class Doorway:
                 # No client can connect before listen(). The name appears once
                 # the permissions are right.
                 listener.bind(fresh_path)
-                os.chmod(fresh_path, self._settings.front_door_mode)
+                os.chmod(fresh_path, self.settings.front_door_mode)
                 listener.listen(BACKLOG)
                 os.rename(fresh_path, path)
                 self._inodes[path] = os.stat(path).st_ino
@@ -199,28 +190,30 @@ class Doorway:
         self, listener: socket.socket, project_id: str
     ) -> None:
         def ready(_events: int) -> None:
-            self._loop.unwatch(listener)
-            self._loop.call_in_turn(lambda: self._accept(listener, project_id))
+            self.loop.unwatch(listener)
+            self.loop.call_in_turn(lambda: self._accept(listener, project_id))
 
         if listener in self._listeners.values():
-            self._loop.watch(listener, agent_loop.READ, ready)
+            self.loop.watch(listener, agent_loop.READ, ready)
 
     def _check_sockets(self) -> None:
         """Recreate sockets that were removed, for example by a cleanup job."""
         if not self._listeners:
             return
-        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
-        for project_id, path in self._settings.front_door_sockets.items():
+        self.loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+        for project_id, path in self.settings.front_door_sockets.items():
             if self._is_in_place(path):
                 continue
             lost = self._listeners[path]
-            self._log.warning("Front door %s is gone; recreating it", path)
+            self._log.warning(
+                "The socket of front door %s was removed; recreating it", path
+            )
             try:
                 self._listen(project_id, path)
             except FrontDoorError as error:
                 self._log.error("Front door cannot be recreated: %s", error)
                 continue
-            self._loop.unwatch(lost)
+            self.loop.unwatch(lost)
             lost.close()
 
     def _is_in_place(self, path: str) -> bool:
@@ -246,7 +239,7 @@ class Doorway:
                 if listener not in self._listeners.values():
                     return
                 self._log.error("Front door cannot accept clients: %s", error)
-                self._loop.call_later(
+                self.loop.call_later(
                     ACCEPT_PAUSE_S,
                     lambda: self._watch_listener(listener, project_id),
                 )
@@ -260,7 +253,7 @@ class Doorway:
             number=next(self._numbers),
             sock=sock,
             project_id=project_id,
-            user_id=_peer_uid(sock),
+            user_id=str(descriptors.peer(sock)[1]),
             decoder=messages.MessageDecoder(codec.decode_json),
             unsent=collections.deque(),
         )
@@ -269,13 +262,13 @@ class Doorway:
         self._by_project[project_id] += 1
         if refusal is not None:
             self.fail(client, None, codes.TOO_MANY_CONNECTIONS, refusal)
-            self._drop(client, "too many connections")
+            self._close(client)
             return
         self._watch(client)
 
     def _refusal(self, project_id: str) -> str | None:
         """Return why another client is refused; None if it is accepted."""
-        settings, count = self._settings, len(self._clients)
+        settings, count = self.settings, len(self._clients)
         most = settings.max_front_door_connections
         most_of_project = settings.max_front_door_project_connections
         share = most_of_project or max(
@@ -305,24 +298,25 @@ class Doorway:
         events = agent_loop.READ
         if client.unsent:
             events |= agent_loop.WRITE
-        self._loop.watch(
+        self.loop.watch(
             client.sock, events, functools.partial(self._ready, client)
         )
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
             # Otherwise the loop would report it repeatedly before its turn.
-            self._loop.unwatch(client.sock)
+            self.loop.unwatch(client.sock)
         else:
             self._line_up(client)
 
     def _line_up(self, client: Client) -> None:
         client.in_line = True
-        self._loop.call_in_turn(functools.partial(self._take_turn, client))
+        self.loop.call_in_turn(functools.partial(self._take_turn, client))
 
     def _take_turn(self, client: Client) -> None:
         if not client.closed:
-            self._flush(client)
+            if client.unsent:
+                self._flush(client)
             self._receive(client)
         if client.closed:
             return
@@ -360,7 +354,7 @@ class Doorway:
         for message in received:
             if client.closed:
                 return
-            self._on_message(client, message)
+            self.on_message(client, message)
 
     def send(
         self,
@@ -374,19 +368,19 @@ class Doorway:
         """
         owned = list(fds)
         if client.closed:
-            _close_fds(owned)
+            channel.close_fds(owned)
             return
         try:
             data = messages.encode(message)
         except ValueError as error:
-            _close_fds(owned)
-            self._log.error("Front door: an answer cannot be sent: %s", error)
+            channel.close_fds(owned)
+            self._log.error("Front door: cannot send a response: %s", error)
             data = messages.encode(
                 messages.error_reply(
                     message.get("id"),
                     codes.FRAME_TOO_LARGE,
-                    f"the answer exceeds {messages.MAX_MESSAGE_BYTES}"
-                    " bytes; use the REST API",
+                    f"the response exceeds {messages.MAX_MESSAGE_BYTES} "
+                    "bytes; use the REST API",
                 )
             )
             owned = []
@@ -447,31 +441,27 @@ class Doorway:
         try:
             while client.unsent:
                 data, fds = client.unsent[0]
-                sent_bytes = client.sock.sendmsg([data], _rights(fds))
-                _close_fds(fds)
+                rights = _rights(fds) if fds else ()
+                sent_bytes = client.sock.sendmsg([data], rights)
+                channel.close_fds(fds)
+                fds.clear()
                 self._count_unsent(client, -sent_bytes)
                 del data[:sent_bytes]
                 if not data:
                     client.unsent.popleft()
         except BlockingIOError:
             self._watch(client)
-            return
         except OSError as error:
             # The reading side ends the connection in its next turn, so a
             # caller in the middle of an operation still finds the client.
             LOG.debug("Front door: sending failed: %s", error)
-            self._loop.call(lambda: self._gone(client, "sending failed"))
-            return
-        self._watch(client)
+            self.loop.call(lambda: self._gone(client, "sending failed"))
 
     def _gone(self, client: Client, reason: str) -> None:
         if not client.closed:
-            self._drop(client, reason)
-            self._on_gone(client)
-
-    def _drop(self, client: Client, reason: str) -> None:
-        LOG.debug("Front door: connection %d: %s", client.number, reason)
-        self._close(client)
+            LOG.debug("Front door: connection %d: %s", client.number, reason)
+            self._close(client)
+            self.on_gone(client)
 
     def _close(self, client: Client) -> None:
         client.closed = True
@@ -479,10 +469,10 @@ class Doorway:
             self._by_project[client.project_id] -= 1
         self._unread_descriptors[client.project_id].pop(client, None)
         self._count_unsent(client, -client.unsent_bytes)
-        self._loop.unwatch(client.sock)
+        self.loop.unwatch(client.sock)
         client.sock.close()
         for _data, fds in client.unsent:
-            _close_fds(fds)
+            channel.close_fds(fds)
         client.unsent.clear()
 
 
@@ -505,9 +495,7 @@ class Request:
 def fitting(
     documents: Iterable[Mapping[str, object]],
 ) -> list[Mapping[str, object]]:
-    """Return the first documents of a list that fit into one reply, at least
-    one.
-    """
+    """Return the first documents that fit into one reply, at least one."""
     found: list[Mapping[str, object]] = []
     left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
     for document in documents:
@@ -519,8 +507,6 @@ def fitting(
 
 
 def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
-    if not fds:
-        return []
     return [
         (
             socket.SOL_SOCKET,
@@ -540,18 +526,6 @@ def _unread_bytes(sock: socket.socket) -> int:
     return count
 
 
-def _close_fds(fds: list[int]) -> None:
-    while fds:
-        os.close(fds.pop())
-
-
-def _peer_uid(sock: socket.socket) -> str:
-    credentials = sock.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    return str(_CREDENTIALS.unpack(credentials)[1])
-
-
 def _check_socket_path(path: str) -> None:
     if len(os.fsencode(path)) + len(NEW_SUFFIX) > channel.MAX_UNIX_PATH_BYTES:
         raise FrontDoorError(
@@ -563,7 +537,7 @@ def _check_socket_path(path: str) -> None:
 def _remove_stale(path: str) -> None:
     """Remove a socket that has no listener.
 
-    :raises: FrontDoorError if it is in use or is no socket.
+    :raises: FrontDoorError if it is in use or is not a socket.
     """
     try:
         mode = os.lstat(path).st_mode

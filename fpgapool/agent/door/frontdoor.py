@@ -70,16 +70,11 @@ class FrontDoor:
         }
 
     def start(self) -> None:
-        """Make the sockets and serve them.
-
-        :raises: doorway.FrontDoorError.
-        """
+        """Make the sockets and serve them."""
         self._doorway.start()
 
     def stop(self) -> None:
-        """Close everything; clients reconnect to the next agent. No session is
-        cancelled.
-        """
+        """Close everything, but cancel no session: clients reconnect."""
         self._doorway.stop()
 
     def _gone(self, client: doorway.Client) -> None:
@@ -120,7 +115,7 @@ class FrontDoor:
         if request.members.get("version", version) != version:
             raise rules.RequestError(
                 codes.INVALID_REQUEST,
-                f"this front door only supports version {version}",
+                f"this front door supports only version {version}",
             )
         request.client.takes_connections = (
             request.members.get("connections") is True
@@ -151,10 +146,7 @@ class FrontDoor:
         generation: int,
         view: objects.SessionView | None,
     ) -> int:
-        """Return the descriptor of a connection to a session's worker.
-
-        :raises rules.RequestError: if there is none.
-        """
+        """Return the descriptor of a connection to a session's worker."""
         self._doorway.check_descriptors(client)
         return self._slots.connect(
             client.project_id, session_id, generation, view

@@ -55,18 +55,6 @@ _TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Submit:
-    """Submit the session to the conductor."""
-
-    request: objects.OpenRequest
-
-    @property
-    def project_id(self) -> str:
-        """The client's project."""
-        return self.request.project_id
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
     """Request another slot for a session that lost its slot."""
 
@@ -91,7 +79,7 @@ class Cancel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Close:
-    """Tell the conductor that a client has closed its session.
+    """Report to the conductor that a client has closed its session.
 
     :ivar generation: of the slot that served it last.
     :ivar input_bytes: bytes that the client sent and the slots computed.
@@ -125,7 +113,9 @@ class Push:
     view: objects.SessionView
 
 
-Opening: typing.TypeAlias = Submit | Reopen
+#: A request that the conductor answers with a view; the first kind submits a
+#: session.
+Opening: typing.TypeAlias = objects.OpenRequest | Reopen
 Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
 
@@ -135,6 +125,9 @@ class _Open:
 
     opening: Opening
     gives_up_at_s: float
+    #: Where the indexes have it; None while its id is unknown.
+    by_request: OpenKey | None = None
+    by_session: OpenKey | None = None
     secret: str = dataclasses.field(default="", repr=False)
     next_send_s: float = 0.0
     client: int | None = None
@@ -147,33 +140,15 @@ class _Open:
     close: Close | None = None
     reports_from_s: float = 0.0
 
-    @property
-    def project_id(self) -> str:
-        return self.opening.project_id
-
-    @property
-    def request_id(self) -> str:
-        """Empty while it is unknown."""
-        if isinstance(self.opening, Submit):
-            return self.opening.request.request_id
-        return "" if self.view is None else self.view.request_id
-
-    @property
-    def session_id(self) -> str:
-        """Empty while it is unknown."""
-        if isinstance(self.opening, Reopen):
-            return self.opening.session_id
-        return "" if self.view is None else self.view.session_id
-
     def client_view(self) -> objects.SessionView | None:
         """Return the view for the client; None if it lacks the secret."""
         view = self.view
         if view is None or view.state != states.READY or view.secret:
             return view
         if (
-            isinstance(self.opening, Submit)
+            isinstance(self.opening, objects.OpenRequest)
             and view.secret_sha256
-            and view.secret_sha256 == self.opening.request.secret_sha256
+            and view.secret_sha256 == self.opening.secret_sha256
         ):
             return dataclasses.replace(view, secret=self.secret)
         return None
@@ -182,10 +157,9 @@ class _Open:
         """Whether the slot expects another secret than the request's."""
         view = self.view
         return (
-            isinstance(self.opening, Submit)
+            isinstance(self.opening, objects.OpenRequest)
             and view is not None
-            and view.secret_sha256
-            not in ("", self.opening.request.secret_sha256)
+            and view.secret_sha256 not in ("", self.opening.secret_sha256)
         )
 
     def schedule(self, now: float) -> None:
@@ -193,6 +167,7 @@ class _Open:
         self.resend_s = min(2 * self.resend_s, LONGEST_RESEND_S)
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Opens:
     """All requests of one front door that have not ended.
 
@@ -201,11 +176,10 @@ class Opens:
     :param poll_interval_s: a session is polled after this much silence.
     """
 
-    def __init__(
-        self, *, open_timeout_s: float, poll_interval_s: float
-    ) -> None:
-        self._open_timeout_s = open_timeout_s
-        self._poll_interval_s = poll_interval_s
+    open_timeout_s: float
+    poll_interval_s: float
+
+    def __post_init__(self) -> None:
         # A dict serves as an ordered set; the indexes find its members.
         self._opens: dict[_Open, None] = {}
         self._by_request: dict[OpenKey, _Open] = {}
@@ -242,9 +216,7 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return the known view of a session without querying the
-        conductor.
-        """
+        """Return the view of a session, if it is known here."""
         entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
 
@@ -263,18 +235,19 @@ class Opens:
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
             entry = _Open(
-                opening=Submit(request),
-                gives_up_at_s=now + self._open_timeout_s,
+                opening=request,
+                gives_up_at_s=now + self.open_timeout_s,
+                by_request=(request.project_id, request.request_id),
                 secret=secret,
             )
             self._add(entry)
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
             # The client has reconnected: keep the session if it still exists.
             entry.cancel_reason = None
-            entry.gives_up_at_s = now + self._open_timeout_s
+            entry.gives_up_at_s = now + self.open_timeout_s
             entry.resend_s = FIRST_RESEND_S
             if entry.view is None:
-                entry.opening, entry.asking = Submit(request), False
+                entry.opening, entry.asking = request, False
                 entry.secret = secret
         self._attach(entry, client)
         if entry.view is None:
@@ -286,7 +259,9 @@ class Opens:
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
             entry = _Open(
-                opening=lost, gives_up_at_s=now + self._open_timeout_s
+                opening=lost,
+                gives_up_at_s=now + self.open_timeout_s,
+                by_session=(lost.project_id, lost.session_id),
             )
             self._add(entry)
         self._attach(entry, client)
@@ -296,7 +271,7 @@ class Opens:
             entry.opening, entry.asking = lost, False
         entry.answered = False
         entry.cancel_reason = None
-        entry.gives_up_at_s = now + self._open_timeout_s
+        entry.gives_up_at_s = now + self.open_timeout_s
         entry.resend_s = FIRST_RESEND_S
         return self._ask(entry)
 
@@ -322,15 +297,11 @@ class Opens:
         return [entry.opening]
 
     def call_ended(self, opening: Opening, now: float) -> None:
-        """A call has ended, and its result has been handled.
-
-        :param opening: the call; it is repeated if the session is still not
-            open.
-        """
-        if isinstance(opening, Submit):
-            request = opening.request
-            key = request.project_id, request.request_id
-            entry = self._by_request.get(key)
+        """A call has ended, and its result has been handled."""
+        if isinstance(opening, objects.OpenRequest):
+            entry = self._by_request.get(
+                (opening.project_id, opening.request_id)
+            )
         else:
             entry = self._by_session.get(
                 (opening.project_id, opening.session_id)
@@ -413,7 +384,10 @@ class Opens:
             return []
         entry.answered = entry.answered or _answers(entry.opening, view)
         entry.view = view
-        self._add(entry)
+        if view.request_id:
+            entry.by_request = view.project_id, view.request_id
+        entry.by_session = view.project_id, view.session_id
+        self._index(entry)
         if self._is_over(entry, view):
             return self._finish(entry, view)
         if entry.close is not None and view.state in states.TERMINAL:
@@ -436,28 +410,20 @@ class Opens:
         # The slot expects the secret of an earlier agent, since the conductor
         # has not processed this one's request yet.
         entry.answered = False
-        entry.gives_up_at_s = now + self._open_timeout_s
+        entry.gives_up_at_s = now + self.open_timeout_s
         entry.resend_s = FIRST_RESEND_S
         return self._ask(entry)
 
     def _add(self, entry: _Open) -> None:
-        """Index an entry by its known ids."""
-        project_id = entry.project_id
-        if entry not in self._opens:
-            self._opens[entry] = None
-            self._by_project[project_id] += 1
-        for index, name in self._names(entry):
-            if name:
-                index[project_id, name] = entry
+        self._opens[entry] = None
+        self._by_project[entry.opening.project_id] += 1
+        self._index(entry)
 
-    def _names(
-        self, entry: _Open
-    ) -> tuple[tuple[dict[OpenKey, _Open], str], ...]:
-        """Return the indexes, and the names of an entry in them."""
-        return (
-            (self._by_request, entry.request_id),
-            (self._by_session, entry.session_id),
-        )
+    def _index(self, entry: _Open) -> None:
+        if entry.by_request is not None:
+            self._by_request[entry.by_request] = entry
+        if entry.by_session is not None:
+            self._by_session[entry.by_session] = entry
 
     def polled(
         self,
@@ -504,10 +470,10 @@ class Opens:
             view = entry.view
             if (
                 view is not None
-                and now >= entry.heard_at_s + self._poll_interval_s
+                and now >= entry.heard_at_s + self.poll_interval_s
             ):
                 silent.append(
-                    (entry.project_id, view.session_id, view.revision)
+                    (view.project_id, view.session_id, view.revision)
                 )
         if silent:
             effects.append(Poll(tuple(silent[:MAX_POLLED_SESSIONS])))
@@ -590,11 +556,14 @@ class Opens:
     def _forget(self, entry: _Open) -> None:
         if entry in self._opens:
             del self._opens[entry]
-            self._by_project[entry.project_id] -= 1
-        for index, name in self._names(entry):
-            # The name may belong to another entry now.
-            if index.get((entry.project_id, name)) is entry:
-                del index[entry.project_id, name]
+            self._by_project[entry.opening.project_id] -= 1
+        for index, key in (
+            (self._by_request, entry.by_request),
+            (self._by_session, entry.by_session),
+        ):
+            # The key may belong to another entry now.
+            if key is not None and index.get(key) is entry:
+                del index[key]
         self._detach(entry)
 
 
@@ -607,7 +576,7 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
 
 def _answers(opening: Opening, view: objects.SessionView) -> bool:
     """Whether a view answers a submit or reopen."""
-    if isinstance(opening, Submit):
+    if isinstance(opening, objects.OpenRequest):
         return True
     # A view of the lost slot is not an answer.
     return view.generation > opening.generation or (
@@ -627,25 +596,24 @@ def _may_be_in_use(entry: _Open) -> bool:
 
 
 def _cancellation(entry: _Open, reason: str) -> Cancel | Close:
-    return entry.close or Cancel(
-        project_id=entry.project_id,
-        session_id=None if entry.request_id else entry.session_id,
-        request_id=entry.request_id or None,
-        reason=reason,
-    )
+    if entry.close is not None:
+        return entry.close
+    project_id = entry.opening.project_id
+    if entry.by_request is not None:
+        return Cancel(project_id, None, entry.by_request[1], reason)
+    session_id = None if entry.by_session is None else entry.by_session[1]
+    return Cancel(project_id, session_id, None, reason)
 
 
 def _unanswered_view(entry: _Open) -> objects.SessionView:
     reason = codes.CONDUCTOR_UNAVAILABLE
     message = "the conductor did not answer in time"
-    if isinstance(entry.opening, Submit):
-        return objects.SessionView.rejected(
-            entry.opening.request, reason, message
-        )
+    if isinstance(entry.opening, objects.OpenRequest):
+        return objects.SessionView.rejected(entry.opening, reason, message)
     known = entry.view or objects.SessionView(
         session_id=entry.opening.session_id,
         request_id="",
-        project_id=entry.project_id,
+        project_id=entry.opening.project_id,
         state=states.LOST,
         accelerator="",
         claimed_bytes=0,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -68,6 +69,7 @@ def page(
     return {"accelerators": shown, "next": list(known)[len(shown) - 1]}
 
 
+@dataclasses.dataclass(eq=False)
 class ProfileCache:
     """Profiles by name, fetched when one is missing or they are too old.
 
@@ -76,18 +78,13 @@ class ProfileCache:
         time, as the conductor may have died.
     """
 
-    def __init__(
-        self,
-        loop: agent_loop.Loop,
-        caller: sender.Caller,
-        fetch: Callable[[], list[objects.AcceleratorProfile]],
-        *,
-        limit_s: float,
-    ) -> None:
-        self._loop = loop
-        self._caller = caller
-        self._fetch = fetch
-        self._limit_s = limit_s
+    loop: agent_loop.Loop
+    caller: sender.Caller
+    fetch: Callable[[], list[objects.AcceleratorProfile]]
+    _: dataclasses.KW_ONLY
+    limit_s: float
+
+    def __post_init__(self) -> None:
         self._profiles: dict[str, objects.AcceleratorProfile] | None = None
         self._fetched_at_s = 0.0
         self._fetching = False
@@ -107,7 +104,7 @@ class ProfileCache:
         :param on_done: called with the profiles, which may lack that one; with
             None if it is unknown here and the conductor does not answer.
         """
-        age_s = self._loop.now() - self._fetched_at_s
+        age_s = self.loop.now() - self._fetched_at_s
         known = self._profiles
         if known is not None and (
             name is None or find(known, project_id, name) is not None
@@ -116,8 +113,8 @@ class ProfileCache:
                 self._refresh()
             on_done(known)
             return
-        timer = self._loop.call_later(
-            self._limit_s, lambda: self._give_up(timer)
+        timer = self.loop.call_later(
+            self.limit_s, lambda: self._give_up(timer)
         )
         self._waiting[timer] = on_done
         if self._refresh_due:
@@ -131,20 +128,20 @@ class ProfileCache:
 
     def _refresh_in(self, delay_s: float) -> None:
         self._refresh_due = True
-        self._loop.call_later(delay_s, self._refresh)
+        self.loop.call_later(delay_s, self._refresh)
 
     def _refresh(self) -> None:
         self._refresh_due = False
         if self._fetching:
             return
         self._fetching = True
-        self._caller.submit(
-            self._fetch, self._fetched, self._failed, limit_s=self._limit_s
+        self.caller.submit(
+            self.fetch, self._fetched, self._failed, limit_s=self.limit_s
         )
 
     def _fetched(self, profiles: list[objects.AcceleratorProfile]) -> None:
         self._profiles = {profile.name: profile for profile in profiles}
-        self._fetched_at_s = self._loop.now()
+        self._fetched_at_s = self.loop.now()
         self._fetching = False
         waiting, self._waiting = self._waiting, {}
         for timer, on_done in waiting.items():

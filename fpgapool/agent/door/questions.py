@@ -36,7 +36,6 @@ LOG = logging.getLogger(__name__)
 #: Unanswered queries of one client.
 MAX_QUESTIONS_PER_CLIENT = 64
 
-#: Largest reply.
 Members: typing.TypeAlias = dict[str, object]
 #: Calls the conductor, and returns the reply; may raise rules.RequestError.
 Call: typing.TypeAlias = Callable[[], Members]
@@ -132,7 +131,7 @@ class Questions:
     # Accelerators.
 
     def _accelerator(self, request: doorway.Request) -> None:
-        name = requests.accelerator(request.members, "name")
+        name = requests.accelerator_name(request.members)
 
         def answer(known: profiles.Profiles) -> None:
             profile = profiles.find(known, request.client.project_id, name)
@@ -198,7 +197,7 @@ class Questions:
             own = [one for one in views if one.project_id == project_id]
             if not own:
                 raise rules.RequestError(
-                    codes.SESSION_NOT_FOUND, "there is no such session"
+                    codes.SESSION_NOT_FOUND, "no such session"
                 )
             return {"session": view_members(own[0].public())}
 

@@ -42,40 +42,31 @@ CALLS_PER_PROJECT = 4
 SECRET_BYTES = 32
 
 
+@dataclasses.dataclass(eq=False)
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
-    :param caller: makes the calls for queries.
     :param push: sends the view of a session to the client with that number.
     """
 
-    def __init__(
-        self,
-        settings: agent_settings.AgentSettings,
-        loop: agent_loop.Loop,
-        conductor: conductor_api.ConductorAPI,
-        casts: sender.Sender,
-        caller: sender.Caller,
-        opener: sender.Caller,
-        push: Callable[[int, objects.SessionView], None],
-        is_open: Callable[[], bool],
-    ) -> None:
-        self._settings = settings
-        self._loop = loop
-        self._conductor = conductor
-        self._casts = casts
-        self._caller = caller
-        self._opener = opener
-        self._push = push
-        self._is_open = is_open
+    settings: agent_settings.AgentSettings
+    loop: agent_loop.Loop
+    conductor: conductor_api.ConductorAPI
+    casts: sender.Sender
+    caller: sender.Caller
+    opener: sender.Caller
+    push: Callable[[int, objects.SessionView], None]
+    is_open: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._log = ratelimit.RateLimitedLog(__name__)
         self._opens = opens.Opens(
-            open_timeout_s=settings.open_timeout_s,
-            poll_interval_s=settings.session_poll_interval_s,
+            open_timeout_s=self.settings.open_timeout_s,
+            poll_interval_s=self.settings.session_poll_interval_s,
         )
         self.view = self._opens.view
         # By project: unsent requests, and calls under way.
-        self._unsent: dict[str, collections.deque[opens.Submit]] = (
+        self._unsent: dict[str, collections.deque[objects.OpenRequest]] = (
             collections.defaultdict(collections.deque)
         )
         self._calls: collections.Counter[str] = collections.Counter()
@@ -100,12 +91,12 @@ class Sessions:
 
         :param in_use: ids of the sessions that use slots of this host.
         """
-        now = self._loop.now()
+        now = self.loop.now()
         self._apply(self._opens.client_gone(number, now, in_use))
 
     def changed(self, views: Iterable[objects.SessionView]) -> None:
         """Process changed sessions from the conductor."""
-        now = self._loop.now()
+        now = self.loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))
 
@@ -113,27 +104,25 @@ class Sessions:
 
     def _open(self, request: doorway.Request) -> None:
         client = request.client
+        secret = secrets.token_hex(SECRET_BYTES)
         wanted = requests.open_request(
             request.members,
             project_id=client.project_id,
             user_id=client.user_id,
-            host_uuid=self._settings.host_uuid,
-        )
-        secret = secrets.token_hex(SECRET_BYTES)
-        wanted = dataclasses.replace(
-            wanted, secret_sha256=hashlib.sha256(secret.encode()).hexdigest()
+            host_uuid=self.settings.host_uuid,
+            secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
         )
         self._check_quota(client, request_id=wanted.request_id)
         # The answer goes first, so that events follow it.
         request.reply(session_id=None)
         if not client.closed:
-            now = self._loop.now()
+            now = self.loop.now()
             self._apply(self._opens.open(client.number, wanted, now, secret))
 
     def _reopen(self, request: doorway.Request) -> None:
         client = request.client
         lost = opens.Reopen(
-            self._settings.host_uuid,
+            self.settings.host_uuid,
             client.project_id,
             requests.session_id(request.members),
             requests.generation(request.members),
@@ -142,19 +131,19 @@ class Sessions:
         # The answer goes first, as for open.
         request.reply()
         if not client.closed:
-            now = self._loop.now()
+            now = self.loop.now()
             self._apply(self._opens.reopen(client.number, lost, now))
 
     def _progress(self, request: doorway.Request) -> None:
         project_id = request.client.project_id
         session_id = requests.session_id(request.members)
-        input_bytes = requests.size_bytes(request.members, "input_bytes")
+        input_bytes = requests.input_bytes(request.members)
         if self._opens.may_report(
-            request.client.number, project_id, session_id, self._loop.now()
+            request.client.number, project_id, session_id, self.loop.now()
         ):
-            self._casts.put(
+            self.casts.put(
                 ("progress", project_id, session_id),
-                lambda: self._conductor.report_progress(
+                lambda: self.conductor.report_progress(
                     project_id, session_id, input_bytes
                 ),
                 lane=project_id,
@@ -169,7 +158,7 @@ class Sessions:
                 session_id,
                 request_id,
                 codes.CANCELLED_BY_CLIENT,
-                self._loop.now(),
+                self.loop.now(),
             )
         )
         request.reply()
@@ -180,28 +169,25 @@ class Sessions:
             request.client.project_id,
             requests.session_id(members),
             requests.generation(members),
-            requests.size_bytes(members, "input_bytes"),
-            requests.size_bytes(members, "output_bytes"),
+            requests.input_bytes(members),
+            requests.output_bytes(members),
             confirmed=members.get("confirmed") is True,
         )
-        self._apply(self._opens.close(close, self._loop.now()))
+        self._apply(self._opens.close(close, self.loop.now()))
         request.reply()
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
-        """Check that a client may have one more session.
-
-        :param ids: of the session or of its request.
-        :raises rules.RequestError: if it may not.
-        """
+        """Check that a client may have one more session."""
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
-                f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
+                f"one connection may open at most {MAX_OPENS_PER_CLIENT} "
+                "sessions",
             )
         if self._opens.is_counted(client.project_id, **ids):
             # The client has returned for a session.
             return
-        most = self._settings.max_front_door_project_sessions
+        most = self.settings.max_front_door_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
@@ -216,26 +202,26 @@ class Sessions:
             self._execute(effect)
         if len(self._opens) and not self._ticking:
             self._ticking = True
-            self._loop.call_later(TICK_S, self._tick)
+            self.loop.call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._ticking = False
-        if self._is_open():
-            self._apply(self._opens.tick(self._loop.now()))
+        if self.is_open():
+            self._apply(self._opens.tick(self.loop.now()))
 
     def _execute(self, effect: opens.Effect) -> None:
         match effect:
             case opens.Push(number, view):
-                self._push(number, view)
-            case opens.Submit(request):
-                self._unsent[request.project_id].append(effect)
-                self._submit(request.project_id)
+                self.push(number, view)
+            case objects.OpenRequest():
+                self._unsent[effect.project_id].append(effect)
+                self._submit(effect.project_id)
             case opens.Reopen(host_uuid, project_id, lost_id, generation):
                 self._call_for(
                     project_id,
                     [effect],
                     lambda: [
-                        self._conductor.reopen_session(
+                        self.conductor.reopen_session(
                             project_id,
                             session_id=lost_id,
                             generation=generation,
@@ -244,9 +230,9 @@ class Sessions:
                     ],
                 )
             case opens.Cancel(project_id, session_id, request_id, reason):
-                self._casts.put(
+                self.casts.put(
                     ("cancel", project_id, request_id or session_id),
-                    lambda: self._conductor.cancel_session(
+                    lambda: self.conductor.cancel_session(
                         project_id,
                         session_id=session_id,
                         request_id=request_id,
@@ -255,9 +241,9 @@ class Sessions:
                     lane=project_id,
                 )
             case opens.Close():
-                self._casts.put(
+                self.casts.put(
                     ("cancel", effect.project_id, effect.session_id),
-                    lambda: self._conductor.close_session(
+                    lambda: self.conductor.close_session(
                         **dataclasses.asdict(effect)
                     ),
                     lane=effect.project_id,
@@ -271,13 +257,11 @@ class Sessions:
         if not unsent or self._calls[project_id] >= CALLS_PER_PROJECT:
             return
         count = min(len(unsent), MAX_TOGETHER)
-        submits = [unsent.popleft() for _ in range(count)]
+        wanted = [unsent.popleft() for _ in range(count)]
         self._call_for(
             project_id,
-            submits,
-            lambda: self._conductor.submit_sessions(
-                [submit.request for submit in submits]
-            ),
+            wanted,
+            lambda: self.conductor.submit_sessions(wanted),
         )
 
     def _call_for(
@@ -290,7 +274,7 @@ class Sessions:
             self._calls[project_id] -= 1
             self.changed(view for view in views if view)
             for opening in openings:
-                self._opens.call_ended(opening, self._loop.now())
+                self._opens.call_ended(opening, self.loop.now())
             self._submit(project_id)
 
         def failed(error: Exception) -> None:
@@ -298,16 +282,16 @@ class Sessions:
             answered(())
 
         self._calls[project_id] += 1
-        self._opener.submit(
+        self.opener.submit(
             call,
             answered,
             failed,
-            limit_s=self._settings.open_timeout_s,
+            limit_s=self.settings.open_timeout_s,
             lane=project_id,
         )
 
     def _poll(self, poll: opens.Poll) -> None:
-        if self._polling or self._loop.now() < self._polls_again_s:
+        if self._polling or self.loop.now() < self._polls_again_s:
             return
         self._polling = True
 
@@ -315,21 +299,21 @@ class Sessions:
             answer: tuple[list[objects.SessionView], list[str]],
         ) -> None:
             self._polling = False
-            now = self._loop.now()
+            now = self.loop.now()
             self._apply(self._opens.polled(poll, *answer, now))
 
         def failed(error: Exception) -> None:
             self._polling = False
             # Without a pause all agents would poll after a refusal.
             self._polls_again_s = (
-                self._loop.now() + self._settings.session_poll_interval_s
+                self.loop.now() + self.settings.session_poll_interval_s
             )
             LOG.warning("Cannot poll sessions: %s", error)
 
-        self._caller.submit(
-            lambda: self._conductor.changed_sessions(
+        self.caller.submit(
+            lambda: self.conductor.changed_sessions(
                 {name: revision for _, name, revision in poll.sessions},
-                host_uuid=self._settings.host_uuid,
+                host_uuid=self.settings.host_uuid,
             ),
             answered,
             failed,

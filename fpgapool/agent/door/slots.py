@@ -32,7 +32,7 @@ class HostSlots:
     ) -> None:
         self._settings = settings
         self._table = slot_table
-        self._desks = group_desks
+        self.connect_group = group_desks.connect
 
     def connect(
         self,
@@ -52,14 +52,6 @@ class HostSlots:
         )
         path = workers.data_path(self._settings.state_path, key)
         return children.connect_client(path, "the slot's worker")
-
-    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
-        """Return a connection to the data socket of a group's desk.
-
-        :raises: rules.RequestError if no client of the project may use the
-            group, or it has no desk here.
-        """
-        return self._desks.connect(project_id, group_id)
 
     def _offered_key(
         self, generation: int, view: objects.SessionView | None
@@ -81,17 +73,15 @@ class HostSlots:
     def _key_in_use(
         self, project_id: str, session_id: str, generation: int
     ) -> orders.Key:
-        """Return the slot that a session may connect to.
-
-        :raises rules.RequestError: if there is none.
-        """
+        """Return the slot that a session may connect to."""
         found = {
             holder.session_id: (key, holder)
             for key, holder in self._table.holders().items()
         }.get(session_id)
         if found is None or found[1].project_id != project_id:
             raise rules.RequestError(
-                codes.SESSION_NOT_FOUND, "the session has no slot on this host"
+                codes.SESSION_NOT_FOUND,
+                "this host has no slot for the session",
             )
         key, holder = found
         if holder.generation != generation:

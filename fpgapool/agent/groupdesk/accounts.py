@@ -32,7 +32,6 @@ class Account:
 
     All of it runs in the loop's thread.
 
-    :ivar wake: lets the loop poll a port again.
     :ivar stalled: ports that are not read until they are woken.
     """
 
@@ -49,10 +48,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of all projects.
-
-    :param wake: lets the loop poll a port again.
-    """
+    """The accounts of all projects."""
 
     def __init__(
         self,

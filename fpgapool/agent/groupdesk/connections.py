@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import itertools
 import threading
-import typing
 from collections.abc import Callable
 
 from fpgapool.agent.child import crew
@@ -40,44 +39,23 @@ _SEND_TIMEOUT_S = 60.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Access:
-    """A client that may attach.
-
-    :ivar secret_sha256: SHA-256 of its secret, hexadecimal.
-    """
+    """A client that may attach."""
 
     client_id: str
     project_id: str
     secret_sha256: str = dataclasses.field(repr=False)
 
 
-class DeskLoop(typing.Protocol):
-    """The loop's interface for connections."""
-
-    def attach(
-        self,
-        client_id: str,
-        channel: ports.Channel,
-        shutdown: Callable[[], None],
-        application: str,
-    ) -> ports.ClientPort:
-        """Let a client send records; an earlier connection of it ends."""
-
-    def detach(self, port: ports.ClientPort, for_good: bool) -> None:
-        """Handle the end of a client's connection."""
-
-
+@dataclasses.dataclass(eq=False)
 class GroupServer:
     """Serves the clients of a group on the data port."""
 
-    def __init__(
-        self,
-        settings: desk_settings.DeskSettings,
-        desk: DeskLoop,
-        projects: accounts.Accounts,
-    ) -> None:
-        self._settings = settings
-        self._desk = desk
-        self._projects = projects
+    settings: desk_settings.DeskSettings
+    attach: Callable[..., ports.ClientPort]
+    detach: Callable[[ports.ClientPort, bool], None]
+    projects: accounts.Accounts
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._access: dict[str, Access] = {}
         self._revoked: set[str] = set()
@@ -111,9 +89,7 @@ class GroupServer:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param local: whether it can pass descriptors.
         :raises data_ports.Refused: if it may not attach, or not now.
-        :raises ConnectionError: if the connection is lost meanwhile.
         """
         if (hello.transport == groups.SHM) != local:
             raise data_ports.Refused(
@@ -121,7 +97,7 @@ class GroupServer:
                 "shm needs a Unix socket, and a Unix socket needs shm",
             )
         project_id = self._check(hello)
-        with self._projects.connection(project_id, hello.client_id):
+        with self.projects.connection(project_id, hello.client_id):
             if isinstance(channel, channels.PlainChannel) and local:
                 self._serve_local(hello, channel)
             else:
@@ -144,7 +120,7 @@ class GroupServer:
         if (
             access is None
             or not known
-            or hello.group_id != self._settings.group_id
+            or hello.group_id != self.settings.group_id
         ):
             # The same answer in all cases, so that an attacker learns nothing.
             raise data_ports.Refused(
@@ -153,7 +129,7 @@ class GroupServer:
         return access.project_id
 
     def _opened(self, hello: groups.Hello) -> bytes:
-        settings = self._settings
+        settings = self.settings
         opened = groups.Opened(
             min(hello.window_tasks, settings.window_tasks),
             settings.max_task_bytes,
@@ -179,7 +155,7 @@ class GroupServer:
         except BaseException:
             channel.close()
             raise
-        port = self._desk.attach(
+        port = self.attach(
             hello.client_id, channel, sock.shutdown, hello.application
         )
         for_good = False
@@ -188,7 +164,7 @@ class GroupServer:
             header = channels.recv_header(sock, scratch, max_data_bytes=0)
             for_good = header.type == frames.CLOSE
         finally:
-            self._desk.detach(port, for_good)
+            self.detach(port, for_good)
             sock.close()
 
     def _serve_remote(
@@ -196,7 +172,7 @@ class GroupServer:
     ) -> None:
         channel.send(self._opened(hello), deadline_s=self._deadline_s())
         mailbox = ports.Mailbox()
-        port = self._desk.attach(
+        port = self.attach(
             hello.client_id, mailbox, channel.shutdown, hello.application
         )
         sending = crew.CREW.start("send", self._send, channel, mailbox)
@@ -208,7 +184,7 @@ class GroupServer:
             goodbye.say(channel, exc.code, exc.message)
             goodbye.drop_rest(channel)
         finally:
-            self._desk.detach(port, for_good)
+            self.detach(port, for_good)
             channel.shutdown()
             sending.wait()
             channel.close()
@@ -220,7 +196,7 @@ class GroupServer:
 
         :returns: whether the client announced the end.
         """
-        reader = groups.TaskReader(self._settings.max_task_bytes)
+        reader = groups.TaskReader(self.settings.max_task_bytes)
         scratch = bytearray(frames.HEADER_BYTES)
         while True:
             header = channels.recv_header(
@@ -258,4 +234,4 @@ class GroupServer:
             channel.shutdown()
 
     def _deadline_s(self) -> float | None:
-        return channels.deadline_after(self._settings.hello_timeout_s)
+        return channels.deadline_after(self.settings.hello_timeout_s)

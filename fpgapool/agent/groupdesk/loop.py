@@ -9,6 +9,7 @@ calls. When all are empty, it enables the peers' doorbells and sleeps.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import select
 import time
@@ -44,6 +45,7 @@ class Port(typing.Protocol):
         """Switch off the doorbell, after :meth:`arm` and perhaps a wait."""
 
 
+@dataclasses.dataclass(eq=False)
 class RingLoop:
     """Serves ports until it is stopped.
 
@@ -56,17 +58,12 @@ class RingLoop:
         without work; None: never.
     """
 
-    def __init__(
-        self,
-        after_work: Callable[[float], None],
-        after_round: Callable[[float], None],
-        is_hungry: Callable[[], bool],
-        deadline_s: Callable[[], float | None],
-    ) -> None:
-        self._after_work = after_work
-        self._after_round = after_round
-        self._is_hungry = is_hungry
-        self._deadline_s = deadline_s
+    after_work: Callable[[float], None]
+    after_round: Callable[[float], None]
+    is_hungry: Callable[[], bool]
+    deadline_s: Callable[[], float | None]
+
+    def __post_init__(self) -> None:
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
@@ -144,7 +141,7 @@ class RingLoop:
 
     def run(self) -> None:
         """Serve until :meth:`stop`."""
-        monotonic, after_work = time.monotonic, self._after_work
+        monotonic, after_work = time.monotonic, self.after_work
         rounds = 0
         while self._running:
             now = monotonic()
@@ -154,12 +151,12 @@ class RingLoop:
                 if port.work(now):
                     worked = True
                     after_work(now)
-            if not (worked and rounds % _SKIPPED_ROUNDS) or self._is_hungry():
+            if not (worked and rounds % _SKIPPED_ROUNDS) or self.is_hungry():
                 for port in self._awake:
                     if port.work(now):
                         worked = True
                         after_work(now)
-            self._after_round(now)
+            self.after_round(now)
             if self._calls:
                 self._call_all()
                 after_work(now)
@@ -185,7 +182,7 @@ class RingLoop:
                 self._wake(port)
         if self._first_awake or self._awake:
             return
-        due_s = self._deadline_s()
+        due_s = self.deadline_s()
         timeout_s = _LONGEST_SLEEP_S
         if due_s is not None:
             timeout_s = min(max(0.0, due_s - now), _LONGEST_SLEEP_S)
@@ -199,7 +196,7 @@ class RingLoop:
             elif (function := self._watched.get(fd)) is not None:
                 self.call_now(function)
         if due_s is not None and time.monotonic() >= due_s:
-            self._after_work(time.monotonic())
+            self.after_work(time.monotonic())
 
     def call_now(self, function: Callable[[], None]) -> None:
         """Call a function before the next round; in the loop's thread."""

@@ -10,9 +10,7 @@ A slot whose connection ends is dead.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import time
 import typing
 from collections.abc import Callable
@@ -36,12 +34,8 @@ Place: typing.TypeAlias = tuple[str, int]
 class MemberPorts:
     """The connections of slots; all of it runs in the loop's thread.
 
-    :param path: of the socket where slots connect.
     :param slots: device and number of each slot of this host.
     :param ended: called at the end of a task, see :class:`ports.MemberPort`.
-    :param notify: reports events of a member to the agent.
-    :param decide: carries out the decisions of the queues.
-    :raises OSError: if the socket cannot be made.
     """
 
     def __init__(
@@ -77,9 +71,7 @@ class MemberPorts:
 
     def close(self) -> None:
         """Close the socket, and all connections."""
-        self._listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        data_ports.close_unix(self._listener, self._path)
         for port in self._connected:
             port.close()
 
@@ -125,7 +117,8 @@ class MemberPorts:
         generation = frames.require(document, "generation", int)
         if place not in self._numbers or port.place is not None:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "READY names no slot of this host"
+                frames.PROTOCOL_ERROR,
+                "READY does not name a slot of this host",
             )
         port.place = (*place, generation)
         for other in [*self._connected]:
@@ -133,11 +126,10 @@ class MemberPorts:
                 self.forget(other)
         self._join_wanted()
 
-    def want(self, wanted: dict[Place, int], surplus: int) -> None:
+    def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
         """Set which slots are members once they are ready; the others leave.
 
         :param surplus: how many of them should leave, idle ones first.
-        :raises frames.ProtocolError: if one is not of this host.
         """
         unknown = wanted.keys() - self._numbers.keys()
         if unknown:
@@ -179,7 +171,7 @@ class MemberPorts:
             port.stop()
 
     def _has_left(self, port: ports.MemberPort) -> None:
-        """A slot has left, on request or by itself."""
+        """A slot has left, requested or not."""
         if port.number is None and port.place is not None:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")
@@ -203,7 +195,9 @@ class MemberPorts:
         now = time.monotonic()
         for port in [*self._joined.values()]:
             if port.has_forgotten(now):
-                LOG.error("member dropped: it freed its task without a result")
+                LOG.error(
+                    "member dropped: it released its task without a result"
+                )
                 self.forget(port)
 
     def _report(self, port: ports.MemberPort, what: str) -> None:

@@ -66,29 +66,11 @@ _KEEP = records.header(records.KEEP)
 _STOP = records.header(records.STOP)
 
 
-class Channel(typing.Protocol):
-    """What a client's port needs of :class:`rings.Channel`."""
-
-    def fileno(self) -> int: ...
-    def put(self, *parts: rings.Buffer) -> bool: ...
-    def put_all(self, records: list[bytes]) -> int: ...
-    def is_empty(self) -> bool: ...
-    def get(self) -> rings.Record | bytes | None: ...
-    def take(self, count: int, max_bytes: int) -> list[bytes]: ...
-    def free(self) -> None: ...
-    def arm(self, room_bytes: int | None = None) -> bool: ...
-    def disarm(self) -> None: ...
-    def close(self) -> None: ...
-
-
-def _there(channel: Channel | rings.Channel) -> rings.Record | bytes:
-    """Return the oldest record, which must be there.
-
-    :raises rings.RingDamaged: if the peer has taken it back.
-    """
+def _there(channel: Channel) -> rings.Record | bytes:
+    """Return the oldest record, which must be there."""
     record = channel.get()
     if record is None:
-        raise rings.RingDamaged("a record is gone")
+        raise rings.RingDamaged("a record has disappeared")
     return record
 
 
@@ -96,10 +78,7 @@ class ClientPort:
     """A connected client.
 
     :param shutdown: ends its connection, from any thread.
-    :param decide: carries out the decisions of the queues.
     :param failed: called with this port and the reason when it must end.
-    :ivar client: the client in the queues; set on attach.
-    :ivar account: the account of its project; set on attach.
     """
 
     client: model.Client
@@ -303,7 +282,6 @@ class ClientPort:
         A client with many waiting tasks is not woken for each result: up to a
         quarter as many results as it has waiting tasks are batched.
 
-        :param busy_ns: how long the task took.
         :param parts: its record; if it is short, one part.
         :returns: whether results were batched, for :meth:`send_late`.
         """
@@ -355,7 +333,7 @@ class ClientPort:
         self._outbox.extend(results)
         if len(self._outbox) > _MOST_PUT_OFF:
             # It has answers to all its tasks, and receives nothing.
-            self._failed(self, "it does not receive its results")
+            self._failed(self, "the client does not read its results")
             return
         self._queues.pause(self.client)
         # A sleeping client waits for records; make it free room instead.
@@ -373,17 +351,17 @@ class ClientPort:
 _TEXTS = {
     codes.ACCESS_REVOKED: "the client's access was revoked",
     codes.LOCK_LOST: "the lock has ended",
-    codes.LOCK_LIMIT: "no more locks are possible",
-    codes.QUEUE_FULL: "the client has too many waiting tasks",
-    codes.TASK_LOST: "the member died while it ran the task; resend it",
+    codes.LOCK_LIMIT: "the group has reached its limit of locks",
+    codes.QUEUE_FULL: "the client has too many tasks waiting",
+    codes.TASK_LOST: "the member died while running the task; resend it",
     codes.TASK_TOO_LARGE: "parameters and input of the task are too long",
-    codes.WORKER_DIED: "several members died while they ran the task",
+    codes.WORKER_DIED: "several members died while running the task",
     codes.OK: "",
 }
 
 
 def text_of(code: str) -> str:
-    """Return the explanation of a code for people."""
+    """Return the explanation of a code."""
     return _TEXTS[code]
 
 
@@ -694,3 +672,7 @@ class Mailbox:
     def _check(self) -> None:
         if self._closed:
             raise channels.ChannelClosed("the desk has closed the connection")
+
+
+#: The channel of a client: on this host, or on another one.
+Channel: typing.TypeAlias = rings.Channel | Mailbox

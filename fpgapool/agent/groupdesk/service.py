@@ -55,8 +55,7 @@ class _News:
     """What clients know of their group. While locks have all members here,
     clients send their tasks to another host.
 
-    :ivar due_s: when clients have to be notified; None: not now.
-    :ivar is_watching: whether locks have all members.
+    :ivar due_s: when to notify clients; None: not now.
     """
 
     def __init__(self) -> None:
@@ -74,9 +73,7 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Set whether locks have all members; return whether to notify
-        clients.
-        """
+        """Set whether locks have all members; return whether that is news."""
         self.is_watching = have_all
         if not have_all:
             was_locked, self._is_locked = self._is_locked, False
@@ -140,16 +137,19 @@ class _Totals:
                 totals.pop(client_id, None)
 
     def page(
-        self, after: str, connected: Container[str]
+        self, clients: Container[str], after: str = ""
     ) -> dict[str, typing.Any]:
-        """Return the counts of clients whose names are greater."""
+        """Return the counts of clients whose names are greater.
+
+        :param clients: those that are connected.
+        """
         names = sorted(one for one in self._totals if one > after)
         return {
             "boot_id": self.boot_id,
             "clients": {
                 client_id: {
                     **dataclasses.asdict(self._totals[client_id]),
-                    "connected": client_id in connected,
+                    "connected": client_id in clients,
                 }
                 for client_id in names[:_COUNTS_CLIENTS]
             },
@@ -161,13 +161,13 @@ class Desk:
     """The desk of one group on this host.
 
     :raises process.Taken: if another process is this desk.
-    :raises data_ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
     """
 
+    is_spent = False
+
     def __init__(self, settings: desk_settings.DeskSettings) -> None:
         self._settings = settings
-        self._newest = control.Newest()
         self._orphan_since_s: float | None = time.monotonic()
         self._lock_fd = process.claim(
             settings.control_socket,
@@ -188,6 +188,9 @@ class Desk:
             self._queues.members.has_free,
             self._deadline_s,
         )
+        self._newest = control.Newest(
+            self._call, self._obey, self._agent_came, self._agent_went
+        )
         self._clients: dict[str, ports.ClientPort] = {}
         # Clients with batched results, and the time to send them.
         self._late: set[ports.ClientPort] = set()
@@ -203,17 +206,13 @@ class Desk:
             settings.max_group_project_connections, self._loop.wake
         )
         self._connections = connections.GroupServer(
-            settings, self, self._accounts
+            settings, self.attach, self.detach, self._accounts
         )
         self._sockets = sockets.Sockets(
             settings,
-            self._connections,
+            self._newest,
+            self._connections.serve,
             groups.Hello.parse,
-            lambda agent: self._loop.call(lambda: self._agent_came(agent)),
-            lambda agent, message: self._loop.call(
-                lambda: self._requested(agent, message)
-            ),
-            lambda agent: self._loop.call(lambda: self._agent_went(agent)),
         )
         self._members = group_members.MemberPorts(
             settings.member_socket,
@@ -257,6 +256,7 @@ class Desk:
         shutdown: Callable[[], None],
         application: str,
     ) -> ports.ClientPort:
+        """Let a client send records; an earlier connection of it ends."""
         port = ports.ClientPort(
             client_id,
             channel,
@@ -269,6 +269,7 @@ class Desk:
         return port
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
+        """Handle the end of a client's connection."""
         self._loop.call(lambda: self._detach(port, for_good))
 
     def _attach(self, port: ports.ClientPort, application: str) -> None:
@@ -371,7 +372,7 @@ class Desk:
             return
         if task.task_id != task_id:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a result of another task"
+                frames.PROTOCOL_ERROR, "the result belongs to another task"
             )
         port = self._port_of(task.client)
         if port is not None:
@@ -461,14 +462,21 @@ class Desk:
         self._newest.notify("member", **member)
         self._newest.flush()
 
-    def _agent_came(self, agent: control.Agent) -> None:
-        self._newest.came(agent)
+    def _call(self, function: Callable[[], None]) -> None:
+        """Run a function of the agent's connection in the loop's thread."""
+
+        def run() -> None:
+            function()
+            self._newest.flush()
+            self._decide(time.monotonic())
+
+        self._loop.call(run)
+
+    def _agent_came(self) -> None:
         self._admitted.clear()
         self._orphan_since_s = None
 
-    def _agent_went(self, agent: control.Agent) -> None:
-        if not self._newest.went(agent):
-            return
+    def _agent_went(self) -> None:
         if self._settings.exit_with_agent:
             self._loop.stop()
         self._start_orphan_time(time.monotonic())
@@ -492,67 +500,70 @@ class Desk:
             LOG.info("the desk ends: neither agent nor client")
             self._loop.stop()
 
-    def _requested(
-        self, agent: control.Agent, message: messages.Message
-    ) -> None:
-        if agent is not self._newest.agent:
-            return
-        number = message.get("id")
-        try:
-            answer = self._obey(orders.parse(message))
-        except frames.ProtocolError as exc:
-            agent.send(messages.error_reply(number, exc.code, exc.message))
-        else:
-            agent.send(messages.reply(number, **answer))
-        agent.flush()
-        self._decide(time.monotonic())
-
-    def _obey(self, order: orders.Order) -> dict[str, typing.Any]:
-        """Carry out a request of the agent; return the members of the
-        reply.
-        """
-        match order:
-            case orders.GetStatus():
+    def _obey(self, message: messages.Message) -> dict[str, typing.Any]:
+        operation, arguments = orders.parse(message)
+        match operation:
+            case "status":
                 # Agents request it every second.
                 self._members.drop_forgetful()
                 return {"status": self.status()}
-            case orders.SetMembers(wanted, surplus):
-                self._members.want(wanted, surplus)
-            case orders.Admit(clients):
-                self._admit(clients)
-            case orders.Keep():
-                self._keep(order)
-            case orders.Hosts(members, spares_member):
-                self._queues.locks.spare_member(spares_member)
-                if self._news.take(members):
-                    self._news.send(self._clients)
-            case orders.ReadCounts(after):
+            case "members":
+                self._members.want(**arguments)
+            case "admit":
+                self._admit(**arguments)
+            case "keep":
+                self._keep(**arguments)
+            case "hosts":
+                self._set_hosts(**arguments)
+            case "counts":
                 now = time.monotonic()
                 self._totals.add(self._queues.take_counts(now), now)
-                return self._totals.page(after, self._clients)
-            case orders.Exit():
+                return self._totals.page(clients=self._clients, **arguments)
+            case "exit":
                 LOG.info("the desk ends: requested by its agent")
                 self._loop.stop()
         return {}
 
     def _admit(self, clients: list[connections.Access]) -> None:
+        """Allow more clients to attach."""
         self._connections.admit(clients)
         for client in clients:
             self._admitted.add(client.client_id)
             self._totals.admitted(client.client_id)
 
-    def _keep(self, order: orders.Keep) -> None:
-        if order.arbitration is not None:
-            self._queues.arbitrate(order.arbitration)
-        if order.clear_between is not None:
-            self._clear_between = order.clear_between
+    def _keep(
+        self,
+        revision: int = 0,
+        arbitration: str | None = None,
+        clear_between: str | None = None,
+    ) -> None:
+        """Follow an order: revoke the clients that it does not admit.
+
+        :param arbitration: as in the settings; None: as before.
+        """
+        if arbitration is not None:
+            self._queues.arbitrate(arbitration)
+        if clear_between is not None:
+            self._clear_between = clear_between
             for port in self._clients.values():
                 port.client.owner = self._owner(port.client_id)
         for client_id in self._connections.client_ids:
             if client_id not in self._admitted:
                 self._revoke(client_id)
         self._admitted.clear()
-        self._revision = order.revision
+        self._revision = revision
+
+    def _set_hosts(
+        self, members: groups.MemberList, spares_member: bool = True
+    ) -> None:
+        """Notify clients on which hosts the group has members.
+
+        :param spares_member: whether one member here is reserved for clients
+            without locks.
+        """
+        self._queues.locks.spare_member(spares_member)
+        if self._news.take(members):
+            self._news.send(self._clients)
 
     def status(self) -> dict[str, typing.Any]:
         return {

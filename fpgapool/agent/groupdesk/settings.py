@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from fpgapool.agent.child import settings
 from fpgapool.agent.groupdesk.decisions import queues
@@ -40,7 +41,6 @@ class DeskSettings(settings.ChildSettings):
         fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
     :ivar resume_grace_s: how long the locks of a lost client last.
-    :ivar lock_idle_s: how long a lock lasts without a task.
     """
 
     group_id: str
@@ -66,6 +66,4 @@ class DeskSettings(settings.ChildSettings):
         return self.group_id
 
 
-def parse(text: str | bytes) -> DeskSettings:
-    """Parse and check a document; raises settings.InvalidSettings."""
-    return settings.parse(DeskSettings, text)
+parse = functools.partial(settings.parse, DeskSettings)

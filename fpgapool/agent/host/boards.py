@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 class Boards:
     """Calls a driver in other threads; used by the loop's thread only.
 
-    :param tell: called in the loop's thread with a device's name, its fault
+    :param report: called in the loop's thread with a device's name, its fault
         (None without one) and its power in W (None if it is not measured).
     :ivar power_cap_w: the operator's cap on the host; None: it has none.
     """
@@ -28,12 +28,12 @@ class Boards:
         driver: drivers.Driver,
         devices: Iterable[drivers.DeviceInfo],
         caller: sender.Caller,
-        tell: Callable[[str, str | None, float | None], None],
+        report: Callable[[str, str | None, float | None], None],
     ) -> None:
         self._driver = driver
         self._names = [device.name for device in devices]
         self._caller = caller
-        self._tell = tell
+        self._report = report
         self._asking = False
         self.power_cap_w: float | None = None
         self._read_power_cap()
@@ -86,7 +86,7 @@ class Boards:
     ) -> None:
         self._asking = False
         for name, health, power_w in found:
-            self._tell(name, _fault(health), power_w)
+            self._report(name, _fault(health), power_w)
 
     def _failed(self, error: Exception) -> None:
         self._asking = False

@@ -155,10 +155,7 @@ class NicMonitor:
         self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Stop reading.
-
-        :param timeout_s: how long to wait for the thread.
-        """
+        """Stop reading."""
         self._stopping.set()
         self._thread.join(timeout_s)
 
@@ -202,8 +199,9 @@ class NicMonitor:
                 LOG.debug("Speed of %s: %r", device, error)
         if speed_bytes_per_s is None:
             self._complain(
-                f"has no known rate; {UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s "
-                f"are assumed; set [agent] nic_bytes_per_s"
+                f"has no known rate; assuming "
+                f"{UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s; "
+                "set [agent] nic_bytes_per_s"
             )
         return speed_bytes_per_s
 

@@ -63,7 +63,6 @@ def share(
     """Check the share that the operator configured.
 
     :returns: the share, None for no cap.
-    :raises: ConfigurationError that names the option.
     """
     if not percent and not bytes_per_s:
         return None
@@ -86,8 +85,8 @@ def _ports(text: str) -> range:
     ports = range(int(first), int(last or first) + 1)
     if not ports or ports.start == 0 or ports.stop > 2**16:
         raise _invalid(
-            "a cap on the data plane needs data_ports to be a port or a range"
-            f" of ports, by which its packets are known; it is {text!r}"
+            "a cap on the data plane needs data_ports to be a port or a "
+            f"range of ports, which identifies its packets; it is {text!r}"
         )
     return ports
 
@@ -97,38 +96,28 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a direction has no cap.
-
-    :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
-    """
-
-    direction: str
-    code: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.direction}: {self.message} ({self.code})"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class LinkState:
     """The state of the cap.
 
-    :ivar device: the network device, None if it is not known.
     :ivar bytes_per_s: the cap of each direction without a problem, 0 for
         none.
-    :ivar problems: why a direction lacks a cap that it should have.
+    :ivar problems: why there is no cap, by direction.
     """
 
     device: str | None = None
     bytes_per_s: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: Mapping[str, Mapping[str, str]] = dataclasses.field(
+        default_factory=dict
+    )
 
     @property
     def message(self) -> str | None:
         """The problems as text for a person, None if there are none."""
-        return "; ".join(map(str, self.problems)) or None
+        texts = (
+            f"{direction}: {one['message']} ({one['code']})"
+            for direction, one in self.problems.items()
+        )
+        return "; ".join(texts) or None
 
 
 class PrivilegedKernel:
@@ -190,8 +179,6 @@ class LinkProtection:
         is then removed.
     :param device: given by the operator; None: the device that has the
         address.
-    :param reading: returns the latest reading of the link.
-    :param remove_at_stop: whether the cap is removed when the agent stops.
     """
 
     def __init__(
@@ -280,7 +267,8 @@ class LinkProtection:
                 f" {privsep.MIN_CAP_BYTES_PER_S}",
             )
         outcome = self._kernel.cap(device, bytes_per_s, network, wish.ports)
-        state = LinkState(device, bytes_per_s, _problems(outcome))
+        problems = {one: outcome[one] for one in DIRECTIONS if outcome[one]}
+        state = LinkState(device, bytes_per_s, problems)
         self._set_state(state, made=outcome["made"])
 
     def _link(self) -> tuple[str, str]:
@@ -348,30 +336,18 @@ class LinkProtection:
                 self._kernel.uncap()
                 LOG.info("Cap on the data plane of %s removed", device)
         except Exception as error:
-            LOG.warning("An old cap may still be on the link: %r", error)
+            LOG.warning("Cannot remove an earlier cap of the link: %r", error)
 
     def remove(self) -> None:
         try:
             self._kernel.uncap()
         except Exception as error:
-            LOG.warning("The cap on the data plane stays: %r", error)
+            LOG.warning("Cannot remove the cap on the data plane: %r", error)
         else:
             self._state = LinkState()
             LOG.info("Cap on the data plane removed")
 
 
 def _failed(device: str | None, code: str, message: str) -> LinkState:
-    problems = (Problem(one, code, message) for one in DIRECTIONS)
-    return LinkState(device, 0, tuple(problems))
-
-
-def _problems(outcome: Mapping[str, typing.Any]) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            direction,
-            outcome[direction]["code"],
-            outcome[direction]["message"],
-        )
-        for direction in DIRECTIONS
-        if outcome[direction] is not None
-    )
+    problem = {"code": code, "message": message}
+    return LinkState(device, 0, dict.fromkeys(DIRECTIONS, problem))

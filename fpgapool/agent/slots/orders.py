@@ -58,7 +58,7 @@ class Changed:
     """The table has changed, or a report was requested."""
 
 
-#: Prepared tells the conductor where the session's client finds the slot.
+#: Prepared says where the session's client finds the slot.
 Effect: typing.TypeAlias = (
     ToWorker | Fetch | EndWorker | objects.Prepared | KeepGroup | Changed
 )

@@ -38,6 +38,7 @@ class WorkerStatus:
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
     :ivar blocks: figures of the blocks that the worker keeps.
+    :ivar made_for: digest of the configuration that it was started with.
     :ivar is_stale: whether to replace it before its next assignment; set by
         the agent.
     """
@@ -56,16 +57,20 @@ class WorkerStatus:
     quanta: int = 0
     bitstream_id: str | None = None
     is_member: bool = False
+    was_member: bool = False
     blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     last_project_id: str | None = None
     certificate_sha256: str | None = None
+    made_for: str = ""
     is_stale: bool = False
 
     @classmethod
-    def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
+    def from_members(
+        cls, members: Mapping[str, typing.Any], made_for: str = ""
+    ) -> WorkerStatus:
         """Read a status message.
 
-        :raises: KeyError, TypeError or ValueError if it is not a status.
+        :param made_for: the digest that a worker started now would get.
         """
         if members["state"] not in states.SLOT_MOVES:
             raise ValueError(f"unknown state {members['state']!r:.40}")
@@ -75,6 +80,9 @@ class WorkerStatus:
             known["last_result"] = objects.SessionResult(
                 **{name: result[name] for name in _RESULT}
             )
+        known["is_stale"] = bool(known.get("was_member")) or (
+            known.get("made_for", "") != made_for
+        )
         return cls(**known)
 
     def ended(self, generation: int) -> str | None:
@@ -105,7 +113,6 @@ Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
 class Slot:
     """One slot.
 
-    :ivar connected: there is a control connection to its worker.
     :ivar fault: why its worker cannot be started.
     :ivar status: the worker's last status, None without one.
     :ivar pending: accepted, but not yet confirmed by the worker's status;
@@ -114,8 +121,8 @@ class Slot:
         if the first file was damaged.
     :ivar released: whether the slot was taken back from its last assignment.
     :ivar leaving: the worker is about to be replaced.
-    :ivar prepared: the message to the conductor about the holder's slot.
-    :ivar offer: where its next client can connect, as last reported.
+    :ivar secret: admits the holder's client once; empty: the client has its
+        own; None: it is not known here.
     :ivar leave_asked_s: when its group's desk was first asked to release it;
         the worker is released at ``leave_deadline_s``.
     """
@@ -137,8 +144,7 @@ class Slot:
     seen_generation: int = 0
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
-    prepared: objects.Prepared | None = None
-    offer: objects.Offer | None = None
+    secret: str | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
@@ -163,11 +169,6 @@ class Slot:
         )
 
     @property
-    def is_unreported(self) -> bool:
-        """Whether its worker has not reported its holder yet."""
-        return self.status is None and self.pending is None
-
-    @property
     def has_member(self) -> bool:
         """Whether the holder is a group, and ``session_id`` its id."""
         if self.pending is not None:
@@ -175,15 +176,13 @@ class Slot:
         return self.status is not None and self.status.is_member
 
     def standing(self) -> tuple[object, ...]:
-        """Return the slot's entries for the lists of holders, members and
-        unreported slots.
-        """
+        """Return all that :meth:`SlotTable.standing` reads of the slot."""
         holder = self.holder()
         return (
             None if holder is None else (holder.session_id, holder.generation),
             self.has_member,
             self.release_reason is None,
-            self.is_unreported,
+            self.status is None,
         )
 
     def waits_for_client(self, generation: int) -> bool:
@@ -197,9 +196,7 @@ class Slot:
         )
 
     def is_at_desk(self) -> bool:
-        """Whether the slot serves a group, so that its desk decides when it
-        leaves.
-        """
+        """Whether a group's desk decides when the slot leaves."""
         return (
             self.holder() is not None
             and self.has_member
@@ -207,9 +204,7 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return what is reported immediately when it changes; byte counts can
-        wait.
-        """
+        """Return what is reported at once; byte counts can wait."""
         shown = None if self.status is None else _all_but_bytes(self.status)
         return shown, self.last_result, self.pending
 
@@ -230,13 +225,13 @@ class Slot:
         if self.fault is not None or request.self_test or self.status is None:
             return self.fault
         if self.status.state == states.SLOT_FAULTY:
-            return "the slot cannot be cleaned"
+            return "the slot cannot be scrubbed"
         return None
 
     def forget_holder(self) -> None:
         self.pending = None
         self.pending_sent = False
-        self.prepared = None
+        self.secret = None
         self._forget_release()
 
     def _forget_release(self) -> None:
@@ -280,21 +275,28 @@ class Slot:
             return []
         self.pending_sent = True
         reference = request.bitstream_ref
-        members = {
-            **vars(request),
-            # In the form that JSON gives it.
-            "bitstream_ref": reference and dataclasses.asdict(reference),
-        }
+        members = dict(vars(request))
         # The worker need not know the client's offer.
         del members["offer"]
-        members["bitstream_path"] = self.bitstream_path
-        if request.bitstream_ref is not None:
+        if reference is not None:
+            # In the form that JSON gives it.
+            members["bitstream_ref"] = {
+                **vars(reference),
+                "path": self.bitstream_path,
+            }
             # A driver need not program a bitstream that the slot already has.
             # It compares names, so the name must be that of the signed
             # checksum, whatever the conductor sends.
-            checksum = request.bitstream_ref.checksum_sha256
-            members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
+            members["bitstream"] = (
+                f"{names.FILE_PREFIX}{reference.checksum_sha256}"
+            )
         return [self._order("assign", request.generation, members)]
+
+    def release(self, deadline_s: float) -> list[orders.Effect]:
+        """Begin to release the worker, which must answer in time."""
+        self.leave_deadline_s = None
+        self.release_deadline_s = deadline_s
+        return [*self.send_release(), orders.Changed()]
 
     def send_release(self) -> list[orders.Effect]:
         """Make the worker release its holder, if a release is due."""
@@ -314,15 +316,6 @@ class Slot:
         if not self.connected:
             return []
         return [self._order("reissue_secret", generation, {})]
-
-    def repeat(self, generation: int) -> list[orders.Effect]:
-        """Report again that a slot is ready, if it waits for its client."""
-        if not self.waits_for_client(generation):
-            return []
-        if self.prepared is not None:
-            return [self.prepared]
-        # An earlier agent received the secret, which was lost with it.
-        return self.ask_secret(generation)
 
     def _order(
         self, operation: str, generation: int, members: Mapping[str, object]
@@ -349,7 +342,7 @@ class Slot:
             # Otherwise it is the previous holder's result.
             self._take_result(status.last_result)
         if status.state != states.SLOT_READY:
-            self.prepared = None
+            self.secret = None
         if self.holder() is None:
             self._forget_release()
         effects += self.send_pending()
@@ -359,12 +352,12 @@ class Slot:
             effects.append(orders.Changed())
         return effects
 
-    def _take_result(self, told: objects.SessionResult | None) -> None:
+    def _take_result(self, reported: objects.SessionResult | None) -> None:
         known = self.last_result
-        if told is not None and (
-            known is None or told.generation >= known.generation
+        if reported is not None and (
+            known is None or reported.generation >= known.generation
         ):
-            self.last_result = told
+            self.last_result = reported
 
     def _confirm_pending(self, status: WorkerStatus, now: float) -> None:
         pending = self.pending
@@ -392,7 +385,7 @@ class Slot:
 
     def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
         """Fetch a damaged file again, once, without asking the conductor."""
-        request, told = self.request, self.last_result
+        request, last = self.request, self.last_result
         if (
             request is None
             or request.bitstream_ref is None
@@ -403,7 +396,7 @@ class Slot:
             or status.state != states.SLOT_IDLE
             or status.session_id is not None
             # The conductor knows the end, and may have moved on.
-            or (told is not None and told.generation == request.generation)
+            or (last is not None and last.generation == request.generation)
             or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
         ):
             return []
@@ -458,11 +451,7 @@ class Slot:
         """Return the slot's part of a report.
 
         It is the same object unless more than the energy changes.
-
-        :param address: returns where a worker with a data port listens.
         """
-        if self.holder() is None:
-            self.offer = self._offer(address)
         shown = (
             self.status,
             self.pending,
@@ -480,14 +469,13 @@ class Slot:
             or now >= self._read_s + ENERGY_S
         ):
             self._shown, self._read_s = shown, now
-            reported = self._reported = self.line(energy_j(self.key))
+            reported = self._reported = self.line(address, energy_j(self.key))
         return reported
 
-    def line(self, energy_j: float | None = None) -> objects.SlotReport:
-        """Return the slot's line of a report.
-
-        :param energy_j: of its holder, None if it is not measured.
-        """
+    def line(
+        self, address: Address, energy_j: float | None = None
+    ) -> objects.SlotReport:
+        """Return the slot's line of a report."""
         holder, status = self.holder(), self.status
         running = holder is not None and self.pending is None and status
         faulty = self.fault is not None
@@ -508,7 +496,7 @@ class Slot:
             last_result=self.last_result,
             energy_j=energy_j,
             previous_result=self.previous_result,
-            offer=self.offer if holder is None else None,
+            offer=self._offer(address) if holder is None else None,
         )
 
     def _offer(self, address: Address) -> objects.Offer | None:
@@ -529,16 +517,19 @@ class Slot:
             project_id=status.last_project_id,
         )
 
-    def is_expected(self, prepared: objects.Prepared) -> bool:
-        """Whether the client already knows where to connect."""
-        request = self.request
+    def is_expected(
+        self, generation: int, endpoints: tuple[objects.Endpoint, ...]
+    ) -> bool:
+        """Whether the client already knows where to connect, and how."""
+        offer = self.request and self.request.offer
         return (
-            request is not None
-            and request.generation == prepared.generation
-            and not prepared.secret
-            and request.offer is not None
-            and request.offer.endpoints == prepared.endpoints
-            and request.offer.certificate_sha256 == prepared.certificate_sha256
+            self.request is not None
+            and self.status is not None
+            and offer is not None
+            and self.request.generation == generation
+            and not self.secret
+            and offer.endpoints == endpoints
+            and offer.certificate_sha256 == self.status.certificate_sha256
         )
 
 
@@ -549,10 +540,7 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Return a result for an assignment that no worker reported.
-
-    :param now: wall clock, seconds.
-    """
+    """Return a result for an assignment that no worker reported."""
     return objects.SessionResult(
         session_id=of.session_id,
         generation=of.generation,

@@ -51,12 +51,25 @@ class HostFacts:
     data_address: str | None
 
 
+class Standing(typing.NamedTuple):
+    """Who has the slots of a host.
+
+    :ivar generations: of the assignments that hold slots.
+    :ivar members: the slots that groups have here, by the group's id.
+    """
+
+    generations: dict[orders.Key, int]
+    members: dict[str, dict[orders.Key, Member]]
+    unreported: set[orders.Key]
+
+
 class SlotTable:
     """All slots of one host.
 
-    In all methods ``key`` is a slot, ``generation`` that of an assignment,
-    ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
-    seconds. Methods return effects, to be carried out in order.
+    Commands take ``leader_epoch``, that of the asking leader, first; events
+    take the slot's ``key``. Both take ``now``, the wall clock in seconds, as
+    the last argument and return effects, to be carried out in order.
+    ``generation`` is that of an assignment.
 
     :param release_timeout_s: how long a worker may take to release its holder
         before it is killed.
@@ -111,22 +124,22 @@ class SlotTable:
     def slot(self, key: orders.Key) -> slots.Slot:
         return self._slots[key]
 
-    def members(self) -> dict[str, dict[orders.Key, Member]]:
-        """Return the slots that groups have here, by the group's id."""
-        found: dict[str, dict[orders.Key, Member]] = {}
+    def standing(self) -> Standing:
+        """Return who has the slots."""
+        found = Standing({}, {}, set())
         for key, slot in self._slots.items():
             holder = slot.holder()
-            if holder is not None and slot.has_member:
-                found.setdefault(holder.session_id, {})[key] = Member(
+            if holder is None:
+                if slot.status is None:
+                    found.unreported.add(key)
+                continue
+            found.generations[key] = holder.generation
+            if slot.has_member:
+                members = found.members.setdefault(holder.session_id, {})
+                members[key] = Member(
                     holder.generation, slot.release_reason is not None
                 )
         return found
-
-    def unreported(self) -> frozenset[orders.Key]:
-        """Return the slots whose workers have not reported their holder."""
-        return frozenset(
-            key for key, slot in self._slots.items() if slot.is_unreported
-        )
 
     # Commands of the conductor.
 
@@ -157,7 +170,7 @@ class SlotTable:
         if request.generation < slot.seen_generation:
             return self._refuse("generation")
         if request.generation == slot.seen_generation:
-            return [*slot.repeat(request.generation), orders.Changed()]
+            return [*self._repeat(slot, request.generation), orders.Changed()]
         if slot.holder() is not None:
             # The conductor repeats this until it sees the slot released.
             return self._refuse("busy")
@@ -226,32 +239,29 @@ class SlotTable:
         if slot.release_deadline_s is not None:
             return [*slot.send_release(), orders.Changed()]
         if not slot.is_at_desk():
-            return self._release_worker(slot, now)
+            return slot.release(now + self._release_timeout_s)
         if slot.leave_deadline_s is None:
             # The desk lets the task end before the member leaves.
             slot.leave_asked_s = now
             slot.leave_deadline_s = now + self._release_timeout_s
         return [orders.Changed()]
 
-    def _release_worker(
-        self, slot: slots.Slot, now: float
-    ) -> list[orders.Effect]:
-        slot.leave_deadline_s = None
-        slot.release_deadline_s = now + self._release_timeout_s
-        return [*slot.send_release(), orders.Changed()]
-
     def keep_group(
-        self, leader_epoch: int, order: objects.GroupOrder
+        self, leader_epoch: int, order: objects.GroupOrder, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """Have the desk of a group follow an order."""
+        """Pass an order to the desk of a group."""
         if not self.accept_epoch(leader_epoch):
             return []
         return [orders.KeepGroup(leader_epoch, order)]
 
     def reissue_secret(
-        self, leader_epoch: int, key: orders.Key, generation: int
+        self,
+        leader_epoch: int,
+        key: orders.Key,
+        generation: int,
+        _now: float = 0.0,
     ) -> list[orders.Effect]:
-        """Have the worker of an unconnected session create a new secret."""
+        """Make the worker of an unconnected session create a new secret."""
         if not self.accept_epoch(leader_epoch):
             return []
         slot = self._slots.get(key)
@@ -259,16 +269,29 @@ class SlotTable:
             return self._refuse("slot")
         if not slot.waits_for_client(generation):
             return self._refuse("generation")
-        slot.prepared = None
+        slot.secret = None
         return slot.ask_secret(generation)
 
-    def report_now(self, leader_epoch: int) -> list[orders.Effect]:
+    def _repeat(
+        self, slot: slots.Slot, generation: int
+    ) -> list[orders.Effect]:
+        """Report again that a slot is ready, if it waits for its client."""
+        if not slot.waits_for_client(generation):
+            return []
+        if slot.secret is not None:
+            return [self._prepared(slot, generation)]
+        # An earlier agent received the secret, which was lost with it.
+        return slot.ask_secret(generation)
+
+    def report_now(
+        self, leader_epoch: int, _now: float = 0.0
+    ) -> list[orders.Effect]:
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
     # Events of files.
 
     def bitstream_ready(
-        self, key: orders.Key, generation: int, path: str
+        self, key: orders.Key, generation: int, path: str, _now: float = 0.0
     ) -> list[orders.Effect]:
         """The file of an assignment's bitstream is on this host."""
         slot = self._pending(key, generation)
@@ -281,9 +304,9 @@ class SlotTable:
         self,
         key: orders.Key,
         generation: int,
+        code: str,
         message: str,
         now: float,
-        code: str = codes.BITSTREAM_UNAVAILABLE,
     ) -> list[orders.Effect]:
         """An assignment's bitstream is unavailable or must not be used.
 
@@ -312,7 +335,9 @@ class SlotTable:
 
     # Events of workers.
 
-    def worker_connected(self, key: orders.Key) -> list[orders.Effect]:
+    def worker_connected(
+        self, key: orders.Key, _now: float = 0.0
+    ) -> list[orders.Effect]:
         """A control connection is established; the first status follows."""
         slot = self._slots[key]
         slot.connected = True
@@ -328,7 +353,7 @@ class SlotTable:
         effects = slot.take(status, now)
         if slot.leave_deadline_s is not None and not slot.is_at_desk():
             # Its desk is gone.
-            effects += self._release_worker(slot, now)
+            effects += slot.release(now + self._release_timeout_s)
         return effects
 
     def member_leaves(
@@ -347,35 +372,38 @@ class SlotTable:
         return []
 
     def worker_prepared(
-        self,
-        key: orders.Key,
-        generation: int,
-        secret: str,
-        certificate_sha256: str | None,
+        self, key: orders.Key, generation: int, secret: str, _now: float = 0.0
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
         :param secret: one-time secret, hexadecimal; empty: the client has its
             own.
-        :param certificate_sha256: the client checks it; None without TLS.
         """
         slot = self._slots[key]
-        holder = slot.holder()
+        holder, status = slot.holder(), slot.status
         if holder is None or holder.generation != generation:
             return []
-        slot.prepared = objects.Prepared(
+        slot.secret = secret
+        if status is not None and slot.is_expected(
+            generation, self._address(status.data_port)
+        ):
+            return []
+        return [self._prepared(slot, generation)]
+
+    def _prepared(self, slot: slots.Slot, generation: int) -> objects.Prepared:
+        """Return the message to the conductor about a ready slot."""
+        holder, status = slot.holder(), slot.status
+        assert holder is not None
+        return objects.Prepared(
             host_uuid=self._host.host_uuid,
-            device=key[0],
-            slot=key[1],
-            session_id=holder.session_id,
+            device=slot.key[0],
+            slot=slot.key[1],
+            session_id=str(holder.session_id),
             generation=generation,
-            secret=secret,
-            endpoints=self._address(
-                None if slot.status is None else slot.status.data_port
-            ),
-            certificate_sha256=certificate_sha256,
+            secret=slot.secret or "",
+            endpoints=self._address(status and status.data_port),
+            certificate_sha256=status and status.certificate_sha256,
         )
-        return [] if slot.is_expected(slot.prepared) else [slot.prepared]
 
     def worker_refused(
         self,
@@ -399,7 +427,9 @@ class SlotTable:
         slot.leaving = True
         return []
 
-    def worker_disconnected(self, key: orders.Key) -> list[orders.Effect]:
+    def worker_disconnected(
+        self, key: orders.Key, _now: float = 0.0
+    ) -> list[orders.Effect]:
         """The control connection ended; the worker may still be alive."""
         self._slots[key].connected = False
         return []
@@ -427,7 +457,7 @@ class SlotTable:
         for slot in self._slots.values():
             leave_s = slot.leave_deadline_s
             if leave_s is not None and leave_s <= now:
-                effects += self._release_worker(slot, now)
+                effects += slot.release(now + self._release_timeout_s)
             deadline_s = slot.release_deadline_s
             if deadline_s is not None and deadline_s <= now:
                 slot.release_deadline_s = now + self._release_timeout_s
@@ -467,7 +497,7 @@ class SlotTable:
                 slots=tuple(
                     slot.report(energy_j, now, self._address)
                     if energy_j
-                    else slot.line()
+                    else slot.line(self._address)
                     for facts in device.slots
                     for slot in (self._slots[device.name, facts.number],)
                 ),
@@ -492,5 +522,5 @@ def endpoints(
     )
 
 
-#: Makes a change to the table at a wall-clock time in seconds.
-Change: typing.TypeAlias = Callable[[SlotTable, float], list[orders.Effect]]
+#: A command or an event: a method of the table.
+Change: typing.TypeAlias = Callable[..., list[orders.Effect]]

@@ -38,8 +38,10 @@ from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.child import process as child_process
 from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
+from fpgapool.common.channels import descriptors
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
@@ -75,10 +77,7 @@ _SAME = (
 
 
 def connect_client(path: str, what: str) -> socket.socket:
-    """Return a connection to a process's data socket, for a client.
-
-    :raises rules.RequestError: if it accepts none.
-    """
+    """Return a connection to a process's data socket, for a client."""
     sock = processes.dial(path)
     if sock is None:
         raise rules.RequestError(
@@ -181,23 +180,18 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     @abc.abstractmethod
     def _handle(self, child: C, message: messages.Message) -> None:
-        """Handle a message.
-
-        :raises: KeyError, TypeError or ValueError if it is invalid.
-        """
+        """Handle a message."""
 
     @abc.abstractmethod
     def _hung_up(self, child: C) -> None:
-        """Handle the loss of the control connection; the process may still
-        run.
-        """
+        """Handle the loss of the connection; the process may still run."""
 
     @abc.abstractmethod
     def _died(self, child: C, how: str | None) -> None:
         """Handle the end of a process.
 
         :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None for one
-            that could not be proved to be of this kind.
+            that could not be proved to be one of these processes.
         """
 
     @abc.abstractmethod
@@ -310,11 +304,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
         sock = processes.dial(child.control_path)
         if sock is None:
             return False
-        child.pid = processes.peer_pid(sock)
+        child.pid = descriptors.peer(sock)[0]
         try:
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
-            LOG.info("%s is gone: %s", child.title, error)
+            LOG.info("%s has disappeared: %s", child.title, error)
             sock.close()
             return False
         LOG.info("%s found: process %d", child.title, child.pid)
@@ -328,7 +322,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return True
 
     def _prove(self, child: C) -> bool:
-        """Prove that a silent process is one of this kind.
+        """Prove that a silent process is one of these.
 
         If the socket still accepts, its process has lived since before the
         descriptor was opened, so the number is still its own.
@@ -337,7 +331,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if sock is None:
             return False
         with sock:
-            is_same = processes.peer_pid(sock) == child.pid
+            is_same = descriptors.peer(sock)[0] == child.pid
             child.proved = is_same and processes.runs(child.pid, self.MODULE)
         return child.proved
 
@@ -375,7 +369,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         sock = processes.dial(child.control_path)
         # Until a fresh child has created its socket, another process may still
         # listen there.
-        if sock is not None and processes.peer_pid(sock) != child.pid:
+        if sock is not None and descriptors.peer(sock)[0] != child.pid:
             sock.close()
             sock = None
         if sock is not None:
@@ -449,7 +443,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         else:
             # An agent that died may have started the other process before its
             # socket existed.
-            taken = exit_status == processes.EXIT_TAKEN
+            taken = exit_status == child_process.EXIT_TAKEN
             log = child.log_file or "standard error of the agent"
             self._failed(
                 child,
@@ -458,7 +452,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             )
 
     def _abandon(self, child: C) -> None:
-        """Forget a process that could not be proved to be of this kind."""
+        """Forget a process that could not be proved to be one of these."""
         self._forget_process(child)
         self._died(child, None)
         self._failed(child, f"the {self.KIND} found at the start is gone")

@@ -65,7 +65,6 @@ def _desks_dir(state_dir: str) -> str:
 class Figures:
     """Numbers of the desk of one group, for metrics.
 
-    :ivar members: slots that serve the group.
     :ivar tasks: tasks that have ended since the first desk of the group.
     """
 
@@ -83,16 +82,11 @@ class _DeskProcess(children.Child):
     """The process of one group, or its absence.
 
     :ivar order: the current order, from the leader with this epoch.
-    :ivar members: slots of this host that the group holds.
     :ivar joined: the slots of the process, with their generations.
     :ivar sent: the members of the last request to the process, if there was
         one.
-    :ivar revision: revision of the order that the process follows.
-    :ivar counts: of each client, by its name.
     :ivar partial: the pages of counts received so far.
     :ivar is_counted: whether a process has reported all counts to this agent.
-    :ivar idle_since_s: when it was last needed.
-    :ivar tasks: number of ended tasks of all processes.
     :ivar busy_s: slot-seconds of these tasks.
     """
 
@@ -193,8 +187,8 @@ class Desks(children.Keeper[_DeskProcess]):
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param emit: passes the events of members to the slot table.
-    :param changed: called when the next report has changes.
+    :param emit: passes the events of members to the slot table; see
+        :class:`.workers.Workers`.
     """
 
     KIND = "desk"
@@ -205,7 +199,7 @@ class Desks(children.Keeper[_DeskProcess]):
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         keys: Iterable[orders.Key],
-        emit: Callable[[orders.Key, table.Change], None],
+        emit: Callable[..., None],
         changed: Callable[[], None],
     ) -> None:
         super().__init__(settings, loop)
@@ -214,7 +208,7 @@ class Desks(children.Keeper[_DeskProcess]):
         self._changed = changed
         self._host = agent_settings.host_facts(settings)
         self._desks: dict[str, _DeskProcess] = {}
-        self._unreported: frozenset[orders.Key] = frozenset(self._keys)
+        self._unreported = set(self._keys)
 
     def start(self) -> None:
         """Adopt the running desks."""
@@ -243,10 +237,7 @@ class Desks(children.Keeper[_DeskProcess]):
     # Desired state.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Store an order; an outdated one changes nothing.
-
-        :param epoch: of the leader that sent it.
-        """
+        """Store an order; an outdated one changes nothing."""
         if order.deleted and order.group_id not in self._desks:
             return
         desk = self._desk(order.group_id)
@@ -267,7 +258,7 @@ class Desks(children.Keeper[_DeskProcess]):
     def set_members(
         self,
         members: Mapping[str, Members],
-        unreported: frozenset[orders.Key],
+        unreported: set[orders.Key],
     ) -> None:
         """Set the slots that groups hold here.
 
@@ -294,9 +285,7 @@ class Desks(children.Keeper[_DeskProcess]):
         return child.is_wanted and super()._spawn(child)
 
     def tick(self) -> None:
-        """Ask all desks for their status, and forget those that are not
-        needed.
-        """
+        """Ask all desks for their status, and forget unneeded ones."""
         super().tick()
         now = self._loop.now()
         for desk in [*self._desks.values()]:
@@ -452,7 +441,7 @@ class Desks(children.Keeper[_DeskProcess]):
 
     def _document(self, child: _DeskProcess) -> dict[str, object]:
         order = child.order
-        assert order is not None, "a desk needs an order"
+        assert order is not None, "a desk needs an order first"
         return {
             **super()._document(child),
             "group_id": child.group_id,
@@ -527,16 +516,11 @@ class Desks(children.Keeper[_DeskProcess]):
             self._changed()
         for one in status["members"]:
             if one["state"] == "leaving":
-                self._leaves(
+                self._emit(
                     (str(one["device"]), int(one["slot"])),
+                    table.SlotTable.member_leaves,
                     int(one["generation"]),
                 )
-
-    def _leaves(self, key: orders.Key, generation: int) -> None:
-        self._emit(
-            key,
-            lambda slots, now: slots.member_leaves(key, generation, now),
-        )
 
     def _take_counts(
         self, child: _DeskProcess, message: Mapping[str, typing.Any]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import typing
 from collections.abc import Callable
@@ -25,42 +26,34 @@ def receive(sock: socket.socket) -> bytes | memoryview:
     """Return what a process has sent, nothing at the end.
 
     :raises OSError: if nothing is there, or the connection is lost.
-    :raises frames.ProtocolError: if it is invalid.
     """
     return sock.recv(RECEIVE_BYTES)
 
 
+@dataclasses.dataclass(eq=False)
 class Link:
     """A control connection, or its absence; the loop's thread uses it.
 
-    :param title: title of the process, for the log.
     :param on_message: raises KeyError, TypeError or ValueError if the message
         is invalid.
     :param on_end: called when the process has closed the connection, or it is
         lost; :meth:`close` has been called.
-    :param read: see :func:`receive`.
     :ivar requests: unanswered requests, by number.
     :ivar silent_s: how long the process has been silent while it owed answers.
     :ivar heard: whether the present connection has delivered a status.
     """
 
-    def __init__(
-        self,
-        loop: agent_loop.Loop,
-        title: str,
-        on_message: Callable[[messages.Message], None],
-        on_end: Callable[[], None],
-        read: Callable[[socket.socket], bytes | memoryview] = receive,
-    ) -> None:
+    loop: agent_loop.Loop
+    title: str
+    on_message: Callable[[messages.Message], None]
+    on_end: Callable[[], None]
+    read: Callable[[socket.socket], bytes | memoryview] = receive
+
+    def __post_init__(self) -> None:
         self.sock: socket.socket | None = None
         self.requests: dict[int, typing.Any] = {}
         self.silent_s = 0.0
         self.heard = False
-        self._loop = loop
-        self._title = title
-        self._on_message = on_message
-        self._on_end = on_end
-        self._read = read
         self._decoder = messages.MessageDecoder(codec.decode_json)
         self._unsent = bytearray()
         self._last_number = 0
@@ -79,7 +72,7 @@ class Link:
         """End the connection, if there is one."""
         sock, self.sock = self.sock, None
         if sock is not None:
-            self._loop.unwatch(sock)
+            self.loop.unwatch(sock)
             sock.close()
 
     def ask(
@@ -111,7 +104,7 @@ class Link:
         if self._unsent:
             events |= agent_loop.WRITE
         sock = self.sock
-        self._loop.watch(sock, events, lambda got: self._ready(sock, got))
+        self.loop.watch(sock, events, lambda got: self._ready(sock, got))
 
     def _ready(self, sock: socket.socket, events: int) -> None:
         if self.sock is sock and events & agent_loop.WRITE:
@@ -127,10 +120,10 @@ class Link:
             while self._unsent:
                 del self._unsent[: sock.send(self._unsent)]
         except BlockingIOError:
-            LOG.debug("%s is busy", self._title)
+            LOG.debug("%s is busy", self.title)
         except OSError as error:
             # The reading side handles the end.
-            LOG.debug("%s: %s", self._title, error)
+            LOG.debug("%s: %s", self.title, error)
             self._unsent.clear()
         self._watch()
 
@@ -142,24 +135,24 @@ class Link:
         data: bytes | memoryview = b""
         received: list[messages.Message] = []
         try:
-            data = self._read(sock)
+            data = self.read(sock)
             received = self._decoder.feed(data)
         except BlockingIOError:
             return
         except ConnectionError as error:
             # It ended with an unread request, perhaps in an orderly way; its
-            # exit status tells.
-            LOG.info("%s: %s", self._title, error)
+            # exit status says.
+            LOG.info("%s: %s", self.title, error)
             data = b""
         except (OSError, frames.ProtocolError) as error:
-            LOG.warning("%s: %s", self._title, error)
+            LOG.warning("%s: %s", self.title, error)
             data = b""
         for message in received:
             if self.sock is sock:
                 self._dispatch(message)
         if not data and self.sock is not None:
             self.close()
-            self._on_end()
+            self.on_end()
 
     def receive_rest(self) -> None:
         """Take the last messages of a process that has ended."""
@@ -173,6 +166,6 @@ class Link:
 
     def _dispatch(self, message: messages.Message) -> None:
         try:
-            self._on_message(message)
+            self.on_message(message)
         except (KeyError, TypeError, ValueError) as error:
-            LOG.error("%s sent an invalid message: %r", self._title, error)
+            LOG.error("%s sent an invalid message: %r", self.title, error)

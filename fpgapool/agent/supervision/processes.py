@@ -11,7 +11,6 @@ import os
 import pathlib
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Mapping
 
@@ -21,17 +20,9 @@ from fpgapool.common.channels import descriptors
 WORKER_MODULE = "fpgapool.agent.worker"
 DESK_MODULE = "fpgapool.agent.groupdesk"
 
-#: Exit status of a process if another one holds its lock.
-EXIT_TAKEN = 3
-
-_CREDENTIALS = struct.Struct("3i")
-
 
 def start(module: str, document: Mapping[str, object]) -> int:
-    """Start a process in its own session, so that it may outlive the agent.
-
-    :raises OSError: if it cannot be started.
-    """
+    """Start a process in its own session, so that it may outlive the agent."""
     environment = dict(os.environ)
     # The process must be the agent's own version, wherever it runs, and must
     # not import from the working directory (-P).
@@ -69,15 +60,6 @@ def dial(path: str) -> socket.socket | None:
         sock.close()
         return None
     return sock
-
-
-def peer_pid(sock: socket.socket) -> int:
-    """Return the number of the process that made the socket's other end."""
-    credentials = sock.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    pid: int = _CREDENTIALS.unpack(credentials)[0]
-    return pid
 
 
 def ended(pidfd: int, timeout_s: float) -> bool:

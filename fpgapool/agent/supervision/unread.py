@@ -29,7 +29,6 @@ SESSIONS = 4
 class Unread:
     """The kept buffers of a host. All runs in the loop's thread.
 
-    :param loop: runs the callbacks that clear them.
     :param session_bytes: size of a session's buffers, in both directions.
     """
 
@@ -46,13 +45,11 @@ class Unread:
 
         If there are too many for one slot, the oldest are cleared.
 
-        :param key: the slot whose worker hands them over.
         :param fds: their descriptors; closed in any case.
-        :raises ValueError: if they are not buffers of a session.
         """
         try:
             if len(fds) != buffers.DESCRIPTORS:
-                raise ValueError(f"buffers with {len(fds)} descriptors")
+                raise ValueError(f"{len(fds)} descriptors of shared buffers")
             size_bytes = sum(map(buffers.size_bytes, fds))
         except ValueError:
             channel.close_fds(fds)

@@ -17,7 +17,6 @@ import json
 import os
 import pathlib
 import socket
-import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import unread
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import descriptors
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import documents
 from fpgapool.protocol import frames
@@ -48,9 +48,6 @@ LOG = logging.getLogger(__name__)
 
 #: How long an idle worker may take to answer, and to end.
 IDLE_TIMEOUT_S = 10.0
-
-#: Passes an event of a slot to the slot table.
-Emit: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
@@ -75,7 +72,6 @@ def end_idle(state_dir: str, device: str | None) -> None:
     """End the idle workers of the host's last agent. No agent may be running.
 
     :param device: only workers of its slots; None: all.
-    :raises Busy: if a worker is not idle.
     """
     for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
         name, _, number = path.stem.rpartition(".")
@@ -95,7 +91,7 @@ def _end_idle(path: pathlib.Path) -> None:
         except OSError:
             # It ended and left its socket behind.
             return
-        pidfd = os.pidfd_open(processes.peer_pid(sock))
+        pidfd = os.pidfd_open(descriptors.peer(sock)[0])
         try:
             sock.sendall(messages.encode(messages.request(1, "status")))
             if _status(sock)["session_id"] is not None:
@@ -127,7 +123,7 @@ class _WorkerProcess(children.Child):
 
     :ivar stale: whether it was started for something else, or has served a
         group.
-    :ivar reported_idle: whether it reported idleness by itself since the last
+    :ivar reported_idle: whether it reported idleness unasked since the last
         request.
     """
 
@@ -142,8 +138,8 @@ class _WorkerProcess(children.Child):
 class Workers(children.Keeper[_WorkerProcess]):
     """Keeps one worker for each slot alive, and talks to it.
 
-    :param counts: receives the counts of events.
-    :param emit: passes events to the slot table.
+    :param emit: passes events to the slot table: the slot, a method of the
+        table, and more arguments of it.
     :ivar started: number of started processes, by device.
     :ivar ended: number of ended ones, by device and how: "left", "killed", or
         "died".
@@ -157,7 +153,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         counts: metrics.Counts,
-        emit: Emit,
+        emit: Callable[..., None],
     ) -> None:
         super().__init__(settings, loop)
         self._counts = counts
@@ -220,13 +216,13 @@ class Workers(children.Keeper[_WorkerProcess]):
             "Replacing %s: its settings are outdated, or it was in a group",
             worker.title,
         )
-        key, generation = request.key, request.generation
         worker.link.ask("exit", {}, request)
         self._emit(
-            key,
-            lambda slots, now: slots.worker_refused(
-                key, generation, codes.RECYCLE, "", now
-            ),
+            request.key,
+            table.SlotTable.worker_refused,
+            request.generation,
+            codes.RECYCLE,
+            "",
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
@@ -266,9 +262,8 @@ class Workers(children.Keeper[_WorkerProcess]):
         return has_started
 
     def _greet(self, child: _WorkerProcess) -> None:
-        key = child.key
         child.reported_idle = False
-        self._emit(key, lambda slots, _now: slots.worker_connected(key))
+        self._emit(child.key, table.SlotTable.worker_connected)
         self._ask_status(child)
 
     def _ask_status(self, child: _WorkerProcess) -> None:
@@ -288,7 +283,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         child.fds += channel.take_fds(ancillary)
         if len(child.fds) > self._most_fds:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "descriptors without a message"
+                frames.PROTOCOL_ERROR, "received descriptors without a message"
             )
         return self._buffer[:count]
 
@@ -299,21 +294,15 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     def _hung_up(self, child: _WorkerProcess) -> None:
         self._close_fds(child)
-        key = child.key
-        self._emit(key, lambda slots, _now: slots.worker_disconnected(key))
+        self._emit(child.key, table.SlotTable.worker_disconnected)
 
     def _died(self, child: _WorkerProcess, how: str | None) -> None:
-        key = child.key
         if how is not None:
-            self.ended[key[0], how] += 1
-        self._emit(key, lambda slots, now: slots.worker_died(key, now))
+            self.ended[child.key[0], how] += 1
+        self._emit(child.key, table.SlotTable.worker_died)
 
     def _unstartable(self, child: _WorkerProcess, message: str) -> None:
-        key = child.key
-        self._emit(
-            key,
-            lambda slots, now: slots.worker_unstartable(key, message, now),
-        )
+        self._emit(child.key, table.SlotTable.worker_unstartable, message)
 
     def _handle(
         self, child: _WorkerProcess, message: messages.Message
@@ -339,50 +328,37 @@ class Workers(children.Keeper[_WorkerProcess]):
         if members is None:
             return
         child.link.heard = child.proved = True
-        child.stale = members.get("made_for") != child.made_for or bool(
-            members.get("was_member")
-        )
-        key = child.key
-        status = slot.WorkerStatus.from_members(
-            {**members, "is_stale": child.stale}
-        )
+        status = slot.WorkerStatus.from_members(members, child.made_for)
+        child.stale = status.is_stale
         child.reported_idle = event == "status" and (
             status.state == states.SLOT_IDLE
         )
-        self._counts.count_status(key, status)
-        self._emit(
-            key, lambda slots, now: slots.worker_status(key, status, now)
-        )
+        self._counts.count_status(child.key, status)
+        self._emit(child.key, table.SlotTable.worker_status, status)
 
     def _prepared(self, key: orders.Key, message: messages.Message) -> None:
         generation = int(message["generation"])
         secret = str(message["secret"])
-        certificate_sha256 = message.get("certificate_sha256")
         self._counts.count_prepared(key, generation, self._loop.now())
-        self._emit(
-            key,
-            lambda slots, _now: slots.worker_prepared(
-                key, generation, secret, certificate_sha256
-            ),
-        )
+        self._emit(key, table.SlotTable.worker_prepared, generation, secret)
 
     def _refused(
         self, request: orders.ToWorker, code: str, message: str
     ) -> None:
-        key, generation = request.key, request.generation
         LOG.warning(
             "Worker of slot %s.%d refused %s: %s: %s",
-            *key,
+            *request.key,
             request.operation,
             code,
             message,
         )
         if request.operation == "assign":
             self._emit(
-                key,
-                lambda slots, now: slots.worker_refused(
-                    key, generation, code, message, now
-                ),
+                request.key,
+                table.SlotTable.worker_refused,
+                request.generation,
+                code,
+                message,
             )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import threading
@@ -38,23 +39,22 @@ MAX_CONNECTIONS = 32
 _MOST_OUTPUT_BYTES = 2**32
 
 
+@dataclasses.dataclass(eq=False)
 class SessionServer:
     """Admits only the client of the current assignment.
 
     :param post: takes events; must not block.
+    :ivar is_waiting: see :attr:`.tasks.Member.is_waiting`.
     """
 
-    def __init__(
-        self,
-        settings: worker_settings.WorkerSettings,
-        driver: drivers.Driver,
-        post: sessions.Post,
-        cache: blocks.BlockCache,
-    ) -> None:
-        self._settings = settings
-        self._driver = driver
-        self._post = post
-        self._cache = cache
+    is_waiting = False
+
+    settings: worker_settings.WorkerSettings
+    driver: drivers.Driver
+    post: sessions.Post
+    cache: blocks.BlockCache
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._armed = threading.Condition(self._lock)
         self._newest_generation = -1
@@ -103,7 +103,7 @@ class SessionServer:
 
         :raises OSError: if there is no memory, or no descriptor, for them.
         """
-        settings = self._settings
+        settings = self.settings
         memories.SharedMemory(
             settings.chunk_bytes, settings.window_chunks
         ).close()
@@ -112,8 +112,6 @@ class SessionServer:
         """Accept no client, and end the session if there is one.
 
         Returns when none of its threads runs any more.
-
-        :returns: the session's bytes, input and output.
         """
         with self._lock:
             self._keyring = None
@@ -132,10 +130,8 @@ class SessionServer:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param local: whether it can pass descriptors.
         :raises ports.Refused: if it is not the client, or its session
             cannot continue; the channel is left open.
-        :raises ConnectionError: if the connection is lost meanwhile.
         """
         if hello.transport == hellos.SHM and not local:
             raise ports.Refused(
@@ -164,7 +160,7 @@ class SessionServer:
                 self._open(hello, keyring)
             session = self._session
         if session is None:
-            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session has ended")
         self._attach(session, hello, keyring, channel, first)
         receiving.serve(session, channel)
 
@@ -224,17 +220,17 @@ class SessionServer:
         message: str,
         outcome: str = states.FAILED,
     ) -> None:
-        self._post(
+        self.post(
             state.Ended(keyring.order.generation, outcome, code, message)
         )
 
     def _make_session(
         self, hello: hellos.Hello, keyring: hellos.Keyring
     ) -> sessions.DataSession:
-        settings = self._settings
+        settings = self.settings
         profile = self._profile
         if profile is None:
-            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session has ended")
         processor = processing.Processor(
             self._open_core(hello, keyring.order), profile
         )
@@ -260,9 +256,9 @@ class SessionServer:
             hello.transport == hellos.SHM,
             settings,
             keyring,
-            self._post,
+            self.post,
             # The slot is scrubbed after the session.
-            self._cache.open(keyring.order.project_id, hello.session_id),
+            self.cache.open(keyring.order.project_id, hello.session_id),
             hello.start_input_offset,
             hello.start_output_offset,
         )
@@ -270,11 +266,11 @@ class SessionServer:
     def _open_core(
         self, hello: hellos.Hello, order: state.Order
     ) -> drivers.Core:
-        settings = self._settings
+        settings = self.settings
         traffic = drivers.Traffic(order.local, order.origin_host_uuid)
         try:
             return processing.open_core(
-                self._driver,
+                self.driver,
                 settings.device,
                 settings.slot,
                 traffic,
@@ -286,14 +282,15 @@ class SessionServer:
     def _make_memory(
         self, hello: hellos.Hello, processor: processing.Processor
     ) -> memories.Memory:
-        settings = self._settings
+        settings = self.settings
         chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
         most_bytes = processor.needed_bytes(chunk_bytes, True)
         if most_bytes > _MOST_OUTPUT_BYTES:
             raise ports.Refused(
                 codes.CORE_FAILED,
-                f"a piece of {chunk_bytes} bytes may have {most_bytes} bytes "
-                f"of output; at most {_MOST_OUTPUT_BYTES} are possible",
+                f"a piece of {chunk_bytes} bytes may produce {most_bytes} "
+                "bytes of output, more than the limit of "
+                f"{_MOST_OUTPUT_BYTES}",
             )
         if hello.transport == hellos.SHM:
             return memories.SharedMemory(
@@ -313,7 +310,7 @@ class SessionServer:
     ) -> None:
         if session.shared != (hello.transport == hellos.SHM):
             raise ports.Refused(
-                codes.PROTOCOL_ERROR, "a session keeps its transport"
+                codes.PROTOCOL_ERROR, "a session cannot change its transport"
             )
         try:
             session.attach(
@@ -343,13 +340,13 @@ class SessionServer:
         input_bytes: int,
         output_bytes: int,
     ) -> None:
-        settings, processor = self._settings, session.processor
+        settings, processor = self.settings, session.processor
         document: dict[str, object] = {
             "features": sorted(processor.features),
             "resume_secret": keyring.mint_resume(),
             "chunk_bytes": settings.chunk_bytes,
             "window_bytes": settings.window_bytes,
-            "cache_bytes": self._cache.capacity_bytes,
+            "cache_bytes": self.cache.capacity_bytes,
             "input_offset": input_bytes,
             "output_offset": output_bytes,
             "stateless": processor.profile.stateless,

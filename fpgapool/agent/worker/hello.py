@@ -80,7 +80,6 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     """Check a HELLO.
 
     :param document: its payload; unknown members are ignored.
-    :raises frames.ProtocolError: if a member is missing or wrong.
     """
     members = frames.checked(_HELLO, document)
     if sum(name in members for name in _SECRETS) != 1:
@@ -112,31 +111,22 @@ class Keyring:
         self._opened = False
 
     def mint(self) -> str:
-        """Create a secret for the client's first connection.
-
-        :returns: 256 bits in hexadecimal.
-        """
-        secret = secrets.token_hex(SECRET_BYTES)
-        self._first.append(_digest(secret))
+        """Create a secret for the client's first connection."""
+        secret, digest = _mint()
+        self._first.append(digest)
         return secret
 
     def mint_resume(self) -> str:
-        """Create the secret for the client's next connection.
-
-        :returns: 256 bits in hexadecimal.
-        """
-        secret = secrets.token_hex(SECRET_BYTES)
-        self._resume = [*self._resume[-1:], _digest(secret)]
+        """Create the secret for the client's next connection."""
+        secret, digest = _mint()
+        self._resume = [*self._resume[-1:], digest]
         return secret
 
     def mint_return(self) -> str:
         """Create the secret for a second connection, which will carry output.
         It replaces the previous one, and works once.
-
-        :returns: 256 bits in hexadecimal.
         """
-        secret = secrets.token_hex(SECRET_BYTES)
-        self._return = _digest(secret)
+        secret, self._return = _mint()
         return secret
 
     def admit_return(self, hello: Hello) -> None:
@@ -187,6 +177,12 @@ class Keyring:
             self._opened = True
             self._first.clear()
         return first
+
+
+def _mint() -> tuple[str, bytes]:
+    """Return a new secret, 256 bits in hexadecimal, and its digest."""
+    secret = secrets.token_hex(SECRET_BYTES)
+    return secret, _digest(secret)
 
 
 def _digest(secret: str) -> bytes:

@@ -32,6 +32,7 @@ _REFERENCE = shapes.Members(
         "checksum_sha256": _TEXT,
         "size_bytes": shapes.integer(),
         "format": _TEXT,
+        "path": _TEXT,
     },
     others=True,
 )
@@ -55,7 +56,6 @@ _ORDER = shapes.Members(
             "([0-9A-Fa-f]{64})?", "64 hexadecimal digits"
         ),
         "bitstream_ref": _REFERENCE,
-        "bitstream_path": _TEXT,
     },
     others=True,
     nulls=(
@@ -64,7 +64,6 @@ _ORDER = shapes.Members(
         "desk_socket",
         "secret_sha256",
         "bitstream_ref",
-        "bitstream_path",
     ),
 )
 
@@ -97,20 +96,15 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
     """Check the members of an ``assign`` request.
 
     :param message: the request; members of later versions are ignored.
-    :returns: arguments of :class:`state.Order`.
-    :raises frames.ProtocolError: if one is missing or wrong.
     """
     members = frames.checked(_ORDER, message)
     members["limits"] = watch.Limits(
         **{name: members.pop(name) for name in _LIMITS if name in members}
     )
     reference = members.pop("bitstream_ref", None)
-    path = members.pop("bitstream_path", None)
     if reference is not None:
         members["bitstream_id"] = reference.pop("bitstream_id")
         members["file"] = drivers.BitstreamFile(
-            accelerator=members["accelerator"],
-            path=frames.checked(_TEXT, path, "bitstream_path"),
-            **reference,
+            accelerator=members["accelerator"], **reference
         )
     return members

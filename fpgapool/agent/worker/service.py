@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
+from fpgapool.agent.child import port
 from fpgapool.agent.child import process
 from fpgapool.agent.child import sockets
 from fpgapool.agent.worker import desk as desks
@@ -34,7 +35,6 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
-from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
@@ -61,9 +61,6 @@ class Worker:
     """One slot's process.
 
     :raises process.Taken: if another worker runs the slot.
-    :raises drivers.DriverError: if the driver cannot be built.
-    :raises port.PortUnavailable: if there is no data port.
-    :raises OSError: if a socket or directory cannot be made.
     :ivar is_spent: whether the slot is clean only after the process ends,
         because a driver's library may have threads that never end.
     """
@@ -72,7 +69,9 @@ class Worker:
         self.is_spent = False
         self._settings = settings
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._newest = control.Newest()
+        self._newest = control.Newest(
+            self._calls.put, self._obey, self._agent_came, self._agent_went
+        )
         self._quit_reason: str | None = None
         # Buffers to be handed to an agent.
         self._unread: list[memories.Unread] = []
@@ -101,13 +100,9 @@ class Worker:
         )
         self._sockets = sockets.Sockets(
             settings,
-            self._desk,
+            self._newest,
+            self._desk.serve,
             hellos.parse,
-            lambda agent: self._calls.put(lambda: self._agent_came(agent)),
-            lambda agent, message: self._calls.put(
-                lambda: self._answer(agent, message)
-            ),
-            lambda agent: self._calls.put(lambda: self._agent_went(agent)),
             self._desk.expect,
         )
 
@@ -137,7 +132,7 @@ class Worker:
                 call = self._next_call()
                 if call is not None:
                     call()
-                self._tell()
+                self._report()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
             # The lock is released with the process, after the sockets.
@@ -170,30 +165,21 @@ class Worker:
             return self._tick if now >= deadline_s else None
 
     def _tick(self) -> None:
-        order = self._machine.order
-        if order is not None and order.desk_socket is not None:
-            member = self._member
-            tick = state.Tick(member.progress(), member.is_waiting)
-        else:
-            tick = state.Tick(self._desk.progress())
-        self._decide(tick)
+        server = self._server(self._machine.order)
+        self._decide(state.Tick(server.progress(), server.is_waiting))
 
-    def _counters(self, order: state.Order | None) -> tuple[int, int]:
-        """Return the bytes of an assignment so far, input and output."""
-        if order is None:
-            return 0, 0
-        if order.desk_socket is not None:
-            return self._member.counters()
-        return self._desk.counters()
+    def _server(
+        self, order: state.Order | None
+    ) -> desks.SessionServer | tasks.Member:
+        is_member = order is not None and order.desk_socket is not None
+        return self._member if is_member else self._desk
 
-    def _agent_came(self, agent: control.Agent) -> None:
-        self._newest.came(agent)
+    def _agent_came(self) -> None:
         self._decide(state.AgentConnected())
         self._hand_over()
 
-    def _agent_went(self, agent: control.Agent) -> None:
-        if self._newest.went(agent):
-            self._decide(state.AgentLost())
+    def _agent_went(self) -> None:
+        self._decide(state.AgentLost())
 
     def _keep_unread(self, unread: memories.Unread) -> None:
         # Without an agent no other session follows: one is enough.
@@ -218,29 +204,17 @@ class Worker:
         while self._unread:
             buffers.discard(self._unread.pop().fds)
 
-    def _answer(self, agent: control.Agent, message: messages.Message) -> None:
-        if agent is not self._newest.agent:
-            return
-        number = message.get("id")
-        try:
-            event = orders.parse(message)
-        except frames.ProtocolError as exc:
-            agent.send(messages.error_reply(number, exc.code, exc.message))
-            return
+    def _obey(self, message: messages.Message) -> dict[str, object]:
+        event = orders.parse(message)
         if event is None:
             self._tell_due_s = math.inf
-            agent.send(messages.reply(number, status=self.status()))
-            return
+            return {"status": self.status()}
         effects = self._machine.handle(event, time.monotonic())
+        self._execute(effects)
         for effect in effects:
             if isinstance(effect, state.Refuse):
-                agent.send(
-                    messages.error_reply(number, effect.code, effect.message)
-                )
-                break
-        else:
-            agent.send(messages.reply(number))
-        self._execute(effects)
+                raise port.Refused(effect.code, effect.message)
+        return {}
 
     def _decide(self, event: state.Event) -> None:
         self._execute(self._machine.handle(event, time.monotonic()))
@@ -277,7 +251,7 @@ class Worker:
                 case state.Quit(reason):
                     self._quit_reason = reason
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Send the agent its messages, unless more will follow at once."""
         if self._tell_due_s < math.inf:
             is_early = self._tell_due_s > time.monotonic()
@@ -292,13 +266,7 @@ class Worker:
         if secret is None:
             return
         self._newest.notify(
-            "prepared",
-            session_id=order.session_id,
-            generation=order.generation,
-            secret=secret,
-            data_port=self._sockets.tcp_port,
-            local_socket=self._settings.data_socket,
-            certificate_sha256=self._sockets.certificate_sha256(),
+            "prepared", generation=order.generation, secret=secret
         )
 
     def _program(self, order: state.Order) -> None:
@@ -333,18 +301,11 @@ class Worker:
         if not order.self_test:
             # It is sent to clients together with the secret.
             self._sockets.certificate_sha256()
-            if order.desk_socket is None:
-                self._desk.arm(order, profile)
-            else:
-                self._member.arm(order, profile)
+            self._server(order).arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
-        input_bytes, output_bytes = (
-            self._desk.clear(code, message)
-            if order.desk_socket is None
-            else self._member.clear()
-        )
+        input_bytes, output_bytes = self._server(order).clear(code, message)
         self._clear_due_s = math.inf
         self._cache.wipe()
         fault = spent = None
@@ -371,14 +332,12 @@ class Worker:
     def status(self) -> dict[str, object]:
         machine = self._machine
         order = machine.order
-        input_bytes, output_bytes = self._counters(order)
+        input_bytes, output_bytes = 0, 0
+        if order is not None:
+            input_bytes, output_bytes = self._server(order).counters()
         result = machine.last_result
         return {
-            "pid": os.getpid(),
-            "worker_id": self._settings.worker_id,
             "made_for": self._settings.made_for,
-            "device": self._settings.device,
-            "slot": self._settings.slot,
             "state": machine.state,
             "session_id": None if order is None else order.session_id,
             "generation": None if order is None else order.generation,
@@ -395,10 +354,7 @@ class Worker:
             "output_bytes": output_bytes,
             "blocks": self._cache.counts._asdict(),
             "last_result": None if result is None else _result_members(result),
-            "recycle_for": machine.recycle_for,
-            "message": machine.fault or "",
             "data_port": self._sockets.tcp_port,
-            "local_socket": self._settings.data_socket,
             "certificate_sha256": self._sockets.certificate_sha256(),
         }
 
@@ -409,6 +365,6 @@ _result_members = fields.copier(
 
 
 def _give_up() -> None:
-    LOG.critical("the core does not stop after its session: the worker ends")
+    LOG.critical("the core does not stop after its session; the worker exits")
     logging.shutdown()
     os._exit(EXIT_CORE_HANGS)

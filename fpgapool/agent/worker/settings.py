@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 
 from fpgapool.agent.child import settings
@@ -58,6 +59,4 @@ class WorkerSettings(settings.ChildSettings):
         return self.chunk_bytes * self.window_chunks
 
 
-def parse(text: str | bytes) -> WorkerSettings:
-    """Parse and check a document; raises settings.InvalidSettings."""
-    return settings.parse(WorkerSettings, text)
+parse = functools.partial(settings.parse, WorkerSettings)

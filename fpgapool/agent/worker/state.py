@@ -57,7 +57,6 @@ class Order:
     :ivar resume_grace_s: how long DETACHED waits for the client.
     :ivar local: whether the session's data stays on this host.
     :ivar origin_host_uuid: host of the client, None if it is on none.
-    :ivar limits: of the session while it is connected.
     :ivar file: of the bitstream; None if the driver has its own.
     :ivar self_test: there is no client; the order only tests the slot.
     :ivar desk_socket: where a group's desk awaits its members; the desk is the
@@ -259,7 +258,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announce:
-    """Tell the agent that the client may connect.
+    """Notify the agent that the client may connect.
 
     :ivar anew: create a secret even if the client has one.
     """
@@ -289,7 +288,7 @@ class Clear:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """Tell the agent the new status.
+    """Report the new status to the agent.
 
     :ivar soon: after a short delay, as another change may follow at once.
     """
@@ -327,16 +326,11 @@ class Machine:
         also waits less for its first agent.
 
     :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
-    :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
-    :ivar order: the assignment that holds the slot, None if none does.
     :ivar programmed: accelerator in the slot, None if unknown.
-    :ivar bitstream_id: of the file in the slot, if there is one.
     :ivar was_member: whether it has served a group, whose clients may belong
         to other projects: the next assignment then needs a new process.
-    :ivar recycle_for: the project that needs a new process.
     :ivar last_result: of the previous holder, until the next assignment.
     :ivar fault: why the slot is faulty, None if it is not.
-    :ivar beyond_claim: the session has sent more than it claimed.
     """
 
     def __init__(
@@ -360,17 +354,13 @@ class Machine:
         self.bitstream_id: str | None = None
         self.last_project_id: str | None = None
         self.was_member = False
-        self.recycle_for: str | None = None
         self.last_result: Result | None = None
         self.fault: str | None = None
         self.beyond_claim = False
         self.quanta = 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Handle an event.
-
-        :returns: the effects, in the order to carry them out.
-        """
+        """Handle an event."""
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):
             return [Refuse(codes.RECYCLE, "the worker is about to exit")]
         match event:
@@ -406,7 +396,7 @@ class Machine:
         return self._end(
             states.FAILED,
             codes.INTERNAL_ERROR,
-            f"the slot was {self.state}, and yet {what}",
+            f"unexpected event in state {self.state}: {what}",
         )
 
     # Commands.
@@ -436,7 +426,6 @@ class Machine:
         if self.was_member or (
             self.last_project_id not in (None, order.project_id)
         ):
-            self.recycle_for = order.project_id
             return [
                 Refuse(codes.RECYCLE, "another project needs a new worker"),
                 *self._exit("recycled for another project"),
@@ -455,9 +444,7 @@ class Machine:
         return [changed, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
-        """Whether an assignment is retried because the first file was
-        damaged.
-        """
+        """Whether an assignment is retried after a damaged file."""
         result = self.last_result
         return (
             self.order is None

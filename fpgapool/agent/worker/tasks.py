@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import dataclasses
 import select
 import threading
 import time
@@ -53,7 +54,6 @@ class TaskResult(typing.NamedTuple):
     """The end of a task.
 
     :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
-    :ivar detail: code and message of a failure, encoded.
     :ivar output: valid until the task's input is free.
     """
 
@@ -63,34 +63,25 @@ class TaskResult(typing.NamedTuple):
     output: memoryview = _NO_BYTES
 
 
+@dataclasses.dataclass(eq=False)
 class Runner:
     """Runs tasks in a programmed slot. Has no threads, sockets or rings.
 
-    :ivar started: number of tasks so far.
-    :ivar is_running: whether a task runs now.
     :ivar fault: code of the failure after which the slot runs no more tasks,
         None without one.
     """
 
-    def __init__(
-        self,
-        driver: drivers.Driver,
-        device: str,
-        slot: int,
-        profile: drivers.Profile,
-        traffic: drivers.Traffic,
-        cache: blocks.BlockCache,
-        clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._driver = driver
-        self._device = device
-        self._slot = slot
-        self._profile = profile
-        self._traffic = traffic
-        self._cache = cache
+    driver: drivers.Driver
+    device: str
+    slot: int
+    profile: drivers.Profile
+    traffic: drivers.Traffic
+    cache: blocks.BlockCache
+    clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns
+
+    def __post_init__(self) -> None:
         # The current project and application; None without any.
         self._blocks: blocks.Blocks | None = None
-        self._clock_ns = clock_ns
         self.input_bytes = 0
         self.output_bytes = 0
         self.started = 0
@@ -111,7 +102,7 @@ class Runner:
         """
         self.started += 1
         self.is_running = True
-        began_ns = self._clock_ns()
+        began_ns = self.clock_ns()
         try:
             task, arguments, missing = self._resolve(task)
             if missing:
@@ -136,14 +127,14 @@ class Runner:
             if count_bytes > max_output_bytes:
                 raise processing.Failure(
                     codes.TASK_TOO_LARGE,
-                    f"the task has {count_bytes} bytes of output; at most"
-                    f" {max_output_bytes} are possible",
+                    f"the task has {count_bytes} bytes of output, more than "
+                    f"the limit of {max_output_bytes}",
                 )
         except Exception as exc:
             self._kept = None
             if getattr(exc, "code", None) in _FATAL:
                 self.fault = exc.code  # type: ignore[attr-defined]
-            busy_ns = self._clock_ns() - began_ns
+            busy_ns = self.clock_ns() - began_ns
             return TaskResult(records.FAILED, busy_ns, _detail(exc))
         finally:
             if self._blocks is not None:
@@ -153,7 +144,7 @@ class Runner:
         self.output_bytes += count_bytes
         if count_bytes != len(room):
             room = room[:count_bytes]
-        busy_ns = self._clock_ns() - began_ns
+        busy_ns = self.clock_ns() - began_ns
         return TaskResult(records.DONE, busy_ns, b"", room)
 
     def _resolve(
@@ -169,7 +160,7 @@ class Runner:
         kept = self._blocks
         if kept is None:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "references without an application"
+                frames.PROTOCOL_ERROR, "block references need an application"
             )
         parts, rest = references.decode_parts(task.rest, group.MAX_TASK_BYTES)
         arguments: dict[int, memoryview] = {}
@@ -191,7 +182,7 @@ class Runner:
 
     def use_blocks(self, project_id: str, application: str) -> None:
         """Let tasks use the blocks of an application, until :meth:`clear`."""
-        self._blocks = self._cache.open(project_id, application)
+        self._blocks = self.cache.open(project_id, application)
 
     def keep(self) -> None:
         """Keep reusable cores open, until :meth:`clear`."""
@@ -201,17 +192,16 @@ class Runner:
         """Remove everything that earlier tasks have left.
 
         :param project_id: of the next task, whose blocks stay; None: unknown.
-        :raises drivers.DriverError: if that is impossible.
         """
         self._locked = False
         self._kept = None
         self._blocks = None
-        self._cache.wipe(project_id)
+        self.cache.wipe(project_id)
         if self._room:
             # Must precede freeing the memory.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
-        self._driver.clear_task(self._device, self._slot)
+        self.driver.clear_task(self.device, self.slot)
 
     def cancel(self) -> None:
         """Make the present task and all later ones fail, from any thread."""
@@ -224,10 +214,10 @@ class Runner:
         self, task: records.Record, is_own: bool
     ) -> processing.Processor:
         offset_bytes = task.number
-        if offset_bytes and not self._profile.stateless:
+        if offset_bytes and not self.profile.stateless:
             raise processing.Failure(
                 codes.BAD_OFFSET,
-                f"{self._profile.name} is not stateless: its tasks start at"
+                f"{self.profile.name} is not stateless: its tasks start at"
                 " offset 0",
             )
         if offset_bytes > hellos.MAX_START_OFFSET:
@@ -241,17 +231,17 @@ class Runner:
         else:
             self._kept = None
             core = processing.open_core(
-                self._driver,
-                self._device,
-                self._slot,
-                self._traffic,
+                self.driver,
+                self.device,
+                self.slot,
+                self.traffic,
                 frames.decode_json(encoded) if encoded else {},
             )
-            processor = processing.Processor(core, self._profile)
+            processor = processing.Processor(core, self.profile)
             if (
                 core.reusable
                 and not is_own
-                and (self._locked or (self._profile.stateless and not encoded))
+                and (self._locked or (self.profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
         # In this order: either cancel() sees the core, or it was called
@@ -291,23 +281,19 @@ class _Over(Exception):
     """The connection to the desk has ended."""
 
 
+@dataclasses.dataclass(eq=False)
 class Member:
     """Connects a slot to its group's desk, and reconnects if need be.
 
     :param post: takes events of the assignment; must not block.
     """
 
-    def __init__(
-        self,
-        settings: worker_settings.WorkerSettings,
-        driver: drivers.Driver,
-        post: collections.abc.Callable[[state.Event], None],
-        cache: blocks.BlockCache,
-    ) -> None:
-        self._settings = settings
-        self._driver = driver
-        self._post = post
-        self._cache = cache
+    settings: worker_settings.WorkerSettings
+    driver: drivers.Driver
+    post: collections.abc.Callable[[state.Event], None]
+    cache: blocks.BlockCache
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._stopped = threading.Event()
@@ -316,14 +302,14 @@ class Member:
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
         """Prepare for the tasks of an assignment."""
-        settings = self._settings
+        settings = self.settings
         self._runner = Runner(
-            self._driver,
+            self.driver,
             settings.device,
             settings.slot,
             profile,
             drivers.Traffic(order.local, order.origin_host_uuid),
-            self._cache,
+            self.cache,
         )
         self._stopped.clear()
 
@@ -352,7 +338,7 @@ class Member:
             wait="a task of the group had no result for {}",
         )
 
-    def clear(self) -> tuple[int, int]:
+    def clear(self, _code: str, _message: str) -> tuple[int, int]:
         """Leave the desk at once; the current task is abandoned.
 
         Returns when the core has stopped.
@@ -382,20 +368,22 @@ class Member:
             try:
                 ending = self._serve_desk(order, runner)
             except _Over:
-                LOG.info("the connection to the desk is over")
+                LOG.info("the connection to the desk has ended")
             except (frames.ProtocolError, rings.RingDamaged) as exc:
                 LOG.error(
-                    "leaving the desk, which sent an invalid record: %s", exc
+                    "disconnecting from the desk: it sent an invalid "
+                    "record: %s",
+                    exc,
                 )
             ending = ending or self._forget(order, runner)
         if ending is not None:
-            self._post(ending)
+            self.post(ending)
 
     def _forget(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
         """Reset, to join again as a new member."""
-        self._post(state.Detached(order.generation))
+        self.post(state.Detached(order.generation))
         # A desk that keeps ending must not cause a busy loop.
         self._stopped.wait(_FIRST_PAUSE_S)
         try:
@@ -407,17 +395,14 @@ class Member:
     def _serve_desk(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Serve one desk process.
-
-        :raises _Over: if the connection does.
-        """
+        """Serve one desk process."""
         sock = self._connect(order.desk_socket or "")
         try:
             channel = self._receive(sock)
             try:
                 post = _Postbox(channel, sock)
                 post.send(records.READY, detail=self._who(order))
-                self._post(state.Attached(order.generation, time.time()))
+                self.post(state.Attached(order.generation, time.time()))
                 return self._work(order, runner, post)
             finally:
                 channel.close()
@@ -447,7 +432,7 @@ class Member:
             raise _Over
 
     def _receive(self, sock: channels.PlainChannel) -> rings.Channel:
-        deadline_s = channels.deadline_after(self._settings.hello_timeout_s)
+        deadline_s = channels.deadline_after(self.settings.hello_timeout_s)
         try:
             fds = sock.recv_exact_with_fds(
                 memoryview(bytearray(1)), rings.CHANNEL_FDS, deadline_s
@@ -459,8 +444,8 @@ class Member:
     def _who(self, order: state.Order) -> bytes:
         return frames.encode_json(
             {
-                "device": self._settings.device,
-                "slot": self._settings.slot,
+                "device": self.settings.device,
+                "slot": self.settings.slot,
                 "generation": order.generation,
             }
         )
@@ -546,10 +531,7 @@ class _Postbox:
         self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
 
     def receive(self) -> rings.Record:
-        """Return the next record, in place.
-
-        :raises _Over: if the connection ends.
-        """
+        """Return the next record, in place."""
         while (record := self._get()) is None:
             self._wait(None)
         return record
@@ -559,27 +541,18 @@ class _Postbox:
         self._channel.free(wipe=True)
 
     def wipe(self) -> None:
-        """Wipe sent results, once the desk has freed them.
-
-        :raises _Over: if the connection ends.
-        """
+        """Wipe sent results, once the desk has freed them."""
         while not self._channel.wipe():
             self._wait(rings.ALL)
 
     def send_result(self, task_id: int, result: TaskResult) -> None:
-        """Send the result of a task.
-
-        :raises _Over: if the connection ends.
-        """
+        """Send the result of a task."""
         kind, busy_ns, detail, output = result
         head = records.header(kind, task_id, len(detail), busy_ns)
         self._send(head, detail, output)
 
     def send(self, kind: int, task_id: int = 0, detail: bytes = b"") -> None:
-        """Send a record, as soon as there is room.
-
-        :raises _Over: if the connection ends.
-        """
+        """Send a record, as soon as there is room."""
         self._send(records.header(kind, task_id, len(detail)), detail)
 
     def _send(self, *parts: rings.Buffer) -> None:

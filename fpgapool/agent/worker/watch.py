@@ -20,8 +20,6 @@ INTERVAL_S = 0.25
 class Limits:
     """Limits of a connected session; 0 means no limit.
 
-    :ivar idle_timeout_s: longest time without progress.
-    :ivar max_hold_s: longest time from the first connection.
     :ivar min_progress_bytes_per_s: least mean rate of the input, over
         periods of ``progress_period_s``.
     :ivar claim_limit_bytes: input after which the pool is notified.
@@ -59,7 +57,7 @@ class Progress(typing.NamedTuple):
     """The progress of a session.
 
     :ivar output_bytes: grows with the output that its client receives.
-    :ivar wait: what it has been waiting for, for people; ``{}`` stands for the
+    :ivar wait: what it has been waiting for, as text; ``{}`` stands for the
         duration.
     :ivar is_computing: whether it waits for the core, not for the client.
     """
@@ -135,6 +133,6 @@ class Watch:
             return None
         return (
             codes.TOO_SLOW,
-            f"{rate:.0f} bytes of input a second are less than"
-            f" {limits.min_progress_bytes_per_s:g}",
+            f"{rate:.0f} bytes of input per second, below the minimum of "
+            f"{limits.min_progress_bytes_per_s:g}",
         )

@@ -22,7 +22,7 @@ DESCRIPTORS = 2
 
 # Size of the large pages of most processors.
 _LARGE_PAGE_BYTES = 2 * 1024 * 1024
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def blank(length_bytes: int) -> memoryview:
@@ -48,12 +48,11 @@ def make(name: str, length_bytes: int) -> int:
 
     :param name: visible to those who inspect the process.
     :param length_bytes: its size, sealed: nobody can truncate it.
-    :raises OSError: if there is no memory or descriptor.
     """
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, length_bytes)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except OSError:
         os.close(fd)
         raise
@@ -69,7 +68,7 @@ def size_bytes(fd: int) -> int:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as exc:
         raise ValueError(f"not a memory descriptor: {exc}") from exc
-    if seals != _SEALS:
+    if seals != SEALS:
         # Its size could change, or it could not be emptied.
         raise ValueError(f"memory with the seals {seals}")
     return os.fstat(fd).st_size
@@ -89,7 +88,7 @@ def discard(fds: collections.abc.Iterable[int]) -> None:
             with mmap.mmap(fd, 0) as mapped:
                 empty(mapped)
         except (OSError, ValueError) as exc:
-            LOG.warning("shared buffers cannot be emptied: %s", exc)
+            LOG.warning("cannot empty the shared buffers: %s", exc)
         finally:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -7,7 +7,8 @@ thread and written by several at once; :meth:`Channel.shutdown` may be called
 from any thread and wakes all of them.
 
 Deadlines are absolute values of :func:`time.monotonic`, ``None`` waits for
-ever.
+ever. What waits raises ChannelClosed if the connection is gone or ends, and
+DeadlineExceeded if the deadline passes first; bytes received so far are lost.
 """
 
 from __future__ import annotations
@@ -59,18 +60,13 @@ class DeadlineExceeded(TimeoutError):
 
 
 def deadline_after(timeout_s: float | None) -> float | None:
-    """Turn a duration into a deadline.
-
-    :param timeout_s: seconds from now, None for ever.
-    :returns: absolute deadline, or None.
-    """
+    """Turn a duration into a deadline."""
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def remaining_s(deadline_s: float | None) -> float | None:
     """Turn a deadline into a duration.
 
-    :param deadline_s: absolute deadline, None for ever.
     :returns: seconds left, 0 at least, or None.
     """
     if deadline_s is None:
@@ -82,8 +78,6 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
     """Wait until a descriptor is ready, has failed, or was hung up.
 
     :param events: bit set of ``select.POLLIN`` and ``select.POLLOUT``.
-    :raises ChannelClosed: if the socket is closed already.
-    :raises DeadlineExceeded: if the deadline passes first.
     """
     if fd < 0:
         raise ChannelClosed("the channel is closed")
@@ -151,14 +145,7 @@ class Channel(abc.ABC):
     def recv_some_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> int:
-        """Receive available bytes, at least one.
-
-        :param buffer: takes the bytes; must not be empty.
-        :returns: number of bytes received.
-        :raises ChannelEnded: at the end of the stream.
-        :raises ChannelClosed: if the connection is gone.
-        :raises DeadlineExceeded: if nothing comes before the deadline.
-        """
+        """Receive available bytes, at least one."""
 
     @abc.abstractmethod
     def _send_parts(
@@ -169,14 +156,7 @@ class Channel(abc.ABC):
     def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        """Fill a buffer.
-
-        :param buffer: writable bytes; may be empty.
-        :param deadline_s: absolute deadline of the whole.
-        :raises ChannelClosed: if the stream ends before the buffer is full.
-        :raises DeadlineExceeded: if the deadline passes before; the bytes
-            received so far are lost.
-        """
+        """Fill a buffer."""
         received_bytes = 0
         while received_bytes < len(buffer):
             received_bytes += self.recv_some_into(
@@ -186,11 +166,7 @@ class Channel(abc.ABC):
     def recv_small_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        """Fill a small buffer; may receive more, and keep the rest for later.
-
-        :param buffer: writable bytes, for a header and the like.
-        :raises: as :meth:`recv_exact_into`.
-        """
+        """Fill a small buffer; may receive more, and keep it for later."""
         self.recv_exact_into(buffer, deadline_s)
 
     def send(
@@ -200,8 +176,6 @@ class Channel(abc.ABC):
 
         Calls of several threads do not mix. Nothing is copied.
 
-        :param deadline_s: absolute deadline of the whole.
-        :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if the peer does not read in time; part of
             the bytes may have been sent.
         """
@@ -224,7 +198,9 @@ class Channel(abc.ABC):
         """
         with self._send_lock:
             if self._other is not None:
-                raise ChannelClosed("the channel already sends by another one")
+                raise ChannelClosed(
+                    "the channel already sends through another one"
+                )
             self._send_parts((last,), None)
             self._other = other
         if self._is_shut:
@@ -359,13 +335,11 @@ class PlainChannel(Channel):
         Only on Unix sockets. Descriptors travel with the first byte of their
         message. A reader that does not ask for them loses them.
 
-        :param buffer: takes the bytes; must not be empty.
-        :returns: number of bytes, and the descriptors. The caller has to close
+        :returns: number of bytes, and the descriptors. The caller must close
             them; its child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
             ``max_fds`` descriptors came; with the number ``EMFILE`` if this
             process has no room for them.
-        :raises DeadlineExceeded: if nothing comes before the deadline.
         """
         taken_bytes = self._take_ahead(buffer)
         if taken_bytes:
@@ -402,11 +376,9 @@ class PlainChannel(Channel):
     ) -> list[int]:
         """Fill a buffer and collect the descriptors that come with it.
 
-        :param deadline_s: absolute deadline of the whole.
-        :returns: the descriptors; the caller has to close them.
+        :returns: the descriptors; the caller must close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
             or if more than ``max_fds`` descriptors came.
-        :raises DeadlineExceeded: if the deadline passes before.
         """
         fds: list[int] = []
         received_bytes = 0
@@ -435,10 +407,6 @@ class PlainChannel(Channel):
         """Send bytes with descriptors attached to the first of them.
 
         Only on Unix sockets. The caller keeps its own descriptors.
-
-        :param deadline_s: absolute deadline of the whole.
-        :raises ChannelClosed: if the connection is gone.
-        :raises DeadlineExceeded: if the peer does not read in time.
         """
         ancillary = [
             (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
@@ -498,12 +466,7 @@ def tune(sock: socket.socket) -> None:
 def connect_tcp(
     address: str, port: int, deadline_s: float | None = None
 ) -> socket.socket:
-    """Connect to a data port.
-
-    :returns: the connected socket, tuned.
-    :raises ChannelClosed: if there is no connection.
-    :raises DeadlineExceeded: if the deadline passes before.
-    """
+    """Connect to a data port."""
     timeout_s = remaining_s(deadline_s)
     if timeout_s == 0:
         raise DeadlineExceeded("deadline passed")
@@ -531,9 +494,6 @@ def connect_unix(
 
     :param deadline_s: absolute deadline; a full backlog may need waiting.
     :param pause: waits for some seconds; what it raises ends the attempt.
-    :returns: the connected socket, tuned.
-    :raises ChannelClosed: if there is no connection.
-    :raises DeadlineExceeded: if the deadline passes before.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     tune(sock)
@@ -582,10 +542,6 @@ def recv_header(
     """Receive the header of the next frame.
 
     :param scratch: 32 bytes to reuse.
-    :returns: the header; the caller has to receive its payload.
-    :raises ChannelClosed: at the end of the stream.
-    :raises DeadlineExceeded: if the deadline passes before.
-    :raises frames.ProtocolError: if it is not a valid header.
     """
     channel.recv_small_into(memoryview(scratch), deadline_s)
     return frames.FrameHeader.unpack_from(
@@ -601,10 +557,6 @@ def recv_payload(
     """Receive the payload of a frame into memory of its own.
 
     For JSON and other rare frames; data goes into pooled buffers.
-
-    :returns: the payload, empty if there is none.
-    :raises ChannelClosed: if the stream ends before.
-    :raises DeadlineExceeded: if the deadline passes before.
     """
     payload = bytearray(header.wire_payload_bytes)
     channel.recv_exact_into(memoryview(payload), deadline_s)

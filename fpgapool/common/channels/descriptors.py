@@ -3,8 +3,12 @@
 """Waits for descriptors, also above 1023, where ``select`` fails."""
 
 import select
+import socket
+import struct
 import time
 import typing
+
+_CREDENTIALS = struct.Struct("3i")
 
 
 class _HasDescriptor(typing.Protocol):
@@ -15,7 +19,6 @@ def is_readable(file: int | _HasDescriptor, timeout_s: float | None) -> bool:
     """Wait until bytes can be read, or the file ends.
 
     :param timeout_s: in seconds; None waits without limit.
-    :raises ValueError: if the file is closed.
     """
     poller = select.poll()
     poller.register(file, select.POLLIN)
@@ -37,3 +40,12 @@ def read_line(file: typing.BinaryIO, timeout_s: float) -> bytes:
             break
         line += piece
     return line
+
+
+def peer(sock: socket.socket) -> tuple[int, int]:
+    """Return the process and user that made the other end of a Unix socket."""
+    credentials = sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    pid, uid, _gid = _CREDENTIALS.unpack(credentials)
+    return pid, uid

@@ -21,8 +21,6 @@ class PendingConnections:
     that opens many connections and sends nothing loses its own.
 
     Safe to use from several threads.
-
-    :ivar cut_count: the number of connections cut so far.
     """
 
     def __init__(self, limit: int) -> None:
@@ -55,9 +53,7 @@ class PendingConnections:
                 cut.shutdown(socket.SHUT_RDWR)
 
     def leave(self, sock: socket.socket) -> None:
-        """Remove a connection that has identified itself, ended, or was
-        cut.
-        """
+        """Remove a connection: it is identified, has ended, or was cut."""
         with self._lock:
             self._addresses.pop(sock, None)
 

@@ -11,7 +11,8 @@ checks what the peer wrote before using it. A peer may change a record while it
 is read, so a :class:`Record` in place cannot be inspected: copy what you
 check, and use the copy.
 
-Standard library only. A ring and a channel belong to one thread on each side.
+Methods raise RingDamaged if what the peer wrote is impossible. Standard
+library only. A ring and a channel belong to one thread on each side.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import threading
 import time
 import typing
 
+from fpgapool.common.channels import buffers
 from fpgapool.common.channels import doorbells
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
@@ -61,7 +63,6 @@ _SKIP = 0xFFFF_FFFF_FFFF_FFFF
 # each of them.
 _SMALL_BYTES = 4096
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ZEROS = bytes(64 * 1024)
 
 
@@ -133,7 +134,6 @@ class Ring:
         :param size_bytes: rounded up to whole pages of 4096 bytes.
         :raises ValueError: if it is not from ``MIN_RING_BYTES`` to
             ``MAX_RING_BYTES``.
-        :raises OSError: if there is no memory or descriptor.
         """
         if not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES:
             raise ValueError(
@@ -141,14 +141,9 @@ class Ring:
                 f" not {size_bytes}"
             )
         size_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
-        fd = os.memfd_create(
-            "fpgapool-ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        )
+        # If a peer could shorten it, reading would be a fatal fault.
+        fd = buffers.make("fpgapool-ring", _PAGE_BYTES + size_bytes)
         try:
-            os.ftruncate(fd, _PAGE_BYTES + size_bytes)
-            # Otherwise a peer could shorten it, and reading would be a fatal
-            # fault.
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
             ring = cls(fd, size_bytes)
         except BaseException:
             os.close(fd)
@@ -163,7 +158,6 @@ class Ring:
         :param fd: descriptor of its memory; the ring's own from now on.
         :raises RingDamaged: if it is not a ring, or its size could change; the
             descriptor then stays the caller's.
-        :raises OSError: if it cannot be mapped.
         """
         try:
             seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -172,7 +166,7 @@ class Ring:
                 raise
             seals = 0
         size_bytes = os.fstat(fd).st_size - _PAGE_BYTES
-        if seals & _SEALS != _SEALS:
+        if seals & buffers.SEALS != buffers.SEALS:
             raise RingDamaged("the size of the ring is not sealed")
         if (
             not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES
@@ -194,7 +188,6 @@ class Ring:
         :param parts: buffers; joined, they are the record.
         :returns: False if there is no room now.
         :raises ValueError: if there would be no room in an empty ring.
-        :raises RingDamaged: if the reader's position is impossible.
         """
         if not self._write(parts):
             return False
@@ -254,17 +247,13 @@ class Ring:
         self._words[_AT_WRITTEN] = self._written
 
     def has_room(self, length_bytes: int) -> bool:
-        """Whether :meth:`put` would write a record of this length now.
-
-        :raises: as :meth:`put`.
-        """
+        """Whether :meth:`put` would write a record of this length now."""
         return self._place(length_bytes) is not None
 
     def wipe(self) -> bool:
         """Overwrite the written records that the reader has freed.
 
         :returns: whether these are all.
-        :raises RingDamaged: if the reader's position is impossible.
         """
         end = self._written - self._unread_bytes()
         start = max(self._wiped, self._written - self.size_bytes)
@@ -293,17 +282,11 @@ class Ring:
         mapped.madvise(mmap.MADV_REMOVE)
 
     def is_drained(self) -> bool:
-        """Whether the reader has freed all records.
-
-        :raises RingDamaged: if the reader's position is impossible.
-        """
+        """Whether the reader has freed all records."""
         return not self._unread_bytes()
 
     def get(self) -> Record | None:
-        """Return the oldest record, in place; the same one until it is free.
-
-        :raises RingDamaged: if the writer's position or length cannot be.
-        """
+        """Return the oldest record, in place, until it is freed."""
         if self._record is None and (self._seen != self._read or self._look()):
             start, length_bytes, self._taken_bytes = self._oldest()
             self._record = Record(self._data[start : start + length_bytes])
@@ -347,10 +330,7 @@ class Ring:
         return taken
 
     def _look(self) -> bool:
-        """Check whether the writer has written more.
-
-        :raises RingDamaged: if its position cannot be.
-        """
+        """Check whether the writer has written more."""
         seen = self._words[_AT_WRITTEN]
         if seen == self._read:
             return False
@@ -366,7 +346,6 @@ class Ring:
         """Find the oldest record; there must be one.
 
         :returns: its start, its length, and the bytes to give back with it.
-        :raises RingDamaged: if its length cannot be.
         """
         unread_bytes = self._seen - self._read
         at = self._read % self.size_bytes
@@ -402,8 +381,6 @@ class Ring:
         """Give back the room of the record that :meth:`get` returned.
 
         No view of it may be used afterwards.
-
-        :raises ValueError: if there is no such record.
         """
         if self._record is None:
             raise ValueError("get() has returned no record")
@@ -464,10 +441,7 @@ class Ring:
             pass
 
     def clear(self, flag: int) -> bool:
-        """Clear a flag.
-
-        :returns: whether it was set.
-        """
+        """Clear a flag."""
         with self._lock:
             pass
         if not self._words[flag]:
@@ -487,7 +461,6 @@ class Channel:
         ...  # get() and free() until get() returns None
 
     :ivar fds: descriptors for :meth:`attach`, empty after :meth:`forget_fds`.
-    :ivar max_record_bytes: size of the largest record to :meth:`put`.
     """
 
     def __init__(
@@ -521,14 +494,11 @@ class Channel:
     ) -> Channel:
         """Make a channel.
 
-        :param size_bytes: size of the ring to the peer.
         :param incoming_bytes: size of the ring from the peer; None: the same.
         :param stranger: whether the peer is untrusted. It is then rung through
             a socket, because a process that shares an eventfd can make writing
             to it block. This is slower. :meth:`close` releases the memory,
             which counts as this process's however long the peer keeps it.
-        :raises ValueError: see :meth:`Ring.create`.
-        :raises OSError: if there is no memory or descriptor.
         """
         with contextlib.ExitStack() as undo:
             outgoing = Ring.create(size_bytes)
@@ -558,7 +528,6 @@ class Channel:
         :param fds: what :attr:`fds` of the first side has, or duplicates; the
             channel's own from now on, and closed if this fails.
         :raises RingDamaged: if they are not a channel's.
-        :raises OSError: if a ring cannot be mapped.
         """
         with contextlib.ExitStack() as undo:
             for fd in fds:
@@ -603,16 +572,14 @@ class Channel:
         return count
 
     def take(self, count: int, max_bytes: int) -> list[bytes]:
-        """Copy and free the oldest records, and ring if the peer needs room:
-        :meth:`Ring.take`."""
+        """See :meth:`Ring.take`; rings if the peer needs room."""
         taken = self._incoming.take(count, max_bytes)
         if taken and self._incoming.clear(_AT_WRITER_WAITS):
             self._peers_bell.ring()
         return taken
 
     def free(self, *, wipe: bool = False) -> None:
-        """Free that record, and ring if the peer needs room: see
-        :meth:`Ring.free`."""
+        """See :meth:`Ring.free`; rings if the peer needs room."""
         self._incoming.free(wipe=wipe)
         if self._incoming.clear(_AT_WRITER_WAITS):
             self._peers_bell.ring()
@@ -628,7 +595,6 @@ class Channel:
             :data:`ALL` when the peer has freed all records.
         :returns: whether to wait; False if there is a record that is not held,
             or the room.
-        :raises: as :meth:`has_room`.
         """
         if room_bytes is None or not self._incoming.held:
             self._incoming.set(_AT_READER_SLEEPS)
@@ -654,7 +620,6 @@ class Channel:
 
         :param timeout_s: in seconds; None waits without limit.
         :returns: False if neither came in time.
-        :raises: as :meth:`arm` and :meth:`disarm`.
         """
         poller = select.poll()
         poller.register(self._bell.fd, select.POLLIN)

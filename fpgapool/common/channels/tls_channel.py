@@ -70,10 +70,7 @@ class TlsChannel(channel.Channel):
         :param sock: a connected TCP socket; closed if this fails.
         :param certificate_sha256: SHA-256 of the certificate that the peer
             must have, in DER, as 64 hexadecimal digits.
-        :param deadline_s: absolute deadline of the handshake.
         :raises PinMismatch: if the peer has another certificate.
-        :raises ChannelClosed: if the handshake fails.
-        :raises DeadlineExceeded: if the deadline passes before.
         """
         return cls._start(
             sock,
@@ -92,9 +89,6 @@ class TlsChannel(channel.Channel):
         """Shake hands as the server.
 
         :param sock: an accepted TCP socket; closed if this fails.
-        :param deadline_s: absolute deadline of the handshake.
-        :raises ChannelClosed: if the handshake fails.
-        :raises DeadlineExceeded: if the deadline passes before.
         """
         return cls._start(sock, context, deadline_s)
 
@@ -125,7 +119,7 @@ class TlsChannel(channel.Channel):
             except self._want_read:
                 pass
             except OSError as exc:
-                # Send the library's alert, which tells the peer why.
+                # Send the library's alert, which contains the reason.
                 with contextlib.suppress(channel.ChannelClosed):
                     self._flush(deadline_s)
                 raise channel.ChannelClosed(

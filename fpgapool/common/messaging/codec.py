@@ -21,10 +21,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def dump_as_bytes(value: Any) -> bytes:
-    """Return a value in JSON.
-
-    :raises: TypeError or ValueError if it has none.
-    """
+    """Return a value in JSON."""
     try:
         return _encode(value)
     except (TypeError, ValueError):
@@ -38,10 +35,7 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the value of a text in JSON.
-
-    :raises ValueError: if it is not JSON.
-    """
+    """Return the value of a text in JSON."""
     try:
         return _decode(text)
     except msgspec.DecodeError:
@@ -49,10 +43,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def decode_json(payload: frames.Buffer) -> dict[str, Any]:
-    """Do what :func:`frames.decode_json` does.
-
-    :raises frames.ProtocolError: as it does.
-    """
+    """Do what :func:`frames.decode_json` does."""
     if len(payload) <= frames.MAX_JSON_BYTES:
         try:
             document = _decode(payload)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The request context of every RPC."""
+"""The context of a request to the REST API."""
 
 import functools
-from typing import Any
 from typing import Self
 
 from oslo_context import context
@@ -14,9 +13,7 @@ class RequestContext(context.RequestContext):
 
     @functools.cached_property
     def seen_by_policies(self) -> str:
-        """The attributes of the caller that policies see; they must not change
-        later.
-        """
+        """What policies see of the caller; it must not change later."""
         return repr([*self.to_policy_values().items()])
 
     def of_request(
@@ -37,18 +34,3 @@ class RequestContext(context.RequestContext):
         )
         known.update_store()
         return known
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for RPC, without the caller's token.
-
-        Services behind RPC do not act in the caller's name, so a token on the
-        bus could only be stolen.
-        """
-        values = super().to_dict()
-        values.pop("auth_token", None)
-        return values
-
-
-def service_context() -> RequestContext:
-    """Return a context for a service's own actions."""
-    return RequestContext(is_admin=True, overwrite=False)

@@ -35,7 +35,6 @@ from oslo_messaging._drivers import common as drivers_common
 
 from fpgapool.common import exception
 from fpgapool.common.messaging import codec
-from fpgapool.common.messaging import context
 from fpgapool.common.messaging import signing
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
@@ -88,35 +87,14 @@ _SIGNED_METHOD = re.compile(r'\["(\w+)"')
 #: A topic that no service has.
 NOBODY = "fpgapool-nobody"
 
+# The context of all messages. Services do not act in the name of a user, so a
+# user's token on the bus could only be stolen.
+_CONTEXT: dict[str, Any] = {}
+
 _transport: messaging.Transport | None = None
 # Whether the transport has ever been connected.
 _was_reached = True
 _pins: dict[str, str] = {}
-
-
-class ContextSerializer(messaging.Serializer):
-    """Carries the context of a request over RPC.
-
-    Payloads pass unchanged: they hold only JSON's types.
-    """
-
-    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return entity
-
-    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return entity
-
-    def serialize_context(
-        self, ctxt: context.RequestContext
-    ) -> dict[str, Any]:
-        return ctxt.to_dict()
-
-    def deserialize_context(
-        self, ctxt: dict[str, Any]
-    ) -> context.RequestContext:
-        # Must not replace the thread-local context: handlers of several
-        # requests share threads.
-        return context.RequestContext.from_dict(ctxt, overwrite=False)
 
 
 def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
@@ -213,11 +191,9 @@ def _require_transport() -> messaging.Transport:
 class Client:
     """Sends to one topic, on behalf of the service itself.
 
-    :param target: topic and version of the other side.
     :param since: the version that introduced each method; 1.0 if it is not
         listed. The client does not send methods that are newer than
         ``[upgrade_levels]`` allows.
-    :param timeout_s: the time that a call waits for its answer.
     :param watch: called after each message, by any thread.
     :param by_server: sign with the key of the addressed server; else with that
         of this process's party.
@@ -236,22 +212,22 @@ class Client:
         by_server: bool = False,
     ) -> None:
         self._watch = watch
-        self._since = since
         self._keys = keys
         self._by_server = by_server
         self._topic: str = target.topic
         transport = _require_transport()
         self._version = _pinned(target)
+        self._too_new = {
+            method: version
+            for method, version in since.items()
+            if _numbers(version) > _numbers(self._version)
+        }
         self._client = messaging.get_rpc_client(
             transport,
             target(version=self._version),
-            serializer=ContextSerializer(),
             timeout=timeout_s,
             retry=SEND_RETRIES,
         )
-        # Shared by all messages, because making one takes tens of
-        # microseconds.
-        self._context = context.service_context()
         self._held = _Held()
 
     @contextlib.contextmanager
@@ -278,7 +254,7 @@ class Client:
                 casts = [[SEVERAL, {"casts": casts}]]
             try:
                 for method, kwargs in casts:
-                    self.cast(method, server=server, **kwargs)
+                    self._cast(server, method, kwargs)
             except messaging.MessagingException as error:
                 # Other servers may be reachable.
                 failure = failure or error
@@ -297,10 +273,15 @@ class Client:
         self._require(method)
         if self._held.casts is not None:
             self._held.casts.append((server, method, kwargs))
-            return
+        else:
+            self._cast(server, method, kwargs)
+
+    def _cast(
+        self, server: str | None, method: str, kwargs: dict[str, Any]
+    ) -> None:
         sent, kwargs = self._sealed(method, server, kwargs)
         with self._sending(method):
-            self._prepared(server).cast(self._context, sent, **kwargs)
+            self._prepared(server).cast(_CONTEXT, sent, **kwargs)
 
     def call(
         self,
@@ -323,7 +304,7 @@ class Client:
         sent, kwargs = self._sealed(method, server, kwargs)
         with self._sending(method):
             self._reach_broker()
-            return prepared.call(self._context, sent, **kwargs)
+            return prepared.call(_CONTEXT, sent, **kwargs)
 
     def _sealed(
         self, method: str, server: str | None, kwargs: dict[str, Any]
@@ -353,14 +334,13 @@ class Client:
         """
         global _was_reached
         if not _was_reached:
-            self._client.prepare(topic=NOBODY).cast(self._context, "reach")
+            self._client.prepare(topic=NOBODY).cast(_CONTEXT, "reach")
             _was_reached = True
 
     def _require(self, method: str) -> None:
-        since = self._since.get(method, "1.0")
-        if _numbers(since) > _numbers(self._version):
+        if method in self._too_new:
             raise messaging.RPCVersionCapError(
-                version=since, version_cap=self._version
+                version=self._too_new[method], version_cap=self._version
             )
 
     @contextlib.contextmanager
@@ -368,11 +348,15 @@ class Client:
         started_s = time.perf_counter()
         ok = True
         try:
-            with _broker_errors():
-                yield
+            yield
         except messaging.MessagingException:
             ok = False
             raise
+        except (OSError, amqp.AMQPError, kombu.exceptions.KombuError) as error:
+            # The driver wraps the errors of established connections only, not
+            # those of connecting.
+            ok = False
+            raise messaging.MessageDeliveryFailure(str(error)) from error
         finally:
             if self._watch is not None:
                 self._watch(method, time.perf_counter() - started_s, ok)
@@ -400,10 +384,7 @@ class Sender:
 
 
 def host_of(ctxt: Any) -> str | None:
-    """Return the host that signed a message; None if it was no host.
-
-    :param ctxt: the first argument of an endpoint's method.
-    """
+    """Return the host that signed a message; None if it was no host."""
     return ctxt.host_uuid if isinstance(ctxt, Sender) else None
 
 
@@ -547,16 +528,6 @@ def _method(endpoint: object, name: str) -> Callable[..., Any]:
     return found
 
 
-@contextlib.contextmanager
-def _broker_errors() -> Iterator[None]:
-    # The driver wraps the errors of established connections only, not those of
-    # connecting.
-    try:
-        yield
-    except (OSError, amqp.AMQPError, kombu.exceptions.KombuError) as error:
-        raise messaging.MessageDeliveryFailure(str(error)) from error
-
-
 def handler_threads(conf: cfg.ConfigOpts = cfg.CONF) -> int:
     """Return the number of messages that a server handles at a time."""
     # oslo.messaging registers it with the first server, which is too late to
@@ -604,7 +575,6 @@ def get_server(
         _require_transport(),
         messaging.Target(topic=topic, server=server),
         list(endpoints),
-        serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
     # The library's own starts a thread for each message until there are as
@@ -629,9 +599,7 @@ def get_server(
 
 
 def _method_of(message: Mapping[str, Any]) -> str:
-    """Return the method of a message; empty if it cannot be determined
-    quickly.
-    """
+    """Return the method of a message; empty if it is hard to find."""
     method, arguments = message.get("method"), message.get("args")
     if method == SIGNED and isinstance(arguments, dict):
         begin = _SIGNED_METHOD.match(str(arguments.get("body")))

@@ -87,19 +87,13 @@ class Keys:
 
 
 def pool_keys(conf: cfg.ConfigOpts) -> Keys | None:
-    """Return the keys of a conductor, the API or a command.
-
-    :raises ConfigurationError: as :func:`read`.
-    """
+    """Return the keys of a conductor, the API or a command."""
     path = conf.messages.pool_key_file
     return read(path, CONTROL, "[messages] pool_key_file")
 
 
 def host_keys(conf: cfg.ConfigOpts) -> Keys | None:
-    """Return the keys of this host.
-
-    :raises ConfigurationError: as :func:`read`.
-    """
+    """Return the keys of this host."""
     path = conf.messages.host_key_file
     return read(path, conf.host_uuid, "[messages] host_key_file")
 

@@ -42,7 +42,6 @@ def record(
     """Write the line of one action.
 
     :param target_projects: the projects that own the target, if others.
-    :param request_id: the id of the request in other log lines.
     :param code: the error code, unless it was done.
     """
     line = {

@@ -16,7 +16,7 @@ INTERVAL_S = 60.0
 def count() -> None:
     """Have the root logger's handlers count the lines that they cannot write.
 
-    By itself, a handler writes a traceback for each line to standard error,
+    A plain handler writes a traceback for each line to standard error,
     or raises its error where the line was logged.
     """
     for handler in logging.getLogger().handlers:

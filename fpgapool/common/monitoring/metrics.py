@@ -48,8 +48,6 @@ _FAMILIES: dict[str, Callable[..., metrics_core.Metric]] = {
 class Definition:
     """One metric; :func:`table` makes it of a row.
 
-    :ivar kind: COUNTER, GAUGE or HISTOGRAM.
-    :ivar help: a sentence.
     :ivar read: where its value is in what :meth:`Page.fill` gets: names of
         attributes, methods or keys, with dots. The value is a number, a
         histogram, or a mapping of these by the values of the labels.
@@ -129,7 +127,6 @@ class Page:
     ) -> None:
         """Add the values of all rows of a table.
 
-        :param source: what the rows read.
         :param labels: the values of the first labels of all rows.
         :param more: what they read although the source does not have it.
         """

@@ -34,8 +34,6 @@ class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
 
     The first line of the next interval says how many were left out. Safe to
     use from several threads.
-
-    :param clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -82,7 +80,6 @@ class Limiter:
     """A token bucket for each of many callers; thread-safe.
 
     :param per_s: requests per second in the long run; 0: unlimited.
-    :param clock: monotonic, in seconds.
     """
 
     def __init__(

@@ -34,8 +34,6 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     If there are too many connections, it cuts one of the oldest.
 
     :param address: name or number, and port; 0 for any free port.
-    :param certificate: for TLS; None without it.
-    :raises OSError: if it cannot listen there.
     """
 
     daemon_threads = True

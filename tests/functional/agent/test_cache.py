@@ -299,7 +299,7 @@ def test_nothing_but_a_checksum_becomes_a_path(make_cache, source, checksum):
     bitstream = objects.BitstreamRef(
         bitstream_id="b", checksum_sha256=checksum, size_bytes=1
     )
-    with pytest.raises(cache.Unavailable, match="is malformed"):
+    with pytest.raises(cache.Unavailable, match="malformed"):
         make_cache().get(bitstream)
     assert source.asked == []
 

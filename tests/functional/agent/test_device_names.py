@@ -34,7 +34,7 @@ def test_names_that_are_paths(directory, monkeypatch, name):
         driver_name="odd",
         driver_path=f"{__name__}:{OddDriver.__name__}",
     )
-    with pytest.raises(service.AgentError, match="names a device"):
+    with pytest.raises(service.AgentError, match="reports a device named"):
         host.start()
 
 

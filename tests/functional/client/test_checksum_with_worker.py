@@ -166,7 +166,7 @@ def test_a_wrong_result_is_found(directory, transport, how):
     # The pool is to know it as failed.
     assert not door.cancelled.is_set()
     offset = failure.offset_bytes
-    assert result["message"].endswith(f"behind input offset {offset}")
+    assert result["message"].endswith(f"after input offset {offset}")
     assert (failure.code, failure.direction) == ("CHECKSUM_MISMATCH", "output")
     assert failure.start_bytes <= at < failure.end_bytes
     assert (result["state"], result["code"]) == (

@@ -80,12 +80,12 @@ def program(
     return {
         "accelerator": "test",
         "bitstream": f"bitstream:{checksum_sha256}",
-        "bitstream_path": str(path),
         "bitstream_ref": {
             "bitstream_id": "b",
             "checksum_sha256": checksum_sha256,
             "size_bytes": len(contents),
             "format": "opencl-source",
+            "path": str(path),
         },
     }
 

@@ -118,7 +118,10 @@ class AgentEnd:
         self._incoming: queue.Queue = queue.Queue()
         self._number = 0
         self.statuses: list[dict] = []
+        #: Each ``prepared``, with what its client needs of the status.
         self.prepared: list[dict] = []
+        self._facts: dict = {}
+        self._sessions: dict = {}
         #: Descriptors that the worker has handed over.
         self.fds: list[int] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -138,10 +141,19 @@ class AgentEnd:
     def next(self) -> dict | None:
         """Return the next message, None at the end of the connection."""
         message = self._incoming.get(timeout=TIMEOUT_S)
-        if message is not None and message.get("event") == "status":
+        if message is None:
+            return None
+        if status := message.get("status"):
+            names = "data_port", "certificate_sha256"
+            self._facts = {name: status[name] for name in names}
+            self._sessions[status["generation"]] = status["session_id"]
+        if message.get("event") == "status":
             self.statuses.append(message["status"])
-        if message is not None and message.get("event") == "prepared":
+        if message.get("event") == "prepared":
             self.prepared.append(message)
+        for one in self.prepared:
+            session_id = self._sessions.get(one["generation"])
+            one |= {**self._facts, "session_id": session_id}
         return message
 
     def request(self, operation: str, **members: object) -> dict:
@@ -165,6 +177,9 @@ class AgentEnd:
         )
 
     def assign(self, generation: int = 1, **members: object) -> dict:
+        self._sessions[generation] = members.get(
+            "session_id", f"session-{generation}"
+        )
         return self.request(
             "assign",
             **{
@@ -189,7 +204,9 @@ class AgentEnd:
 
     def wait_prepared(self, generation: int) -> dict:
         while not (
-            self.prepared and self.prepared[-1]["generation"] == generation
+            self._facts
+            and self.prepared
+            and self.prepared[-1]["generation"] == generation
         ):
             assert self.next() is not None
         return self.prepared[-1]

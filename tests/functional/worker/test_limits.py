@@ -132,7 +132,7 @@ def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
     prepared = agent.prepare(1)
     first = harness.Client.local(worker).hello(prepared, transport="shm")
     first.run(SECRET)
-    pid = agent.status()["pid"]
+    pid = worker.process.pid
     assert "fpgapool-input" in _maps_of(pid), "and this"
     assert SECRET in harness.shared_memory_of(pid), "the test would see it"
     first.close_session()
@@ -180,7 +180,7 @@ def test_an_agent_that_comes_gets_what_a_client_may_read(worker, agent):
     waiting.wait_until(lambda: len(second.fds) == 2, "both buffers")
     inodes = [os.fstat(fd).st_ino for fd in second.fds]
     assert inodes == [os.fstat(fd).st_ino for fd in client.fds]
-    pid = second.status()["pid"]
+    pid = worker.process.pid
     waiting.wait_until(
         lambda: harness.shared_memory_of(pid) == b"", "they are handed over"
     )

@@ -40,7 +40,7 @@ class Desks(desks.Desks):
             ),
             mock.Mock(now=lambda: 5.0),
             KEYS,
-            lambda key, _change: self.leaving.append(key),
+            lambda key, *_event: self.leaving.append(key),
             self._note_change,
         )
 

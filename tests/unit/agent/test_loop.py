@@ -12,10 +12,10 @@ from fpgapool.agent import loop as agent_loop
 
 
 @pytest.fixture
-def loop(monkeypatch):
+def loop():
     """Return a loop, not started, whose clock stands at 0."""
-    monkeypatch.setattr(agent_loop.Loop, "now", staticmethod(lambda: 0.0))
     made = agent_loop.Loop("test")
+    made.now = lambda: 0.0
     yield made
     made.call(made._request_stop)
     made.start()

@@ -164,19 +164,16 @@ def test_failures_of_programming_by_code() -> None:
 
 def test_desks_are_told_by_host_and_group() -> None:
     page = common_metrics.Page(metrics.DEFINITIONS)
-    metrics.Writer("node1", page).put_groups(
-        [
-            desks.Figures(
-                group_id="g",
-                members=2,
-                clients=3,
-                waiting=4,
-                running=1,
-                tasks=50,
-                busy_s=2.5,
-            )
-        ]
+    figures = desks.Figures(
+        group_id="g",
+        members=2,
+        clients=3,
+        waiting=4,
+        running=1,
+        tasks=50,
+        busy_s=2.5,
     )
+    page.fill(metrics.GROUPS, figures, "node1", "g")
     told = {
         sample.name: (sample.labels, sample.value)
         for family in page.families()

@@ -51,7 +51,7 @@ class Site:
             window_chunks=1,
         )
         self.supervisor = workers.Workers(made, Loop(), None, None)
-        self.supervisor._emit = lambda _key, _change: None
+        self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
         self._agent_end.setblocking(False)
         self.child = workers._WorkerProcess(

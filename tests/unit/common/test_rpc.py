@@ -19,7 +19,6 @@ from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import exception
 from fpgapool.common.messaging import codec
-from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.conductor import rpc as conductor_rpc
@@ -308,7 +307,8 @@ def test_agent_casts_arrive_with_the_epoch(serve):
         cast()
         name, ctxt, kwargs = endpoint.received.get(timeout=WAIT_S)
         assert (name, kwargs["leader_epoch"]) == (method, 3)
-        assert isinstance(ctxt, context.RequestContext)
+        # No token of a user is on the bus.
+        assert not ctxt
 
 
 def test_agent_casts_go_to_one_host(serve):
@@ -622,18 +622,6 @@ def test_a_client_needs_a_transport():
     rpc.cleanup()
     with pytest.raises(RuntimeError, match="init"):
         agent_api.AgentAPI()
-
-
-def test_the_token_stays_here():
-    ctxt = context.RequestContext(
-        auth_token="c0ffee", user_id="u1", project_id="p1", overwrite=False
-    )
-    serializer = rpc.ContextSerializer()
-    wire = serializer.serialize_context(ctxt)
-    assert "c0ffee" not in str(wire)
-    back = serializer.deserialize_context(wire)
-    assert (back.user_id, back.project_id) == ("u1", "p1")
-    assert back.request_id == ctxt.request_id
 
 
 class _Threads(rpc.Endpoint):

@@ -44,11 +44,9 @@ def _code(data: bytes, **options) -> str:
     return caught.value.code
 
 
-@hypothesis.given(HEADERS, st.integers(0, 5))
-def test_header_survives(header, position):
-    buffer = bytearray(position) + bytearray(frames.HEADER_BYTES)
-    header.pack_into(buffer, position)
-    assert frames.FrameHeader.unpack_from(buffer, position) == header
+@hypothesis.given(HEADERS)
+def test_header_survives(header):
+    assert frames.FrameHeader.unpack_from(header.pack()) == header
 
 
 def test_layout():

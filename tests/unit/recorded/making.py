@@ -265,7 +265,7 @@ def _control() -> dict[str, Any]:
     """Return what an agent and its workers tell each other."""
     generation = samples.fixed("", "generation")
     request = dataclasses.asdict(samples.payload(objects.AssignRequest))
-    request["bitstream_path"] = "bitstream_path"
+    request["bitstream_ref"]["path"] = "path"
     requests = {
         "assign": request,
         "release": {"generation": generation, "reason": "OK"},
@@ -277,17 +277,13 @@ def _control() -> dict[str, Any]:
     status = {
         field.name: samples.value("status", field.name, str)
         for field in dataclasses.fields(slot.WorkerStatus)
+        # The agent finds that out itself.
+        if field.name != "is_stale"
     }
     numbers = ("seen_generation", "input_bytes", "output_bytes", "data_port")
     status |= {name: samples.value("status", name, int) for name in numbers}
     status |= {"state": "active", "last_result": result, "beyond_claim": True}
-    prepared = {
-        "session_id": "session_id",
-        "generation": generation,
-        "secret": "5e" * 32,
-        "data_port": 4000,
-        "certificate_sha256": "ab" * 32,
-    }
+    prepared = {"generation": generation, "secret": "5e" * 32}
     return {
         "requests": [
             messages.request(5, operation, **members)

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from fpgapool.agent import manager as agent_manager
 from fpgapool.agent.slots import slot
+from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import orders
 from fpgapool.agent.worker import state as worker_state
@@ -225,9 +226,10 @@ def endpoint(topic: str) -> tuple[Any, Heard]:
     heard = Heard()
     if topic == "agent":
 
-        def command(_name: str, epoch: int, change: Any) -> None:
-            heard.items.append(epoch)
-            change(heard, 1.0)
+        def command(_name: str, change: Any, *arguments: Any) -> None:
+            heard.items.append(arguments)
+            if not hasattr(table.SlotTable, change.__name__):
+                change(heard, *arguments, 1.0)
 
         return agent_manager.AgentManager(command, heard.items.append), heard
     made = conductor_rpc.ConductorManager(

@@ -44,7 +44,7 @@ def settings(tmp_path):
 def test_strangers_do_not_fill_the_log(settings, caplog, first_bytes):
     caplog.set_level("INFO")
     data_port = port.DataPort(
-        settings, mock.Mock(name="server"), None, hello.parse
+        settings, mock.Mock(name="serve"), None, hello.parse
     )
     with selectors.DefaultSelector() as selector:
         data_port.register(selector)

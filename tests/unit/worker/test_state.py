@@ -182,7 +182,6 @@ def test_another_project(machine):
     effects = machine.handle(state.Assign(machine_steps.order(2, "q")), 4.0)
     assert machine_steps.kinds(effects) == ["Refuse", "Changed", "Quit"]
     assert effects[0].code == "RECYCLE"
-    assert machine.recycle_for == "q"
     # It is about to end.
     effects = machine.handle(state.Assign(machine_steps.order(3, "q")), 5.0)
     assert machine_steps.kinds(effects) == ["Refuse"]

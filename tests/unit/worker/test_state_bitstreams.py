@@ -34,12 +34,12 @@ MESSAGE = {
     "resume_grace_s": 10.0,
     "local": True,
     "self_test": False,
-    "bitstream_path": "/cache/ab",
     "bitstream_ref": {
         "bitstream_id": "b1",
         "checksum_sha256": "ab" * 32,
         "size_bytes": 100,
         "format": "binary",
+        "path": "/cache/ab",
     },
 }
 
@@ -69,7 +69,7 @@ def test_an_assignment_without_a_file_needs_none():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"bitstream_path": None},
+        {"bitstream_ref": {**MESSAGE["bitstream_ref"], "path": None}},
         {"bitstream_ref": "b1"},
         {"bitstream_ref": {}},
         {"bitstream_ref": {**MESSAGE["bitstream_ref"], "size_bytes": "1"}},

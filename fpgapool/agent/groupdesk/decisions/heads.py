@@ -29,8 +29,6 @@ class Heads:
         ``time``: serves the project with the least busy time, and its client
         with the least. Ties go to the client's name, then to the queue's
         number.
-    :raises ValueError: if it is neither.
-    :ivar by_time: whether slot time counts as service.
     :ivar per_task: whether each task counts as service when it begins.
     """
 

@@ -63,7 +63,6 @@ class Holders:
         If a busy member holds more of its blocks than each free one, another
         task of its client that a free member can serve takes its place.
 
-        :param free: numbers of free members, at least one.
         :returns: the resulting head, and the number of its member; None: the
             head waits for a busy member, for at most the mean duration of a
             task.
@@ -93,9 +92,7 @@ class Holders:
     def _serving(
         self, task: model.Task, free: Iterable[int], usable: Iterable[int]
     ) -> int | None:
-        """Return the best free member; None if a busy one holds more of the
-        task.
-        """
+        """Return the best free member; None if a busy one holds more."""
         best = self._best(task, free)
         held_bytes = self._held_bytes(best, task)
         has_most = all(

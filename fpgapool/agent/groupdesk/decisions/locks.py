@@ -33,7 +33,6 @@ class Locks:
 
     :param clients: a lost one is removed with its last lock.
     :param idle_s: how long a lock lasts without a task.
-    :ivar held: number of locks that have members.
     :ivar count: number of locks, including waiting ones.
     """
 
@@ -57,9 +56,7 @@ class Locks:
         self.count = 0
 
     def spare_member(self, spares_member: bool) -> None:
-        """Set whether one member is reserved for clients without locks. Held
-        locks stay.
-        """
+        """Set whether clients without locks have a member reserved."""
         self._spares_member = spares_member
         self._heads.retry_blocked()
 

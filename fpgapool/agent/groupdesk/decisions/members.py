@@ -39,10 +39,7 @@ class Members:
         return bool(self.free)
 
     def join(self, number: int) -> None:
-        """Add a slot that was just programmed.
-
-        :raises ValueError: if it is a member already.
-        """
+        """Add a slot that was just programmed."""
         if number in self.all:
             raise ValueError(f"member {number} has already joined")
         self.all[number] = model.Member(number)
@@ -53,7 +50,7 @@ class Members:
         """Release a slot: at once if it is idle, else after its task.
 
         A locked member stays until the lock ends. :class:`model.Left` says
-        when it can be programmed anew.
+        when it can be programmed again.
         """
         member = self.all.get(number)
         if member is None or member.leaving:

@@ -10,99 +10,68 @@ import math
 import typing
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Task:
     """One call, from arrival to result.
 
-    :ivar task_id: the client's number for it.
     :ivar payload: belongs to the caller, who may set it to None. The task then
         cannot run again: if its member dies, the client must send it again.
     :ivar lock_id: the lock that it runs under; 0: none.
-    :ivar blocks: keys of the blocks that it refers to.
-    :ivar waits_until_s: until when it may wait for a member with them.
+    :ivar waits_until_s: until when it may wait for a member with its blocks.
     :ivar exchanges: how often another task with blocks took its place.
-    :ivar queue: the queue that it joined; unset if it was refused.
     :ivar dropped: whether its client no longer waits for the result.
+    :ivar queue: the queue that it joined; unset if it was refused.
     """
 
-    queue: Queue
-
-    __slots__ = (
-        "blocks",
-        "client",
-        "dropped",
-        "exchanges",
-        "lock_id",
-        "losses",
-        "payload",
-        "queue",
-        "task_id",
-        "waits_until_s",
-    )
-
-    def __init__(
-        self,
-        client: Client,
-        task_id: int,
-        payload: typing.Any,
-        lock_id: int,
-        blocks: tuple[typing.Any, ...] = (),
-    ) -> None:
-        self.blocks = blocks
-        self.waits_until_s: float | None = None
-        self.exchanges = 0
-        self.client = client
-        self.task_id = task_id
-        self.payload = payload
-        self.lock_id = lock_id
-        self.losses = 0
-        self.dropped = False
+    client: Client
+    task_id: int
+    payload: typing.Any
+    lock_id: int
+    blocks: tuple[typing.Any, ...] = ()
+    waits_until_s: float | None = None
+    exchanges: int = 0
+    losses: int = 0
+    dropped: bool = False
+    queue: Queue = dataclasses.field(init=False)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Queue:
     """One sequential queue of a client.
 
     :ivar waiting: tasks, and locks that are not granted yet.
     :ivar asking: whether the head waits for a member.
-    :ivar busy: whether its task runs, or its lock is held.
     """
 
-    __slots__ = ("asked_s", "asking", "busy", "client", "number", "waiting")
+    client: Client
+    number: int
+    waiting: collections.deque[Task | Lock] = dataclasses.field(
+        default_factory=collections.deque
+    )
+    asked_s: float = 0.0
+    asking: bool = False
+    busy: bool = False
 
-    def __init__(self, client: Client, number: int) -> None:
-        self.client = client
-        self.number = number
-        self.waiting: collections.deque[Task | Lock] = collections.deque()
-        self.asked_s = 0.0
-        self.asking = False
-        self.busy = False
 
-
+@dataclasses.dataclass(slots=True, eq=False)
 class Lock:
     """A pseudo-task; while it runs, queue and member are the client's.
 
     :ivar charged_s: until when its client was charged for the member.
     """
 
-    __slots__ = (
-        "charged_s",
-        "closing",
-        "idle_since_s",
-        "lock_id",
-        "member",
-        "queue",
-        "tasks",
+    lock_id: int
+    queue: Queue
+    member: Member | None = None
+    tasks: collections.deque[Task] = dataclasses.field(
+        default_factory=collections.deque
     )
-
-    def __init__(self, lock_id: int, queue: Queue) -> None:
-        self.lock_id = lock_id
-        self.queue = queue
-        self.member: Member | None = None
-        self.tasks: collections.deque[Task] = collections.deque()
-        self.charged_s = 0.0
-        self.idle_since_s = 0.0
-        self.closing = False
+    charged_s: float = 0.0
+    idle_since_s: float = 0.0
+    closing: bool = False
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Share:
     """The service that a project or client has received, and its waiting
     heads.
@@ -115,14 +84,13 @@ class Share:
         queue number, a unique number, and queue.
     """
 
-    __slots__ = ("asking", "floor", "heads", "served", "whole")
-
-    def __init__(self, whole: Share | None) -> None:
-        self.whole = whole
-        self.served = 0.0
-        self.floor = 0.0
-        self.asking: dict[Share, None] = {}
-        self.heads: list[tuple[float, str, int, int, Queue]] = []
+    whole: Share | None
+    served: float = 0.0
+    floor: float = 0.0
+    asking: dict[Share, None] = dataclasses.field(default_factory=dict)
+    heads: list[tuple[float, str, int, int, Queue]] = dataclasses.field(
+        default_factory=list
+    )
 
     def ask(self) -> None:
         """Join the competition when a first head begins to wait.
@@ -166,52 +134,38 @@ class Usage:
     running: int = 0
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Client:
     """A program attached to the group; made by :meth:`Clients.attach`.
 
+    :param slots: of the host; it has as many queues.
     :ivar owner: members are cleared when they serve another owner.
-    :ivar scope: its project and application, which share blocks.
+    :ivar project: the service of all clients of its project.
     :ivar paused: whether it has no room for results, so that no head is
         served.
-    :ivar project: the service of all clients of its project.
-    :ivar share: the service of this client.
+    :ivar scope: its project and application, which share blocks.
+    :ivar lengths: waiting and running tasks, by queue.
     """
 
-    __slots__ = (
-        "attached",
-        "client_id",
-        "counts",
-        "grace_due_s",
-        "lengths",
-        "locks",
-        "owner",
-        "paused",
-        "project",
-        "queues",
-        "scope",
-        "share",
-    )
+    client_id: str
+    owner: str
+    slots: dataclasses.InitVar[int]
+    project: Share
+    attached: bool = True
+    paused: bool = False
+    grace_due_s: float = 0.0
+    counts: Usage = dataclasses.field(default_factory=Usage)
+    locks: dict[int, Lock] = dataclasses.field(default_factory=dict)
+    scope: tuple[str, str] = dataclasses.field(init=False)
+    queues: list[Queue] = dataclasses.field(init=False)
+    lengths: list[int] = dataclasses.field(init=False)
+    share: Share = dataclasses.field(init=False)
 
-    def __init__(
-        self,
-        client_id: str,
-        owner: str,
-        queues: int,
-        project: Share,
-    ) -> None:
-        self.client_id = client_id
-        self.owner = owner
-        self.scope = ("", client_id)
-        self.queues = [Queue(self, number) for number in range(queues)]
-        #: Waiting and running, by queue.
-        self.lengths = [0] * queues
-        self.locks: dict[int, Lock] = {}
-        self.attached = True
-        self.paused = False
-        self.grace_due_s = 0.0
-        self.project = project
-        self.share = Share(project)
-        self.counts = Usage()
+    def __post_init__(self, slots: int) -> None:
+        self.scope = "", self.client_id
+        self.queues = [Queue(self, number) for number in range(slots)]
+        self.lengths = [0] * slots
+        self.share = Share(self.project)
 
     def lengthen(self, length: int) -> Queue:
         """Add to the length of the shortest queue, and return that queue."""
@@ -221,22 +175,20 @@ class Client:
         return self.queues[number]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Member:
     """A slot of the group on this host.
 
     :ivar charged_s: end of the last lock on it, which was charged until then.
+    :ivar served: owner of the data it may hold; None: it was just programmed.
     """
 
-    __slots__ = ("charged_s", "leaving", "lock", "number", "served", "task")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.task: Task | None = None
-        self.lock: Lock | None = None
-        self.charged_s = -math.inf
-        self.leaving = False
-        #: Owner of the data it may hold; None: it was just programmed.
-        self.served: str | None = None
+    number: int
+    task: Task | None = None
+    lock: Lock | None = None
+    charged_s: float = -math.inf
+    leaving: bool = False
+    served: str | None = None
 
 
 class Start(typing.NamedTuple):

@@ -238,9 +238,7 @@ class Queues:
         return None if task.dropped else task
 
     def lost(self, number: int, now: float) -> None:
-        """Handle the death of a member: its task runs again elsewhere, its
-        lock ends.
-        """
+        """A member died: its task runs again elsewhere, its lock ends."""
         member = self.members.lose(number)
         if member is None:
             return
@@ -277,10 +275,7 @@ class Queues:
     # Decisions.
 
     def decide(self, now: float) -> list[model.Decision]:
-        """Give free members to waiting heads.
-
-        :returns: all decisions since the last call, in order.
-        """
+        """Give free members to waiting heads."""
         heads, free = self._heads, self._free
         if self._holders.due_s != math.inf:
             self._holders.due_s = math.inf

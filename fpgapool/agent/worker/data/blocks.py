@@ -9,6 +9,7 @@ it is removed, and all of it when the slot is scrubbed.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import typing
 from collections.abc import Callable
@@ -33,7 +34,6 @@ class BlockCounts(typing.NamedTuple):
     """The counts of a cache since its process began.
 
     :ivar misses: blocks that had to be sent.
-    :ivar evicted: blocks removed to make room.
     """
 
     hits: int = 0
@@ -113,6 +113,7 @@ def _zero(memory: bytearray) -> None:
     memory[:] = bytes(len(memory))
 
 
+@dataclasses.dataclass(eq=False)
 class Blocks:
     """The blocks of one application in a cache.
 
@@ -120,22 +121,21 @@ class Blocks:
     :meth:`release`.
     """
 
-    def __init__(
-        self, cache: BlockCache, epoch: int, project_id: str, application: str
-    ) -> None:
-        self._cache = cache
-        self._epoch = epoch
-        self._project_id = project_id
-        self._application = application
+    cache: BlockCache
+    epoch: int
+    project_id: str
+    application: str
+
+    def __post_init__(self) -> None:
         self._pinned: list[_Key] = []
 
     def _key(self, reference: blocks.Reference) -> _Key:
-        return _Key(self._project_id, self._application, *reference[:2])
+        return _Key(self.project_id, self.application, *reference[:2])
 
     def find(self, reference: blocks.Reference) -> memoryview | None:
         """Return a cached block; None: its data must be sent."""
         key = self._key(reference)
-        found = self._cache._find(self._epoch, key)
+        found = self.cache._find(self.epoch, key)
         if found is not None:
             self._pinned.append(key)
         return found
@@ -147,12 +147,12 @@ class Blocks:
         :raises processing.Failure: ``BLOCK_DAMAGED`` if it does not match the
             reference.
         """
-        fits = reference.length_bytes <= self._cache.capacity_bytes
+        fits = reference.length_bytes <= self.cache.capacity_bytes
         memory = bytearray(data) if fits else data
         if not reference.names(memory):
             raise _damaged(reference)
-        self._cache._keep(
-            self._epoch,
+        self.cache._keep(
+            self.epoch,
             self._key(reference),
             memory,
             bool(reference.argument),
@@ -162,7 +162,7 @@ class Blocks:
         """Unpin the found blocks."""
         pinned, self._pinned = self._pinned, []
         for key in pinned:
-            self._cache._unpin(key)
+            self.cache._unpin(key)
 
 
 class Announced:
@@ -276,10 +276,7 @@ class Announced:
         return True
 
     def check(self, data: memoryview) -> None:
-        """Verify announced input, and cache a copy.
-
-        :raises processing.Failure: if it does not match its reference.
-        """
+        """Verify announced input, and cache a copy."""
         if self._expected is not None:
             _, reference = self._expected
             self._expected = None
@@ -288,7 +285,7 @@ class Announced:
 
 def _missing() -> frames.ProtocolError:
     return frames.ProtocolError(
-        frames.PROTOCOL_ERROR, "the data of a reference is missing"
+        frames.PROTOCOL_ERROR, "the data of a block reference is missing"
     )
 
 

@@ -59,10 +59,7 @@ _CAUSED_BY_CLIENTS = frozenset(
 
 
 def remains(code: str, unread: bool) -> Remains:
-    """Return how to clean up a session's shared buffers.
-
-    :param unread: whether there is unacknowledged output.
-    """
+    """Return how to clean up a session's shared buffers."""
     if code in _CAUSED_BY_CLIENTS:
         return Remains.KEPT
     if code in codes.SLOT_LOST:
@@ -165,10 +162,7 @@ class Ranges:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unread:
-    """Buffers that the client of a session may still be reading.
-
-    :ivar fds: descriptors of the input and the output buffers.
-    """
+    """Buffers that the client of a session may still be reading."""
 
     fds: list[int]
 
@@ -233,7 +227,6 @@ class Memory(abc.ABC):
 
         No thread may use the memory any more.
 
-        :param remains: how to clean up bytes that the client maps.
         :returns: what is kept for the client, to be emptied later.
         """
 
@@ -242,7 +235,6 @@ class PrivateMemory(Memory):
     """Memory of the worker, for clients that send and receive bytes.
 
     :param window_bytes: bytes that may be out in each direction.
-    :param max_output_bytes: most that one call of the core may write.
     """
 
     def __init__(
@@ -372,9 +364,6 @@ class SharedMemory(Memory):
     the buffers is 1.
 
     :param buffer_bytes: size of a buffer, the longest piece.
-    :param max_output_bytes: most that one call of the core may write.
-
-    :ivar fds: descriptors of the input and the output buffers.
     """
 
     def __init__(

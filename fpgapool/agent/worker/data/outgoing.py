@@ -32,12 +32,10 @@ _NO_BYTES = memoryview(b"")
 class Outgoing:
     """The frames for a session's client, in the order of sending.
 
-    :param shared: whether the client maps that memory.
     :param start_bytes: offset of the first byte of output.
     :param window_bytes: how much output may be unacknowledged.
 
     :ivar output: the output that is still to send or to acknowledge.
-    :ivar pongs: answers to the client's PINGs.
     """
 
     def __init__(
@@ -125,9 +123,7 @@ class Outgoing:
     # The core's side.
 
     def allows_inline(self, length_bytes: int) -> bool:
-        """Whether the receiving thread may process and answer a piece
-        itself.
-        """
+        """Whether the receiving thread may process and answer a piece."""
         output = self.output
         return (
             length_bytes <= INLINE_BYTES

@@ -21,7 +21,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 
 
 class Task(typing.NamedTuple):
-    """A piece of input; ``view`` is empty for an END by itself."""
+    """A piece of input; ``view`` is empty for an END alone."""
 
     task_id: int
     offset_bytes: int
@@ -91,9 +91,7 @@ class Processor:
         self._cancelled = False
 
     def agree(self, wanted: frozenset[str]) -> None:
-        """Enable the features that the client requests and the slot
-        supports.
-        """
+        """Enable the features that both the client and the slot have."""
         agreed = {*wanted} & {frames.BLOCKS_FEATURE}
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
@@ -127,10 +125,7 @@ class Processor:
             return b""
 
     def restore(self, payload: bytes, offset_bytes: int) -> None:
-        """Restore the state in the payload of a frame.
-
-        :raises Failure: if it is invalid.
-        """
+        """Restore the state in the payload of a frame."""
         try:
             self.core.restore(frames.checkpoint_state(payload), offset_bytes)
         except exceptions.CodedError as exc:
@@ -145,7 +140,6 @@ class Processor:
         """Give the core an argument, before its first piece.
 
         :param data: valid during the call only.
-        :raises Failure: if the core does not take it.
         """
         try:
             self.core.set_argument(number, data)
@@ -165,10 +159,7 @@ class Processor:
         return needed_bytes + (most(0) if end else 0)
 
     def process(self, task: Task, room: memoryview) -> int:
-        """Process a piece.
-
-        :raises Failure: if the core fails.
-        """
+        """Process a piece."""
         self.start(task, room)
         return self.collect()[1]
 
@@ -191,11 +182,7 @@ class Processor:
         self.started.append(Started(task, room, collect))
 
     def collect(self) -> tuple[Task, int]:
-        """Wait for the output of the oldest started piece.
-
-        :returns: the piece, and the length of its output.
-        :raises Failure: if the core fails.
-        """
+        """Wait for the output of the oldest started piece."""
         task, room, collect = self.started.popleft()
         self.is_computing = True
         try:
@@ -210,7 +197,8 @@ class Processor:
             self.is_computing = False
         if not 0 <= written_bytes <= len(room):
             raise Failure(
-                codes.CORE_FAILED, "the core wrote more than it announced"
+                codes.CORE_FAILED,
+                "the core wrote more output than it announced",
             )
         if room is task.view and written_bytes != len(room):
             raise Failure(

@@ -72,12 +72,7 @@ class Receiver:
         )
 
     def receive(self) -> None:
-        """Process frames until the connection is replaced or lost.
-
-        :raises OSError: if it is lost.
-        :raises frames.ProtocolError: if a frame has no place here.
-        :raises processing.Failure: if the session cannot go on.
-        """
+        """Process frames until the connection is replaced or lost."""
         session, channel = self._session, self._channel
         scratch = bytearray(frames.HEADER_BYTES)
         while True:
@@ -178,7 +173,8 @@ class Receiver:
                 return
             if session.input.received_bytes > session.input.start_bytes:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "an argument after the first piece"
+                    frames.PROTOCOL_ERROR,
+                    "argument received after the first piece of input",
                 )
             session.busy = True
         try:
@@ -204,7 +200,8 @@ class Receiver:
                 return
             if session.awaits_state:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "input before the CHECKPOINT"
+                    frames.PROTOCOL_ERROR,
+                    "input received before the CHECKPOINT",
                 )
             if not session.input.accept(header):
                 session.wake()
@@ -301,13 +298,13 @@ class Receiver:
 def _given_up(
     document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
 ) -> processing.Failure:
-    """Return why a client ended its session with ERROR, without the client's
-    own text, which could contain anything.
-    """
+    """Return why a client gave up, without its own, unchecked text."""
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(
             codes.CHECKSUM_MISMATCH,
-            "the client found another checksum than the board, behind input "
-            f"offset {offset_bytes}",
+            "checksums of client and board differ after input offset "
+            f"{offset_bytes}",
         )
-    return processing.Failure(codes.CLIENT_GONE, "the client gave up")
+    return processing.Failure(
+        codes.CLIENT_GONE, "the client aborted the session"
+    )

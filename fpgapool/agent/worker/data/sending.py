@@ -32,7 +32,6 @@ class BackgroundSender:
     :param condition: with the session's lock; notified when all is sent.
     :param collect: returns the next message, None if there is none; called
         with the lock.
-    :param lose: called with a lost connection and the reason.
     :ivar is_busy: whether a message is being sent; guarded by the lock.
         Meanwhile no other thread may send.
     """

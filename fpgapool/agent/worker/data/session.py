@@ -67,7 +67,6 @@ _Work = processing.Task | processing.Started | sending.Message
 class DataSession:
     """One session's data plane.
 
-    :param shared: whether the client maps that memory.
     :param post: takes events of the assignment; must not block.
     """
 
@@ -109,7 +108,7 @@ class DataSession:
         self.stopping = False
         self.ended = False
         self.leaving = False
-        self._over = (codes.SESSION_CLOSED, "the session is over")
+        self._over = (codes.SESSION_CLOSED, "the session has ended")
         self.channel: channels.Channel | None = None
         self.confirmed = True
         self.tasks: collections.deque[processing.Task] = collections.deque()
@@ -197,8 +196,6 @@ class DataSession:
             from which both sides continue.
         :raises ports.Refused: if the session is over, or cannot continue from
             these offsets; the latter ends the session.
-        :raises channels.ChannelClosed: if the connection is already lost.
-        :raises channels.DeadlineExceeded: if OPENED is not accepted.
         """
         with self._attach_lock:
             with self.lock:

@@ -40,7 +40,7 @@ def test_an_open_is_repeated_until_it_is_answered():
     tracked = make()
     request = factories.open_request()
     (wish,) = tracked.open(CLIENT, request, 0.0)
-    assert wish == opens.Submit(request)
+    assert wish == request
     # As long as a call is under way there is no other one.
     assert tracked.tick(2.0) == []
     tracked.call_ended(wish, 2.0)
@@ -187,7 +187,7 @@ def test_an_unanswered_open_is_not_taken_back_from_who_goes_on():
     (wish,) = tracked.open(CLIENT, again, 12.0)
     # It is as good as a new one: repeated soon, and refused after as long.
     tracked.call_ended(wish, 12.0)
-    assert tracked.tick(13.0) == [opens.Submit(again)]
+    assert tracked.tick(13.0) == [again]
     assert TAKEN_BACK not in tracked.tick(21.9)
     assert kinds(tracked.tick(22.0)) == [opens.Push]
     tracked.open(2, again, 24.0)

@@ -33,12 +33,15 @@ def assigned(generation: int = 7) -> table.SlotTable:
     tab = factories.make_table()
     up(tab)
     tab.assign(EPOCH, factories.assign_request(generation), 0.0)
-    tab.worker_status(KEY, factories.status("preparing", generation), 0.0)
+    status = factories.status(
+        "preparing", generation, certificate_sha256="cd" * 32
+    )
+    tab.worker_status(KEY, status, 0.0)
     return tab
 
 
 def ready(generation: int = 7) -> table.SlotTable:
     tab = assigned(generation)
-    tab.worker_prepared(KEY, generation, "ab" * 32, "cd" * 32)
+    tab.worker_prepared(KEY, generation, "ab" * 32)
     tab.worker_status(KEY, factories.status("ready", generation), 0.0)
     return tab

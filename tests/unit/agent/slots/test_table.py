@@ -91,7 +91,7 @@ def test_assign_is_sent_again_over_a_new_connection_only_if_unknown():
 
 def test_prepared_carries_local_and_data_endpoints():
     tab = steps.assigned()
-    (prepared,) = tab.worker_prepared(steps.KEY, 7, "ab" * 32, "cd" * 32)
+    (prepared,) = tab.worker_prepared(steps.KEY, 7, "ab" * 32)
     assert [
         (one.network, one.address, one.port) for one in prepared.endpoints
     ] == [("local", "", 0), ("data", "192.0.2.7", 4711)]
@@ -106,7 +106,7 @@ def test_prepared_without_a_data_address_is_local_only():
     tab = factories.make_table(data_address=None)
     steps.up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
-    (effect,) = tab.worker_prepared(steps.KEY, 7, "ab" * 32, None)
+    (effect,) = tab.worker_prepared(steps.KEY, 7, "ab" * 32)
     assert [one.network for one in effect.endpoints] == ["local"]
 
 
@@ -168,7 +168,7 @@ def offered(**changes: object) -> table.SlotTable:
 
 
 def test_the_conductor_is_not_told_what_its_client_knows():
-    assert offered().worker_prepared(steps.KEY, 7, "", "cd" * 32) == []
+    assert offered().worker_prepared(steps.KEY, 7, "") == []
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,12 @@ def test_the_conductor_is_not_told_what_its_client_knows():
 def test_the_conductor_is_told_what_its_client_does_not_know(
     changes, secret, certificate_sha256
 ):
-    (told,) = offered(**changes).worker_prepared(
-        steps.KEY, 7, secret, certificate_sha256
+    tab = offered(**changes)
+    worker = {**IN_USE, "certificate_sha256": certificate_sha256}
+    tab.worker_status(
+        steps.KEY, factories.status("preparing", 7, **worker), 0.0
     )
+    (told,) = tab.worker_prepared(steps.KEY, 7, secret)
     assert (told.secret, told.certificate_sha256) == (
         secret,
         certificate_sha256,
@@ -198,9 +201,7 @@ def test_the_conductor_is_told_what_its_client_does_not_know(
 
 
 def test_prepared_of_another_generation_is_dropped():
-    assert (
-        steps.assigned().worker_prepared(steps.KEY, 6, "ab" * 32, None) == []
-    )
+    assert steps.assigned().worker_prepared(steps.KEY, 6, "ab" * 32) == []
 
 
 def test_lower_epochs_are_refused():

@@ -73,7 +73,7 @@ def test_a_file_is_fetched_before_the_worker_hears(tab):
     assert not sent(tab.worker_status(KEY, factories.status(), 0.0))
     (order,) = sent(tab.bitstream_ready(KEY, 7, "/cache/ab"))
     assert order.operation == "assign"
-    assert order.members["bitstream_path"] == "/cache/ab"
+    assert order.members["bitstream_ref"]["path"] == "/cache/ab"
     assert order.members["bitstream_ref"]["checksum_sha256"] == "ab" * 32
 
 
@@ -89,12 +89,13 @@ def test_a_file_that_came_is_sent_to_the_next_worker_too(tab):
     tab.worker_died(KEY, 0.0)
     tab.worker_connected(KEY)
     (order,) = sent(tab.worker_status(KEY, factories.status(), 0.0))
-    assert order.members["bitstream_path"] == "/cache/ab"
+    assert order.members["bitstream_ref"]["path"] == "/cache/ab"
 
 
 def test_a_file_that_does_not_come_frees_the_slot(tab):
     tab.assign(EPOCH, request(), 0.0)
-    assert tab.bitstream_failed(KEY, 7, "404", 3.0) == [orders.Changed()]
+    gone = 7, "BITSTREAM_UNAVAILABLE", "404"
+    assert tab.bitstream_failed(KEY, *gone, 3.0) == [orders.Changed()]
     last = line(tab).last_result
     assert (last.state, last.code, last.message) == (
         "PREPARE_FAILED",
@@ -109,7 +110,7 @@ def test_a_bitstream_that_is_not_trusted_frees_the_slot(tab):
     tab.assign(EPOCH, request(), 0.0)
     (order,) = sent(tab.bitstream_ready(KEY, 7, "/cache/ab"))
     assert tab.bitstream_failed(
-        KEY, order.generation, "no key", 3.0, "BITSTREAM_UNTRUSTED"
+        KEY, order.generation, "BITSTREAM_UNTRUSTED", "no key", 3.0
     ) == [orders.Changed()]
     last = line(tab).last_result
     assert (last.state, last.code, last.message) == (
@@ -129,7 +130,7 @@ def test_what_comes_too_late_changes_nothing(tab):
     tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 0.0)
     tab.assign(EPOCH, request(8), 0.0)
     assert tab.bitstream_ready(KEY, 7, "/cache/ab") == []
-    assert tab.bitstream_failed(KEY, 7, "late", 0.0) == []
+    assert tab.bitstream_failed(KEY, 7, "X", "late", 0.0) == []
     assert line(tab).generation == 8
     assert sent(tab.bitstream_ready(KEY, 8, "/cache/ab"))
 
@@ -169,7 +170,7 @@ def test_the_second_try_may_succeed(tab):
         ),
         2.0,
     )
-    assert tab.worker_prepared(KEY, 7, "ab" * 32, None)
+    assert tab.worker_prepared(KEY, 7, "ab" * 32)
     assert line(tab).state == "ready"
     assert line(tab).bitstream_id == REFERENCE.bitstream_id
 

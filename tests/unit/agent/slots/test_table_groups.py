@@ -53,7 +53,7 @@ def release(slots: table.SlotTable, now: float = 10.0) -> list[str]:
 
 
 def members(slots: table.SlotTable) -> dict[str, dict]:
-    return slots.members()
+    return slots.standing().members
 
 
 def test_a_slot_is_a_member_from_its_assignment_to_its_result():
@@ -86,14 +86,14 @@ def test_a_session_makes_no_member():
 
 def test_a_slot_without_a_status_is_unreported():
     slots = factories.make_table()
-    assert slots.unreported() == {("board0", 0), ("board0", 1)}
+    assert slots.standing().unreported == {("board0", 0), ("board0", 1)}
     slots.worker_connected(KEY)
     slots.worker_status(KEY, member(states.SLOT_ACTIVE), 1.0)
-    assert slots.unreported() == {("board0", 1)}
+    assert slots.standing().unreported == {("board0", 1)}
     slots.worker_died(KEY, 2.0)
-    assert KEY in slots.unreported()
+    assert KEY in slots.standing().unreported
     slots.assign(1, request(8), 3.0)
-    assert KEY not in slots.unreported()
+    assert KEY not in slots.standing().unreported
 
 
 def test_the_desk_is_asked_before_the_worker():
