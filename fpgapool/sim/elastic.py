@@ -10,10 +10,13 @@ programmed already.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import math
 import typing
 from collections.abc import Sequence
+
+import msgspec
 
 from fpgapool.core import events
 from fpgapool.core import model
@@ -32,11 +35,6 @@ from fpgapool.sim.outcomes import group_results
 _MOST_CALM_PERIODS = 1000
 # Task reports are treated as coming from one host.
 _HOST: model.HostId = 0
-
-
-def policy_names() -> list[str]:
-    """Return the names of the installed elasticity policies."""
-    return sorted(_policies())
 
 
 def _policies() -> dict[str, importlib.metadata.EntryPoint]:
@@ -96,7 +94,7 @@ def _make_core(
             source,
             place,
             f"unknown elasticity policy {wanted.name!r}; known: "
-            f"{', '.join(policy_names())}",
+            f"{', '.join(sorted(_policies()))}",
         )
     try:
         policy: elasticity.Policy = entry.load()(wanted.own)
@@ -114,50 +112,25 @@ def _make_core(
         raise errors.InputError(source, place, str(error)) from error
 
 
+@dataclasses.dataclass(slots=True)
 class _Group:
     """One group of a run.
 
+    :ivar clients: their numbers in the engine.
     :ivar is_there: whether it has begun and not ended.
     :ivar admitted: whether the policy accepted its goal.
     :ivar ended_s: when it ended; None: it has not.
     :ivar moves: slots that it got from others.
     """
 
-    def __init__(
-        self,
-        number: int,
-        spec: scenarios.Group,
-        clients: range,
-        begin_s: float,
-        most_slots: int,
-    ) -> None:
-        self.number = number
-        self.spec = spec
-        self.clients = clients
-        self.begin_s = begin_s
-        self.is_there = False
-        self.admitted = True
-        self.ended_s: float | None = None
-        self.ended = 0
-        self.moves = 0
-        self.core_spec = core_groups.Spec(
-            id=number,
-            size=min(spec.slots, most_slots),
-            min_size=spec.min_size,
-            max_size=min(spec.max_size or most_slots, most_slots),
-            elastic=spec.elastic,
-        )
-
-    def goal(self) -> goals.Goal | None:
-        """Return its goal, as policies know it."""
-        goal = self.spec.goal
-        if goal is None:
-            return None
-        return goals.Goal(
-            deadline_s=goal.deadline_s,
-            rate_per_s=goal.rate_per_s,
-            actions=goal.actions,
-        )
+    number: int
+    spec: scenarios.Group
+    clients: range
+    begin_s: float
+    is_there: bool = False
+    admitted: bool = True
+    ended_s: float | None = None
+    moves: int = 0
 
 
 class _Simulation:
@@ -185,7 +158,7 @@ class _Simulation:
             _clients(scenario.groups, arrivals_s),
             scenario.cluster.tasks_per_s or math.inf,
         )
-        self._groups = _make_groups(scenario.groups, arrivals_s, len(slots))
+        self._groups = _make_groups(scenario.groups, arrivals_s)
         self._core.set_slots(
             frozenset(),
             len(slots)
@@ -303,9 +276,22 @@ class _Simulation:
             self._begin(self._to_begin.pop(0), now)
 
     def _begin(self, group: _Group, now: float) -> None:
-        goal = group.goal()
+        spec, most = group.spec, len(self._served)
+        goal = None
+        if spec.goal is not None:
+            goal = goals.Goal(**msgspec.structs.asdict(spec.goal))
         try:
-            self._core.create(group.core_spec, now, goal)
+            self._core.create(
+                core_groups.Spec(
+                    id=group.number,
+                    size=min(spec.slots, most),
+                    min_size=spec.min_size,
+                    max_size=min(spec.max_size or most, most),
+                    elastic=spec.elastic,
+                ),
+                now,
+                goal,
+            )
         except goals.Infeasible:
             group.admitted = False
             self._engine.close(group.number)
@@ -435,10 +421,10 @@ class _Simulation:
             self._accounts = _Accounts(
                 now,
                 self._engine.spent(),
-                [self._engine.busy_s(at) for at in range(len(self._groups))],
+                [self._engine.busy_s(each.number) for each in self._groups],
                 [
-                    self._engine.programming_s(at)
-                    for at in range(len(self._groups))
+                    self._engine.programming_s(each.number)
+                    for each in self._groups
                 ],
             )
 
@@ -539,7 +525,6 @@ def _clients(
 def _make_groups(
     groups: Sequence[scenarios.Group],
     arrivals_s: Sequence[Sequence[Sequence[float]]],
-    slots: int,
 ) -> list[_Group]:
     """Make the groups; one with a goal begins when its first batch arrives."""
     found = []
@@ -552,6 +537,6 @@ def _make_groups(
                 default=0.0,
             )
         clients = range(first, first + len(group.clients))
-        found.append(_Group(at, group, clients, begin_s, slots))
+        found.append(_Group(at, group, clients, begin_s))
         first = clients.stop
     return found

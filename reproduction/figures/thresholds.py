@@ -398,7 +398,7 @@ class Plan:
                     getattr(found[(q, k1), strategy], metric)
                     for k1 in self.k1s
                 )
-                for bar in [spread.bar()]
+                for bar in [charts.bar(spread)]
             ]
             for q in self.qs
         ]

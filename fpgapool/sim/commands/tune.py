@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
 import typing
 
 import rich.console
-import rich.table
 
 from fpgapool.sim import errors
 from fpgapool.sim import progress
@@ -229,11 +229,11 @@ def _show_fit(
         f" taken for {found.family}: {found.reason}.",
     )
     if found.candidates:
-        table = rich.table.Table(title="Distributions fitted to the sizes")
-        table.add_column("family")
-        table.add_column("parameters")
-        table.add_column("AIC", justify="right")
-        table.add_column("KS distance", justify="right")
+        table = screen.make_table(
+            ("family", "parameters"),
+            ("AIC", "KS distance"),
+            "Distributions fitted to the sizes",
+        )
         for candidate in found.candidates:
             table.add_row(
                 candidate.family,
@@ -268,12 +268,10 @@ def _parameters(distribution: distributions.SizeDistribution) -> str:
 
 def _setting(found: queueing.Tuning) -> scenarios.Queues:
     """Round a result to the precision of the configuration."""
-    return scenarios.Queues(
-        max(round(found.E_bytes), 1),
-        round(found.q, _RATIO_DIGITS),
-        found.k1,
-        found.k2,
-        found.queues,
+    return dataclasses.replace(
+        found,
+        E_bytes=max(round(found.E_bytes), 1),
+        q=round(found.q, _RATIO_DIGITS),
     )
 
 
@@ -282,13 +280,12 @@ def _show_model(
     server: queueing.PriorityServer,
     settings: dict[str, scenarios.Queues],
 ) -> None:
-    table = rich.table.Table(
-        title="Queueing model: mean completion time, "
-        "in mean service times of an idle pool"
+    table = screen.make_table(
+        ("thresholds",),
+        ("queues", "E, MB", "q", "k1", "k2", "time"),
+        "Queueing model: mean completion time, in mean service times of an "
+        "idle pool",
     )
-    table.add_column("thresholds")
-    for name in ("queues", "E, MB", "q", "k1", "k2", "time"):
-        table.add_column(name, justify="right")
     service_s = server.sizes.mean_bytes / server.bandwidth_bytes_per_s
     for name, setting in settings.items():
         services = server.completion_s(setting.thresholds_bytes) / service_s
@@ -340,19 +337,15 @@ def _confirm(
 def _show_confirmation(
     console: rich.console.Console, summaries: list[tuning.Summary]
 ) -> None:
-    table = rich.table.Table(
-        title="Simulation: default against tuned thresholds, means over seeds"
+    better = "× better (range)"
+    table = screen.make_table(
+        ("strategy",),
+        (
+            *("ACT default, s", "ACT tuned, s", better),
+            *("TCT95 default, s", "TCT95 tuned, s", better),
+        ),
+        "Simulation: default against tuned thresholds, means over seeds",
     )
-    table.add_column("strategy")
-    for name in (
-        "ACT default, s",
-        "ACT tuned, s",
-        "× better (range)",
-        "TCT95 default, s",
-        "TCT95 tuned, s",
-        "× better (range)",
-    ):
-        table.add_column(name, justify="right")
     for summary in summaries:
         table.add_row(
             summary.strategy,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import scenario as scenarios
 
 Floats = npt.NDArray[np.float64]
 Formula = typing.Literal["cobham", "paper"]
@@ -52,7 +53,7 @@ class PriorityServer:
         self.arrivals_per_s = arrivals_per_s
         self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
         check_load(self.load)
-        self._second_moment_bytes2 = sizes.second_moment_bytes2
+        self._second_moment_bytes2 = sizes.partial_moment(2, 0.0, math.inf)
 
     @property
     def load(self) -> float:
@@ -89,7 +90,7 @@ class PriorityServer:
             squares = self._between(2, bounds)
             services = np.sum(works / left[..., :-1], axis=-1)
         else:
-            squares = np.asarray(self._second_moment_bytes2)
+            squares = self._second_moment_bytes2
             services = np.asarray(
                 self.sizes.mean_bytes / self.bandwidth_bytes_per_s
             )
@@ -145,25 +146,13 @@ def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
-    """Thresholds, as :func:`.thresholds.hybrid_thresholds` takes them.
+class Tuning(scenarios.Queues):
+    """Thresholds that a search found.
 
     :ivar completion_s: the expected mean completion time.
     """
 
-    E_bytes: float
-    q: float
-    k1: int
-    k2: int
-    queues: int
-    completion_s: float
-
-    @property
-    def thresholds_bytes(self) -> tuple[float, ...]:
-        """Upper bounds of all queues but the last."""
-        return queue_thresholds.hybrid_thresholds(
-            self.E_bytes, self.q, self.k1, self.k2, self.queues
-        )
+    completion_s: float = math.inf
 
 
 #: The relative gain that justifies another structure than geometric.

@@ -318,7 +318,9 @@ class Queues:
     @property
     def thresholds_bytes(self) -> tuple[float, ...]:
         """Return the upper bounds of all queues but the last."""
-        return thresholds.hybrid_thresholds(*dataclasses.astuple(self))
+        return thresholds.hybrid_thresholds(
+            self.E_bytes, self.q, self.k1, self.k2, self.queues
+        )
 
 
 #: For sizes that vary about exponentially, and for heavy tails.

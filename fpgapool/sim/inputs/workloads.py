@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -26,7 +25,6 @@ from fpgapool.sim.outcomes import metrics
 
 _Places = npt.NDArray[np.int64]
 
-_QUANTILES = 1000
 #: Assumed peak rates of the pool's own accelerators in bytes/s.
 PEAKS_BYTES_PER_S = {
     "aes": 1.2e9,
@@ -131,22 +129,6 @@ def make_cluster(
             )
             for name, peak in PEAKS_BYTES_PER_S.items()
         },
-    )
-
-
-def gaussian(
-    mean_bytes: float, deviation_bytes: float, least_bytes: float = -math.inf
-) -> distributions.SizeDistribution:
-    """Return Gaussian sizes as a thousand quantiles.
-
-    :param least_bytes: replaces quantiles that are smaller.
-    """
-    normal = statistics.NormalDist(mean_bytes, deviation_bytes)
-    return distributions.Empirical(
-        [
-            max(least_bytes, normal.inv_cdf((at + 0.5) / _QUANTILES))
-            for at in range(_QUANTILES)
-        ]
     )
 
 

@@ -48,7 +48,7 @@ def prepare(directory: pathlib.Path, source: str) -> None:
 def draw(
     scenario: scenarios.Scenario,
     found: Mapping[str, results.Result],
-    courses: Mapping[str, observation.Course],
+    observers: Mapping[str, observation.Observer],
     directory: pathlib.Path,
 ) -> list[pathlib.Path]:
     """Draw schedules.
@@ -85,7 +85,10 @@ def draw(
             subtitle=subtitle,
         )
         plots.draw_utilisation(
-            courses, utilisation, slot_count=len(slots), subtitle=subtitle
+            {name: each.course() for name, each in observers.items()},
+            utilisation,
+            slot_count=len(slots),
+            subtitle=subtitle,
         )
     except OSError as error:
         raise files.unusable(directory, error) from error

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.sim.outcomes import gains
-
 if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
     from matplotlib import figure as mpl_figure
@@ -135,25 +133,6 @@ def prepare_axes(
     axes.tick_params(length=0, colors=INK, labelsize=8.5)
     axes.grid(axis=grid, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
-
-
-def draw_spreads(
-    axes: mpl_axes.Axes,
-    places: Sequence[float],
-    spreads: Sequence[gains.Spread],
-    factor: float = 1.0,
-    **options: typing.Any,
-) -> None:
-    """Draw a line of means, with bars for their 95 % intervals."""
-    bars = [each.bar() for each in spreads]
-    axes.errorbar(
-        places,
-        [factor * each.mean for each in spreads],
-        yerr=[[factor * bar[end] for bar in bars] for end in (0, 1)],
-        elinewidth=1.1,
-        capsize=2.5,
-        **options,
-    )
 
 
 def name_panel(

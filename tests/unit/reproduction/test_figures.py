@@ -276,6 +276,17 @@ def test_hosts_apart_do_not_use_the_network() -> None:
     assert together.act_s != first.act_s
 
 
+def test_a_change_of_means_has_an_interval() -> None:
+    change = pairs.change_percent([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    # All seeds agree.
+    assert change == pytest.approx((50.0, 50.0, 50.0, 50.0, 50.0))
+    change = pairs.change_percent([2.0, 4.0], [1.0, 3.0])
+    assert change[:3] == pytest.approx((100 / 3, 25.0, 50.0))
+    # The means are 3 and 2; seeds deviate by ∓ 1/3 s from two thirds.
+    half = 12.71 * 100 * (1 / 3) / 3
+    assert charts.bar(change) == pytest.approx((half, half))
+
+
 def test_gaussian_sizes() -> None:
     sizes = pairs._gaussian(400)
     assert sizes.mean_bytes == pytest.approx(400e6)
