@@ -387,10 +387,8 @@ def _check_fits(
         try:
             found = xclbin.parse(loaded.code)
             found.check_fits(
-                xclbin.Shell(
-                    known.found.name,
-                    devices.interface_uuid(known.pci, found.interface_uuid),
-                )
+                known.found.name,
+                devices.interface_uuid(known.pci, found.interface_uuid),
             )
         except xclbin.XclbinError as exc:
             raise base.DriverError(exc.code, exc.message) from exc

@@ -49,6 +49,7 @@ LIGHT = "#B0B7BF"
 PATTERNS = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 
 WIDTH_IN = 12.0
+_TOP_IN, _GAP_IN, _BOTTOM_IN = 1.35, 0.42, 0.55
 _DPI = 130
 
 
@@ -96,6 +97,34 @@ def make_panels(
         **sharing,
     )
     return figure, grid
+
+
+def make_rows(
+    names: Sequence[str], panel_in: float, left: float
+) -> tuple[mpl_figure.Figure, typing.Any]:
+    """Return a figure with a row of two panels over time for each name.
+
+    :param panel_in: height of a panel in inches.
+    """
+    count = len(names)
+    height_in = _TOP_IN + count * (panel_in + _GAP_IN) - _GAP_IN + _BOTTOM_IN
+    figure, panels = make_panels(
+        height_in,
+        (count, 2),
+        left=left,
+        bottom=_BOTTOM_IN / height_in,
+        top=1 - _TOP_IN / height_in,
+        gaps=(_GAP_IN / panel_in, 0.13),
+        sharex=True,
+        sharey="col",
+    )
+    for name, row in zip(names, panels, strict=True):
+        for axes in row:
+            prepare_axes(axes, "both")
+            name_panel(axes, name, pad=4)
+    for axes in panels[-1]:
+        axes.set_xlabel("seconds since the start", fontsize=9, color=INK)
+    return figure, panels
 
 
 def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:

@@ -204,10 +204,10 @@ def _check_kernels(
     manifest: manifests.Manifest, found: xclbins.Xclbin
 ) -> None:
     # Without metadata only the device can tell.
-    there = {kernel.name for kernel in found.kernels}
-    if there and not manifest.kernels() <= there:
-        missing = ", ".join(sorted(manifest.kernels() - there))
+    missing = manifest.kernels().difference(found.kernels)
+    if found.kernels and missing:
         raise xclbins.XclbinError(
             codes.INVALID_XCLBIN,
-            f"the xclbin lacks kernels of the manifest: {missing:.200}",
+            "the xclbin lacks kernels of the manifest: "
+            f"{', '.join(sorted(missing)):.200}",
         )
