@@ -63,7 +63,7 @@ def read(
         return _packaged(record, file)
     except EOFError as error:
         raise exception.StoreFailed(
-            reason=f"the file had {size_bytes} bytes; {error}"
+            reason=f"the stored file was {size_bytes} bytes; {error}"
         ) from error
 
 

@@ -97,7 +97,7 @@ class GlanceStore(base.Store):
             is_same = image.get("os_hash_value") == body.sum.hexdigest()
         if not is_same:
             raise exception.StoreUnavailable(
-                reason="Glance has not stored the data that it was sent"
+                reason="Glance stored different data than it was sent"
             )
 
     def read(self, location: str) -> Iterator[bytes]:

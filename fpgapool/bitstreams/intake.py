@@ -76,7 +76,7 @@ class Intake(base.Incoming):
             if self.size_bytes > self._max_bytes:
                 raise self._too_large()
             if self._clock() > self._until_s:
-                raise _incomplete("it took too long")
+                raise _incomplete("the upload took too long")
             self._sum.update(chunk)
             yield chunk
         expected = self._length_bytes

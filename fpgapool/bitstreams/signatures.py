@@ -174,7 +174,7 @@ class TrustedKeys:
                     ValueError,
                     crypto_exceptions.UnsupportedAlgorithm,
                 ) as error:
-                    LOG.warning("Key %s is not used: %s", path, error)
+                    LOG.warning("Ignoring trusted key %s: %s", path, error)
 
     def _load(self, path: pathlib.Path) -> Any:
         """:raises ValueError: if it is not a valid key."""

@@ -258,7 +258,7 @@ class Groups:
         return chosen.spec.id
 
     def get(self, group_id: elasticity.GroupId) -> one_group.Group | None:
-        """Return a group, read only; None: there is no such group."""
+        """Return a group, read only; None: no such group."""
         return self._groups.get(group_id)
 
     def _live(self, group_id: elasticity.GroupId) -> one_group.Group:

@@ -73,7 +73,7 @@ def _interface(metadata: bytes) -> uuid.UUID:
     try:
         return uuid.UUID(found)
     except (AttributeError, TypeError, ValueError):
-        raise _unknown("its metadata names no interface") from None
+        raise _unknown("its metadata does not name an interface") from None
 
 
 def _unknown(reason: str) -> base.DriverError:
@@ -152,7 +152,7 @@ def port_id(directory: pathlib.Path) -> int:
     number = _number(sysfs.read(directory / "id"))
     if number is None:
         raise base.DriverError(
-            codes.PROGRAMMING_FAILED, f"{directory.name} has no number"
+            codes.PROGRAMMING_FAILED, f"{directory.name}/id is not a number"
         )
     return number
 

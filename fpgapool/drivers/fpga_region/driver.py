@@ -359,7 +359,7 @@ def _contents(
     if known.file is None:
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            "the boards file names no file for this accelerator",
+            "the boards file has no file for this accelerator",
         )
     try:
         return pathlib.Path(known.file).read_bytes()

@@ -133,7 +133,7 @@ class OpenCLCore(base.Core):
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> collections.abc.Callable[[], int]:
         if offset_bytes % self.runner.binding.block_bytes:
-            raise base.InvalidInput("a piece begins within a block")
+            raise base.InvalidInput("a piece of input begins inside a block")
         chunk = _Chunk()
         try:
             self._start(chunk, chunk_in, chunk_out, offset_bytes)

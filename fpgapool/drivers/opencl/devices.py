@@ -254,7 +254,7 @@ def _board(value: object, where: str) -> Board:
     given = [name for name in _SLOTS if name in members]
     if len(given) > 1:
         raise shapes.Invalid(
-            f"{where}.{given[1]}", f"is not allowed beside {given[0]}"
+            f"{where}.{given[1]}", f"cannot be combined with {given[0]}"
         )
     shares = members.pop("shares", None)
     instances = tuple(members.pop("cu", ()))

@@ -284,7 +284,7 @@ class Runner:
             input_bytes
         ):
             raise manifests.InvalidManifest(
-                "a shorter piece needs more memory than a longer one"
+                "a shorter piece must not need more memory than a longer one"
             )
         before = list(wait_for)
         event: cl.Event | None = None

@@ -64,8 +64,8 @@ def add_parser(subparsers: typing.Any) -> None:
         "--engine",
         choices=sorted(simulation.ENGINES),
         default="fluid",
-        help="how data moves: as a fluid at a steady rate, or in chunks, "
-        "which is slower and closer to the data plane; default: fluid",
+        help="data model: fluid at a steady rate, or in chunks, which is "
+        "slower but closer to the data plane; default: fluid",
     )
     parser.add_argument(
         "--seed",
@@ -77,8 +77,7 @@ def add_parser(subparsers: typing.Any) -> None:
     parser.add_argument(
         "--fair-share",
         action="store_true",
-        help="under every strategy, share the slots evenly between the jobs' "
-        "tenants",
+        help="share slots evenly between tenants, under every strategy",
     )
     parser.add_argument(
         "--output",
@@ -90,7 +89,7 @@ def add_parser(subparsers: typing.Any) -> None:
         "--plot",
         type=pathlib.Path,
         metavar="DIR",
-        help="draw pictures into this directory; created if needed",
+        help="write plots to this directory; created if needed",
     )
     parser.set_defaults(run=run)
 

@@ -120,7 +120,7 @@ def _add_confirmation(group: typing.Any) -> None:
         type=screen.seed,
         default=0,
         metavar="SEED",
-        help="seed of the first workload; the others have the next seeds "
+        help="seed of the first workload; the others use the following seeds "
         "(default: %(default)s)",
     )
 

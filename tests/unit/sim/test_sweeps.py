@@ -139,7 +139,7 @@ def test_results_of_another_sweep(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("a,b\n", "line 2: has another number of columns"),
+        ("a,b\n", "line 2: has the wrong number of columns"),
         ("0.5,False,1,fifo,x,1,1,1,1,1,1\n", "line 2: could not convert"),
     ],
 )
