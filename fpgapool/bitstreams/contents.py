@@ -50,7 +50,6 @@ def read(
 ) -> Contents:
     """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
 
-    :param pieces: the file; only small parts of it stay in memory.
     :raises BitstreamRefused: if it is wrong, or contradicts its description.
     :raises StoreFailed: if the pieces end too early.
     """

@@ -115,10 +115,7 @@ class GlanceStore(base.Store):
 
 
 class _Body:
-    """An incoming file in the form that HTTP libraries read.
-
-    :ivar sum: of that data, as Glance computes it.
-    """
+    """An incoming file in the form that HTTP libraries read."""
 
     def __init__(self, incoming: base.Incoming) -> None:
         self._parts = iter(incoming)

@@ -397,10 +397,7 @@ class GroupDeleted(Event):
 
 @model.value
 class GroupClientsChanged(Event):
-    """The clients of other projects than the owner's.
-
-    :param projects: their projects by their ids, as in :class:`ClientStats`.
-    """
+    """The clients of other projects than the owner's."""
 
     group_id: model.GroupId
     projects: tuple[tuple[str, str], ...]

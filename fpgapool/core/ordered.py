@@ -373,7 +373,6 @@ class Ranks:
     After a query it follows the changes of the set, in batches, until it has
     not been queried for a while. Unused, it costs next to nothing.
 
-    :param keys: returns all keys of the set, in any order.
     :ivar followed: whether the caller must report changes through
         :meth:`note`.
     """

@@ -252,11 +252,7 @@ class PoolState:
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Apply some events of an instant, before :meth:`step` decides.
-
-        :param now: the time in seconds; never below that of an earlier step.
-        :returns: the instructions that follow from these events alone.
-        """
+        """Apply some events of an instant, before :meth:`step` decides."""
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
             raise ValueError(f"time went backwards from {view.now} to {now}")

@@ -83,7 +83,6 @@ def read(
 ) -> tuple[_T, str]:
     """Read and check a file.
 
-    :param kind: the kind of the file, for messages.
     :returns: its checked contents, and its version; see :func:`file_version`.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
         and the error.

@@ -45,7 +45,6 @@ def _policies() -> dict[str, importlib.metadata.EntryPoint]:
 def check(scenario: scenarios.Scenario, name: str, source: str) -> None:
     """Check that :func:`run` knows a policy for a strategy.
 
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if there is no such policy, or it refuses its
         period.
     """
@@ -65,7 +64,6 @@ def run(
 
     :param name: of one of the scenario's strategies, whose ``elasticity``
         sizes the groups; without jobs also of an installed policy.
-    :param source: the scenario's file, for messages.
     :param step_s: how often the course is recorded; None: never.
     :param any_period: whether a period may be too short for the time that
         programming takes; slots that changed then need not stay, either.
@@ -134,10 +132,7 @@ class _Group:
 
 
 class _Simulation:
-    """One run.
-
-    :ivar course: of the groups; empty, unless it is recorded.
-    """
+    """One run."""
 
     def __init__(
         self,

@@ -26,7 +26,6 @@ class InputError(exceptions.PicklableError):
 def check_range(option: str, value: int, most: int, least: int = 1) -> None:
     """Check an option's number.
 
-    :param option: as the command line has it.
     :raises InputError: if the number is too small or too large.
     """
     if value < least:

@@ -100,10 +100,7 @@ def work(
 
 @contextlib.contextmanager
 def reporting(program: str, command: str) -> Iterator[None]:
-    """Report what a command does, while it works.
-
-    :param command: its name, for what it does besides :func:`work`.
-    """
+    """Report what a command does, while it works."""
     _works.append(Work(command, None, ""))
     is_over = threading.Event()
     thread = threading.Thread(

@@ -38,11 +38,7 @@ def make_table(
     *,
     caption: str | None = None,
 ) -> rich.table.Table:
-    """Return a table without lines.
-
-    :param left: names of the columns of texts, which come first.
-    :param right: names of the columns of numbers.
-    """
+    """Return a table without lines."""
     table = rich.table.Table(
         title=title and rich.markup.escape(title),
         title_justify="left",

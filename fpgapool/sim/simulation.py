@@ -101,7 +101,6 @@ def check(
     """Check that a strategy is there, and accepts its options.
 
     :param name: of a strategy, as :func:`run` takes it.
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if not.
     """
     known = models.of(scenario.cluster, source)
@@ -127,9 +126,7 @@ def run(
     :param name: of one of the scenario's strategies, or of an installed one,
         which then has its default options.
     :param seed: of the strategy's random choices.
-    :param source: the scenario's file, for messages.
     :param watcher: the run calls it whenever rates may have changed.
-    :param fair_share: whether the jobs' tenants share the slots evenly.
     :param on_end: the run calls it for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its

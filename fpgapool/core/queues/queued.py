@@ -171,10 +171,7 @@ class Shown:
         return groups
 
     def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
-        """Update :attr:`arrived`.
-
-        :param lanes: the lanes with jobs that were submitted at this event.
-        """
+        """Update :attr:`arrived`."""
         raise NotImplementedError
 
 

@@ -31,7 +31,6 @@ class ShareOptions:
     """How projects share.
 
     :param fair: whether they have rounds; if not, only limits apply.
-    :param quantum_bytes: the bytes per round of a project of weight 1.
     :param weights: of projects; the default is 1.
     :raises ValueError: if the quantum or a weight is not positive and finite.
     """

@@ -189,7 +189,6 @@ def smoothed_slots_per_rate(
 ) -> float | None:
     """Return â after a period.
 
-    :param former: â before it; None: this is the first.
     :param slots: θ, the mean number of members in the period.
     :returns: â; the former one if nothing ended or there was no member.
     """

@@ -65,7 +65,6 @@ class Move:
 class GoalProgress:
     """How a goal goes, for the group's owner.
 
-    :param progress: p, the measured rate over the needed one.
     :param asked: r, the slots that the goal asks for.
     :param expected_finish_s: None: unknown, or the goal has no end.
     """

@@ -93,8 +93,6 @@ def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
 
     A client without ended tasks counts as the average of the others. If no
     task has ended, each running one counts with the time that it has taken.
-
-    :param periods: the oldest first.
     """
     if kind not in ESTIMATES:
         raise ValueError(

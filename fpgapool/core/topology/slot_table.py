@@ -21,7 +21,6 @@ from fpgapool.core.topology import slots
 class SlotTable(idle_slots.IdleSlots):
     """The topology, the assignments and the indexes over idle slots.
 
-    :ivar hosts: the known hosts, up or not.
     :ivar barred_devices: the devices that an operator disabled or drains,
         known or not.
     :ivar reserved: by reserved slot, its instance. A reserved slot counts

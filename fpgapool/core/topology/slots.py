@@ -186,7 +186,6 @@ class Hold:
 class Host:
     """A known host.
 
-    :ivar by_busy: whether hosts are ranked by their number of busy slots.
     :ivar up_shapes: the number of its slots that are up, by shape.
     :ivar barred_shapes: the number that would be up if their devices were not
         barred, by shape.

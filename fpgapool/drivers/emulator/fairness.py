@@ -19,7 +19,6 @@ def max_min_rates(
     Progressive filling: all rates grow together; a flow stops at its cap or
     when a resource that it uses is full.
 
-    :param caps_bytes_per_s: the highest rate of each flow.
     :param memberships: for each flow, the resources that it uses, each with
         the bytes that one byte of the flow costs there.
     :raises ValueError: if an amount is negative or not a number, or if a flow

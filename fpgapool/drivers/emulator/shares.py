@@ -223,7 +223,6 @@ class ShareTable:
     def busy_users(self, resource: int, now_ns: int) -> int:
         """Count the busy streams that use a resource.
 
-        :param now_ns: monotonic time.
         :raises TableTruncated: if the file was truncated.
         """
         self._check()
@@ -277,7 +276,6 @@ class ShareTable:
     def announce(self, stream: int, busy_until_ns: int) -> None:
         """Record until when a stream is busy.
 
-        :param busy_until_ns: monotonic time.
         :raises TableTruncated: if the file was truncated.
         """
         self._check()
@@ -286,8 +284,6 @@ class ShareTable:
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
         """Compute the fair rate of a stream among the busy ones.
 
-        :param stream: the caller's own; it counts as busy.
-        :param now_ns: monotonic time.
         :raises TableTruncated: if the file was truncated since it joined.
         """
         self._check()

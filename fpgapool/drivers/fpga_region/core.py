@@ -59,7 +59,6 @@ class RegionCore(accelerators.Core):
 def load(path: str) -> type[RegionCore]:
     """Import an operator's class.
 
-    :param path: ``module:Class``, from a trusted file of this host.
     :raises AcceleratorError: ``CORE_UNAVAILABLE``.
     """
     module, _, name = path.partition(":")

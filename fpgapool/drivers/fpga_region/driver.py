@@ -43,10 +43,7 @@ default is for tests.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Slot:
-    """A slot and its places.
-
-    :ivar entry: of the slot, in the boards file.
-    """
+    """A slot and its places."""
 
     board: boards.Board
     entry: boards.RegionEntry

@@ -39,10 +39,7 @@ MAX_PIECE_BYTES = 4 * 1024 * 1024
 
 
 def piece_bytes(profile: base.Profile, unified: bool) -> int:
-    """Return how long pieces should be, as far as blocks allow it.
-
-    :param unified: whether nothing has to be transferred.
-    """
+    """Return how long pieces should be, as far as blocks allow it."""
     if unified:
         return MAX_PIECE_BYTES
     wanted = int(profile.peak_bytes_per_s * PIECE_S)
@@ -234,7 +231,6 @@ class OpenCLCore(base.Core):
 class _Chunk:
     """The input of one call.
 
-    :ivar begun: how many of its pieces are in flight.
     :ivar written_bytes: length of the output of its pieces so far.
     """
 

@@ -168,7 +168,6 @@ DEFAULT_BOARDS = (Board(),)
 def sanitised(text: str) -> str:
     """Turn any text into a name.
 
-    :param text: for example the name of a device.
     :returns: the same text if it is a name; different texts have different
         names if they are long.
     """
@@ -291,7 +290,6 @@ def telemetry(
     Linux shows those of its driver by the board's address: of hwmon, or of
     the card management controller of AMD's boards.
 
-    :param pci: the address; None if it is unknown.
     :returns: None for each value that is not there.
     """
     if pci is None:
@@ -312,10 +310,7 @@ def telemetry(
 def is_on_bus(
     pci: str | None, directory: pathlib.Path = PCI_DIRECTORY
 ) -> bool:
-    """Whether a board is still on the PCI bus.
-
-    :param pci: its address; None if it is unknown, as that of a processor.
-    """
+    """Whether a board is still on the PCI bus."""
     return pci is None or (directory / pci).exists()
 
 
@@ -328,7 +323,6 @@ def interface_uuid(
 
     The driver of AMD's boards shows what the shell has.
 
-    :param pci: the board's address; None if it is unknown.
     :param wanted: of the file that the board is about to get.
     :returns: the requested one if the board has it, or does not say; then the
         runtime decides.

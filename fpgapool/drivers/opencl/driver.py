@@ -45,11 +45,7 @@ _FIRST_LIMIT_S = 60.0
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """What this process has programmed into a slot.
-
-    :ivar opened: OpenCL's device, or its part of that.
-    :ivar bitstream: its name; empty if there is none.
-    """
+    """What this process has programmed into a slot."""
 
     device: devices.Device
     opened: typing.Any

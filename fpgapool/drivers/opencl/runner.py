@@ -76,7 +76,6 @@ class Runner:
     :raises InvalidManifest: if the manifest has an impossible size with them.
     :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
         all methods.
-    :ivar binding: sizes of pieces and of their output.
     :ivar uses_memory_of_caller: whether the device computes in the host's
         memory.
     """
@@ -242,7 +241,6 @@ class Runner:
     def upload(self, lane: Lane, chunk_in: memoryview) -> cl.Event:
         """Start to copy a piece into a lane.
 
-        :param lane: unused since its last piece was downloaded.
         :param chunk_in: must not change before the event.
         :raises InvalidInput: if the piece ends within a block.
         """
@@ -272,10 +270,7 @@ class Runner:
     def launch(
         self, lane: Lane, offset_bytes: int, wait_for: Events = ()
     ) -> cl.Event:
-        """Start the kernels for a lane's piece.
-
-        :param offset_bytes: its position in the session's input.
-        """
+        """Start the kernels for a lane's piece."""
         bound = self.binding
         input_bytes = lane.input_bytes
         lane.output_bytes = bound.output_bytes(input_bytes, offset_bytes)

@@ -50,7 +50,6 @@ def work_here(
     """Do tasks in processes of this machine.
 
     :param processes: how many; None: one for each processor.
-    :returns: tasks with their results, in the order in which they end.
     :raises: the function's errors.
     """
     if not tasks:
@@ -75,7 +74,6 @@ def work_there(
     """Do tasks on a Dask cluster whose workers have fpgapool.
 
     :param address: of its scheduler, as ``tcp://host:8786``.
-    :returns: tasks with their results, in the order in which they end.
     :raises errors.InputError: if there is no such cluster.
     :raises: the function's errors.
     """

@@ -61,7 +61,6 @@ class Fit:
 def fit(sizes_bytes: npt.ArrayLike) -> Fit:
     """Choose a distribution for a sample, as the module describes.
 
-    :param sizes_bytes: the sample, in any order.
     :raises ValueError: if it is empty, or a size is not positive and finite.
     """
     sample = distributions.Empirical(sizes_bytes)

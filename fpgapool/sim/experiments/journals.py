@@ -22,8 +22,6 @@ def read(
     """Read the results so far.
 
     :param path: of the file; if it does not exist, there are no results.
-    :param keys: names of the columns that tell runs apart.
-    :param values: names of the columns of results.
     :raises errors.InputError: if it cannot be read, or has unexpected columns.
     """
     if not path.exists():

@@ -28,8 +28,6 @@ Structure = typing.Literal["hybrid", "geometric", "linear"]
 class PriorityServer:
     """A server and its load.
 
-    :param sizes: the distribution of job sizes.
-    :param arrivals_per_s: the mean rate of arrivals.
     :raises ValueError: if a rate is not positive and finite, or if the load is
         1 or more: jobs would wait longer and longer.
     """
@@ -147,10 +145,7 @@ def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
 
 @dataclasses.dataclass(frozen=True)
 class Tuning(scenarios.Queues):
-    """Thresholds that a search found.
-
-    :ivar completion_s: the expected mean completion time.
-    """
+    """Thresholds that a search found."""
 
     completion_s: float = math.inf
 
@@ -183,7 +178,6 @@ def minimise(
     the best choices of k1 and k2 shrink to their minima. The search is
     deterministic.
 
-    :param queues: the number of queues; not searched.
     :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
         k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
     :param E_bytes: the first threshold; None: searched too.

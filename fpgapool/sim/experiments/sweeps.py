@@ -94,9 +94,7 @@ class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Task:
     """One run.
 
-    :ivar source: the specification's file, for messages.
     :ivar values: of the varied options, by name.
-    :ivar options: of ``generate``, all but seed and strategy.
     """
 
     source: str
@@ -196,7 +194,6 @@ def _check(specification: Specification, source: str) -> None:
 def tasks(specification: Specification, source: str) -> list[Task]:
     """Return all runs, in order.
 
-    :param source: the specification's file, for messages.
     :raises errors.InputError: if the options of a run are invalid; this
         is checked before the first run.
     """

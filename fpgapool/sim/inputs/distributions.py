@@ -86,7 +86,6 @@ class SizeDistribution(abc.ABC):
 class Exponential(SizeDistribution):
     """f(x) = exp(−(x − s0)/a)/a on x ≥ s0, where a is the mean less s0.
 
-    :param s0_bytes: the smallest size; may be 0.
     :raises ValueError: unless 0 ≤ s0 < mean < infinity.
     """
 
@@ -246,7 +245,6 @@ class Lognormal(SizeDistribution):
 class Empirical(SizeDistribution):
     """The sizes of a sample, each as likely as it is frequent.
 
-    :param sizes_bytes: the sample, in any order.
     :raises ValueError: if it is empty, or a size is not positive and finite.
     """
 

@@ -31,7 +31,6 @@ def make_scenario(
     """Make a scenario as ``fpgapool-sim generate`` would write it.
 
     :param options: of its command line, without seed and output.
-    :param source: the source of the options, for messages.
     :raises errors.InputError: for invalid options.
     """
     parser = _Parser(source)
@@ -56,7 +55,6 @@ def make(
 ) -> tuple[scenarios.Scenario, list[str]]:
     """Make a scenario, and lines that describe the expected jobs.
 
-    :param arguments: of options that ``scenario_options`` has added.
     :raises errors.InputError: if they are invalid.
     """
     if arguments.trace is not None:

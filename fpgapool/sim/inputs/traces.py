@@ -30,7 +30,6 @@ def read(
 ) -> list[scenarios.JobSpec]:
     """Read a trace.
 
-    :param hosts: number of the cluster's hosts.
     :returns: the jobs, in the order of the file; without a column of ids, the
         ids count from 0.
     :raises errors.InputError: if it cannot be read, or has an invalid value;

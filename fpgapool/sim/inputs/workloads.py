@@ -53,7 +53,6 @@ class Tenant:
 class Workload:
     """A description of jobs. One of the last three members is needed.
 
-    :ivar sizes: their distribution; sizes are rounded to whole bytes.
     :ivar load: arriving bytes per second, divided by the rate of all boards'
         DMA pipes. Around and above 1 a queue builds up.
     :ivar bias: weight of a host with a board; other hosts have 1.
@@ -61,7 +60,6 @@ class Workload:
     :ivar tenants: if empty, jobs have no tenant.
     :ivar jobs_per_host: number of jobs from each host, each host at its own
         times; a mean, if hosts differ.
-    :ivar duration_s: time in which jobs arrive.
     """
 
     sizes: distributions.SizeDistribution
@@ -155,7 +153,6 @@ def make_jobs(
 ) -> list[scenarios.JobSpec]:
     """Draw the jobs of a workload.
 
-    :param cluster: the jobs come from its hosts.
     :param seed: the same seed gives the same jobs.
     :returns: the jobs by arrival; ids count from 0.
     :raises ValueError: if the workload does not fit the cluster, or no job

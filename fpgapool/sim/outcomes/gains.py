@@ -65,11 +65,7 @@ class Gain:
 def compare(
     before: Sequence[metrics.Metrics], after: Sequence[metrics.Metrics]
 ) -> Gain:
-    """Compare two strategies.
-
-    :param before: the metrics of the reference, by seed.
-    :param after: the metrics of the other strategy, for the same seeds.
-    """
+    """Compare two strategies."""
     factors = [
         metrics.improvement(old, new)
         for old, new in zip(before, after, strict=True)

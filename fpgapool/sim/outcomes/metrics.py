@@ -81,8 +81,6 @@ class Metrics:
 
     :ivar tct95_s: tail completion time, the 95th percentile.
     :ivar p99_s: 99th percentile of the completion time.
-    :ivar sar: slot access ratio: a job's time with a slot as a share of its
-        completion time, as a mean.
     :ivar dlr: data locality ratio, the share of all bytes that stayed on
         their host.
     :ivar makespan_s: when the last job ended.
@@ -180,10 +178,6 @@ class Improvement:
 
     A factor above 1 is better: the time is shorter, or the share is larger.
 
-    :ivar act: of the average completion time.
-    :ivar tct95: of the tail completion time.
-    :ivar p99: of the 99th percentile of the completion time.
-    :ivar sar: of the slot access ratio.
     :ivar dlr: of the data locality ratio; infinite if the other ratio is 0.
     """
 

@@ -25,7 +25,6 @@ def draw_groups(
 ) -> None:
     """Draw the members and the waiting work of each group as a PNG file.
 
-    :param queue_label: of the panels with the waiting work.
     :raises OSError: if the file cannot be written.
     """
     from matplotlib import patches

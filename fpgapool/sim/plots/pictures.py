@@ -32,7 +32,6 @@ def prepare(directory: pathlib.Path, source: str) -> None:
     """Check before a run that pictures can be drawn after it.
 
     :param directory: for the pictures; is made if needed.
-    :param source: the option or command that draws them, for messages.
     :raises errors.InputError: if they cannot.
     """
     if importlib.util.find_spec("matplotlib") is None:
@@ -53,8 +52,6 @@ def draw(
 ) -> list[pathlib.Path]:
     """Draw schedules.
 
-    :returns: the files: one with the slots of each strategy, one with the
-        completion times and one with the utilisation of all.
     :raises errors.InputError: if one cannot be written.
     """
     slots = base.slots_of(scenario.cluster)

@@ -76,8 +76,6 @@ def make_panels(
 ) -> tuple[mpl_figure.Figure, typing.Any]:
     """Return a figure with panels, and these as a matrix.
 
-    :param height_in: of the figure in inches.
-    :param shape: how many rows and columns.
     :param left: margin, as a share of the figure; so are the next three.
     :param gaps: between rows and between columns, as shares of a panel.
     :param sharing: ``sharex`` and ``sharey``, as matplotlib has them.
@@ -136,28 +134,19 @@ def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for each name.
-
-    :param names: in the order of the legend.
-    """
+    """Choose a colour for each name."""
     return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
 
 
 def lines_of(names: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for the line of each name.
-
-    :param names: in the order of the legend.
-    """
+    """Choose a colour for the line of each name."""
     return dict(zip(names, itertools.cycle(_LINE_COLOURS), strict=False))
 
 
 def prepare_axes(
     axes: mpl_axes.Axes, grid: typing.Literal["x", "y", "both"] = "x"
 ) -> None:
-    """Remove frame and ticks, and draw a thin grid.
-
-    :param grid: the axes whose values get a line.
-    """
+    """Remove frame and ticks, and draw a thin grid."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(length=0, colors=INK, labelsize=8.5)
     axes.grid(axis=grid, color=GRID, linewidth=0.6)
@@ -222,10 +211,7 @@ def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
 
 
 def draw_legend(figure: mpl_figure.Figure, colours: Mapping[str, str]) -> None:
-    """Explain colours and hatch, below the texts.
-
-    :param colours: by the kind of jobs that have them.
-    """
+    """Explain colours and hatch, below the texts."""
     from matplotlib import patches
 
     handles = [

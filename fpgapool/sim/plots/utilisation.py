@@ -30,7 +30,6 @@ def draw_utilisation(
 ) -> None:
     """Draw busy slots and bytes/s of each strategy as a PNG file.
 
-    :param subtitle: a line below the title.
     :raises ValueError: if there are no strategies.
     :raises OSError: if the file cannot be written.
     """

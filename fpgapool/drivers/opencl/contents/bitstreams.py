@@ -38,7 +38,6 @@ class Bitstream:
 def load_builtin(bitstream: str) -> Bitstream:
     """Read a kernel that comes with fpgapool.
 
-    :returns: it, with the profile of this host.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
     """
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
@@ -81,7 +80,6 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 def load_file(file: base.BitstreamFile) -> Bitstream:
     """Read a bitstream of the library.
 
-    :returns: it, with a profile made of its manifest.
     :raises base.DriverError: see :func:`package.load`.
     """
     package = packages.load(file)

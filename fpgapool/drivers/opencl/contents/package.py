@@ -53,8 +53,6 @@ class InvalidPackage(exceptions.CodedError, ValueError):
 class Summary:
     """What a checked package says of itself.
 
-    :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
-    :ivar payload_bytes: length of the payload, at the end of the file.
     :ivar xclbin: what the payload says of itself; None if it is none.
     """
 
@@ -66,10 +64,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Package(Summary):
-    """A checked package.
-
-    :ivar payload: OpenCL C in UTF-8, a device's binary, or an xclbin.
-    """
+    """A checked package."""
 
     payload: bytes
 
@@ -77,7 +72,6 @@ class Package(Summary):
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
     """Make a package.
 
-    :param payload: OpenCL C, a device's binary, or an xclbin.
     :raises InvalidPackage: if the kind is unknown, or the payload is empty,
         too long, or a source that is not a text.
     :raises InvalidManifest: if the manifest is wrong.
@@ -99,7 +93,6 @@ def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
 def unpack(contents: bytes) -> Package:
     """Read a package.
 
-    :returns: its parts, all of them checked.
     :raises: as :func:`check`.
     """
     found = check(parts.Forward([contents], len(contents)))
@@ -165,7 +158,6 @@ def check(file: parts.Forward) -> Summary:
 def load(file: base.BitstreamFile) -> Package:
     """Read a package of the library.
 
-    :returns: its parts, all of them checked.
     :raises DriverError: as :meth:`base.BitstreamFile.read`; or
         ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
         or than the library says; or the code of :func:`unpack`.

@@ -84,7 +84,6 @@ class Xclbin:
         and version, as ``xilinx_u250_gen3x16_xdma_shell_4_1``.
     :ivar interface_uuid: of the interface of their shell; None if it names
         none, as with platforms of one stage.
-    :ivar sections: in the order of the table.
     :ivar kernels: their names; empty without metadata.
     """
 
