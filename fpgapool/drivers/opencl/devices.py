@@ -28,11 +28,6 @@ MAX_BOARDS = 64
 MAX_SLOTS = 64
 MAX_SHARE = 1000
 
-CPU = "cpu"
-GPU = "gpu"
-#: Boards with FPGAs, and all other kinds of devices.
-ACCELERATOR = "accelerator"
-
 #: Where Linux shows devices of the PCI bus.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
@@ -48,7 +43,6 @@ class Found:
     """A device that a runtime has.
 
     :ivar number: from 0 among devices of its platform with this name.
-    :ivar kind: ``cpu``, ``gpu`` or ``accelerator``.
     :ivar pci: its address on the PCI bus, None if the runtime does not say.
     :ivar memory_bytes: of the device; 0 if it is unknown.
     :ivar unified: whether it computes in the host's memory.
@@ -57,7 +51,6 @@ class Found:
     platform: str
     name: str
     number: int
-    kind: str
     pci: str | None
     memory_bytes: int
     unified: bool
@@ -121,7 +114,10 @@ class Device:
 
     @property
     def shape(self) -> str:
-        return self.board.shape or shape_of(self.found)
+        # Binaries for one device need not run on another.
+        return self.board.shape or sanitised(
+            f"{self.found.platform} {self.found.name}"
+        )
 
     @property
     def model(self) -> str:
@@ -176,14 +172,6 @@ def sanitised(text: str) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{name[: _MAX_NAME_CHARS - 9]}-{digest}"
     return name
-
-
-def shape_of(found: Found) -> str:
-    """Return the shape of a device's slots: platform and device.
-
-    Binaries for one device need not run on another.
-    """
-    return sanitised(f"{found.platform} {found.name}")
 
 
 def matched(

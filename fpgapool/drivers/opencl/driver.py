@@ -206,11 +206,13 @@ class OpenCLDriver(base.Driver):
         file: base.BitstreamFile | None = None,
     ) -> base.Profile:
         known, opened = self._open_device(device, slot)
+        # They load the runtimes, in workers only.
+        from fpgapool.drivers.opencl import platforms
+        from fpgapool.drivers.opencl import programs
+
         key = device, slot
         there = self._slots.get(key)
         if there is None:
-            from fpgapool.drivers.opencl import platforms
-
             there = self._slots[key] = _Slot(
                 known,
                 platforms.part(opened, known, slot),
@@ -231,7 +233,8 @@ class OpenCLDriver(base.Driver):
             if loaded.kind == formats.XCLBIN:
                 # A board holds one xclbin at a time.
                 there.bitstream, there.program = "", None
-            program = builder.program(
+            program = programs.Program(
+                there.opened,
                 loaded.manifest,
                 code,
                 known.memory_bytes(slot),
@@ -320,7 +323,6 @@ class OpenCLDriver(base.Driver):
         """Find a device of this process's runtimes."""
         if device not in self._opened:
             building.prepare(self._directory, f"{device}.{slot}")
-            # The runtimes are loaded here, in workers only.
             from fpgapool.drivers.opencl import platforms
 
             listed = dict(platforms.listed())

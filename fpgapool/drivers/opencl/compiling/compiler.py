@@ -406,7 +406,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
         raise _failed(str(error)) from None
     if request["manifest"] is not None:
         manifest = manifests.parse(request["manifest"].encode())
-        programs.Program(device, manifest, binary, is_source=False)
+        programs.Program(device, manifest, binary)
     return binary
 
 
