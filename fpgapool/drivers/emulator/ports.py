@@ -73,7 +73,7 @@ class Ports:
     def _number(self, name: str) -> int:
         # A host without boards declares nothing: its NIC is assumed to be like
         # this one's.
-        return self.table.assume(name, self._nic_bytes_per_s)
+        return self.table.declare(name, self._nic_bytes_per_s, is_owner=False)
 
     def busy_slots(self, device: str, now_ns: int) -> int:
         """Count the busy slots of a device."""

@@ -172,37 +172,25 @@ class ShareTable:
 
     # Resources.
 
-    def declare(self, name: str, capacity_bytes_per_s: float) -> int:
+    def declare(
+        self, name: str, capacity_bytes_per_s: float, is_owner: bool = True
+    ) -> int:
         """Declare the capacity of a pipe or a direction of a NIC.
 
+        :param is_owner: if false, the capacity is an assumption, which counts
+            until the owner has declared it.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
-            number = self._resource(name)
-            if self._capacities[number] != capacity_bytes_per_s:
+            number = self._entry(
+                self._resource_keys, _RESOURCES, MAX_RESOURCES, name
+            )
+            known = self._capacities[number]
+            if known != capacity_bytes_per_s and (is_owner or not known):
                 self._capacities[number] = capacity_bytes_per_s
                 self._counters[_CHANGES] += 1
             return number
-
-    def assume(self, name: str, capacity_bytes_per_s: float) -> int:
-        """Declare a resource's capacity unless its owner has declared it.
-
-        :param capacity_bytes_per_s: its rate without a declaration.
-        :raises TableFull: if there are too many.
-        :raises TableTruncated: if the file was truncated.
-        """
-        with self._locked():
-            number = self._resource(name)
-            if not self._capacities[number]:
-                self._capacities[number] = capacity_bytes_per_s
-                self._counters[_CHANGES] += 1
-            return number
-
-    def _resource(self, name: str) -> int:
-        return self._entry(
-            self._resource_keys, _RESOURCES, MAX_RESOURCES, name
-        )
 
     def _entry(
         self, keys: memoryview, counter: int, most: int, name: str

@@ -8,12 +8,12 @@ import collections.abc
 import contextlib
 import dataclasses
 import logging
-import os
 import pathlib
 import time
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.drivers import common
 from fpgapool.drivers.opencl import core as cores
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import probing
@@ -80,13 +80,8 @@ class OpenCLDriver(base.Driver):
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:
-        state_dir = settings.get("state_dir")
         boards_file = settings.get("boards_file")
-        if not isinstance(state_dir, str) or not state_dir:
-            raise base.DriverError(
-                codes.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
-            )
-        self._directory = pathlib.Path(state_dir) / "opencl"
+        self._directory = common.make_directory("opencl", settings)
         self._binaries = pathlib.Path(
             settings.get("binaries_dir") or self._directory / "binaries"
         )
@@ -95,12 +90,6 @@ class OpenCLDriver(base.Driver):
             if boards_file is None
             else devices.read_boards(boards_file)
         )
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as exc:
-            raise base.DriverError(
-                codes.INVALID_SETTINGS, f"opencl: {exc}"
-            ) from exc
         # Used by an agent.
         self._discovered: dict[str, devices.Device] = {}
         self._watch: probing.Watch | None = None
@@ -174,7 +163,7 @@ class OpenCLDriver(base.Driver):
         if not self._discovered:
             self.discover()
         if device not in self._discovered:
-            raise _no_such_slot(device, 0)
+            raise common.no_such_slot(device, 0)
         return devices.telemetry(self._discovered[device].pci)
 
     def _mark(self, device: str) -> int:
@@ -274,9 +263,7 @@ class OpenCLDriver(base.Driver):
         there = self._slots.get((device, slot))
         if there is None or there.program is None or there.profile is None:
             self._open_device(device, slot)
-            raise base.DriverError(
-                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
-            )
+            raise common.not_programmed(device, slot)
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
         with self._marking_failures(device):
@@ -331,7 +318,7 @@ class OpenCLDriver(base.Driver):
         if device not in self._opened or not (
             0 <= slot < self._opened[device][0].board.slots
         ):
-            raise _no_such_slot(device, slot)
+            raise common.no_such_slot(device, slot)
         return self._opened[device]
 
     @contextlib.contextmanager
@@ -348,18 +335,10 @@ class OpenCLDriver(base.Driver):
         self._write(self._mark_path(device), "")
 
     def _write(self, path: pathlib.Path, text: str) -> None:
-        fresh = path.with_suffix(f".{os.getpid()}")
         try:
-            fresh.write_text(text)
-            fresh.replace(path)
+            common.replace_file(path, text.encode())
         except OSError as exc:
             LOG.warning("%s: %s", path, exc)
-
-
-def _no_such_slot(device: str, slot: int) -> base.DriverError:
-    return base.DriverError(
-        codes.NO_SUCH_SLOT, f"device {device!r:.80} has no slot {slot}"
-    )
 
 
 def _clear(there: _Slot) -> None:
@@ -375,12 +354,7 @@ def _check_fits(
     known: devices.Device, loaded: bitstreams.Bitstream, name: str
 ) -> None:
     """Refuse a bitstream for another kind of device."""
-    shapes = loaded.profile.shapes
-    if shapes and known.shape not in shapes:
-        raise base.DriverError(
-            codes.BITSTREAM_UNFIT,
-            f"{name!r} fits {', '.join(shapes)}, not {known.shape}",
-        )
+    common.check_shape(loaded.profile, known.shape, name)
     if loaded.kind == formats.XCLBIN:
         try:
             found = xclbin.parse(loaded.code)

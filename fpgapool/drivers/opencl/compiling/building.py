@@ -17,6 +17,7 @@ import pathlib
 import shutil
 import typing
 
+from fpgapool.drivers import common
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl.compiling import compiler
 from fpgapool.drivers.opencl.contents import bitstreams
@@ -133,9 +134,7 @@ class Builder:
         return digest.hexdigest()
 
     def _keep(self, path: pathlib.Path, binary: bytes) -> None:
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(binary)
-        fresh.replace(path)
+        common.replace_file(path, binary)
         kept = sorted(
             self._directory.glob("?" * len(path.name)),
             key=lambda each: each.stat().st_mtime,

@@ -7,8 +7,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
+from fpgapool.drivers import common
 from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import package as packages
@@ -49,10 +49,7 @@ def load_builtin(bitstream: str) -> Bitstream:
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
             ),
         )
-    try:
-        profile = accelerators.load_profile(name)
-    except accelerators.AcceleratorError as exc:
-        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
+    profile = common.load_profile(name)
     return Bitstream(profile, formats.OPENCL_SOURCE, *_kernel(name))
 
 
