@@ -67,7 +67,7 @@ class Best(typing.NamedTuple):
         """Search them."""
         sizes = SIZES[self.sizes]
         return queueing.minimise(
-            queueing.make_server(sizes, _LOAD5, _BYTES_PER_S),
+            queueing.PriorityServer(sizes, _LOAD5, _BYTES_PER_S),
             self.queues,
             structure=self.structure,
             formula=self.formula,

@@ -69,7 +69,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=screen.seed,
+        type=screen.whole(0),
         default=0,
         metavar="N",
         help="seed of the strategies' random choices; default: 0",

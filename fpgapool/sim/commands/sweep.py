@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     :raises fpgapool.sim.errors.InputError: for invalid input.
     """
-    crews.check_processes(arguments.processes)
     specification = sweeps.read(arguments.specification)
     tasks = sweeps.tasks(specification, str(arguments.specification))
     console = screen.make_console()

@@ -23,6 +23,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import sizes as size_files
 from fpgapool.sim.inputs import workloads
 from fpgapool.sim.outcomes import gains
+from fpgapool.vocabulary import shapes
 
 _MAX_SEEDS = 1000
 #: A limit of the conductor's options.
@@ -71,7 +72,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--load",
-        type=float,
+        type=screen.argument(float, shapes.number(above=0, below=1)),
         required=True,
         metavar="RHO",
         help="bytes that arrive per second, divided by the bytes per second "
@@ -79,7 +80,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--queues",
-        type=int,
+        type=screen.whole(1, scenarios.MAX_QUEUES),
         default=scenarios.SHORT_TAIL.queues,
         metavar="K",
         help="number of priority queues (default: %(default)s)",
@@ -94,30 +95,34 @@ def _add_confirmation(group: typing.Any) -> None:
         action="store_true",
         help="print the thresholds of the model without simulating",
     )
-    for option, default, what in (
-        ("--hosts", 100, "number of hosts"),
-        ("--boards", 50, "number of hosts with a board"),
-        ("--slots", 4, "number of slots of each board"),
-        ("--jobs-per-host", 50, "number of jobs from each host"),
-        ("--seeds", 3, "number of workloads"),
+    hosts, slots = scenarios.MAX_HOSTS, scenarios.MAX_SLOTS_PER_DEVICE
+    jobs = scenarios.MAX_JOBS
+    for option, default, most, what in (
+        ("--hosts", 100, hosts, "number of hosts"),
+        ("--boards", 50, hosts, "number of hosts with a board"),
+        ("--slots", 4, slots, "number of slots of each board"),
+        ("--jobs-per-host", 50, jobs, "number of jobs from each host"),
+        ("--seeds", 3, _MAX_SEEDS, "number of workloads"),
     ):
         group.add_argument(
             option,
-            type=int,
+            type=screen.whole(1, most),
             default=default,
             metavar="N",
             help=f"{what} (default: %(default)s)",
         )
     group.add_argument(
         "--return-ratio",
-        type=float,
+        type=screen.argument(
+            float, shapes.number(0, scenarios.MAX_RETURN_RATIO)
+        ),
         default=1.0,
         metavar="RATIO",
         help="bytes that come back per byte of input (default: %(default)s)",
     )
     group.add_argument(
         "--seed",
-        type=screen.seed,
+        type=screen.whole(0),
         default=0,
         metavar="SEED",
         help="seed of the first workload; the others use the following seeds "
@@ -130,7 +135,7 @@ def run(arguments: argparse.Namespace) -> None:
     _check(arguments)
     console = screen.make_console()
     sizes = _sizes(arguments)
-    server = queueing.make_server(sizes.fitted, arguments.load)
+    server = queueing.PriorityServer(sizes.fitted, arguments.load)
     if sizes.fit is not None:
         _show_fit(console, sizes.given, sizes.fit)
     with progress.work("minimising the completion time"):
@@ -150,28 +155,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    try:
-        queueing.check_load(arguments.load)
-    except ValueError as error:
-        raise errors.InputError("--load", "", str(error)) from error
-    if not 1 <= arguments.queues <= scenarios.MAX_QUEUES:
-        raise errors.InputError(
-            "--queues",
-            "",
-            f"must be from 1 to {scenarios.MAX_QUEUES}, not "
-            f"{arguments.queues}",
-        )
-    if arguments.no_confirm:
-        return
-    for name, most in (
-        ("hosts", scenarios.MAX_HOSTS),
-        ("boards", scenarios.MAX_HOSTS),
-        ("slots", scenarios.MAX_SLOTS_PER_DEVICE),
-        ("jobs_per_host", scenarios.MAX_JOBS),
-        ("seeds", _MAX_SEEDS),
-    ):
-        value = getattr(arguments, name)
-        errors.check_range(f"--{name.replace('_', '-')}", value, most)
     jobs = arguments.hosts * arguments.jobs_per_host
     if jobs > scenarios.MAX_JOBS:
         raise errors.InputError(
@@ -185,13 +168,6 @@ def _check(arguments: argparse.Namespace) -> None:
             "",
             f"{arguments.boards} boards need as many hosts; there are "
             f"{arguments.hosts}",
-        )
-    if not 0 <= arguments.return_ratio <= scenarios.MAX_RETURN_RATIO:
-        raise errors.InputError(
-            "--return-ratio",
-            "",
-            f"must be from 0 to {scenarios.MAX_RETURN_RATIO:g}, not "
-            f"{arguments.return_ratio:g}",
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from fpgapool.sim import errors
+from fpgapool.sim import screen
 
 _CONNECT_LIMIT_S = 10
 _MAX_PROCESSES = 1024
@@ -26,20 +27,11 @@ def add_processes(parser: argparse._ActionsContainer) -> None:
     """Add the option for the number of processes."""
     parser.add_argument(
         "--processes",
-        type=int,
+        type=screen.whole(1, _MAX_PROCESSES),
         metavar="N",
         help="number of processes on this machine that simulate; default: one "
         "for each processor",
     )
-
-
-def check_processes(processes: int | None) -> None:
-    """Check the number of processes.
-
-    :raises errors.InputError: if it is below 1, or too high.
-    """
-    if processes is not None:
-        errors.check_range("--processes", processes, _MAX_PROCESSES)
 
 
 def work_here(

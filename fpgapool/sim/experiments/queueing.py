@@ -26,41 +26,30 @@ Structure = typing.Literal["hybrid", "geometric", "linear"]
 
 
 class PriorityServer:
-    """A server and its load.
+    """A server with a given load.
 
-    :raises ValueError: if a rate is not positive and finite, or if the load is
-        1 or more: jobs would wait longer and longer.
+    The best thresholds depend only on the load and the sizes.
+
+    :param load: arrivals × mean size / bandwidth: the share of its time that
+        the server works.
+    :raises ValueError: if the load is not above 0 and below 1: jobs would wait
+        longer and longer.
     """
 
     def __init__(
         self,
         sizes: distributions.SizeDistribution,
-        arrivals_per_s: float,
-        bandwidth_bytes_per_s: float,
+        load: float,
+        bandwidth_bytes_per_s: float = 1e9,
     ) -> None:
-        if not 0 < arrivals_per_s < math.inf:
+        if not 0 < load < 1:
             raise ValueError(
-                f"arrivals_per_s must be positive, not {arrivals_per_s}"
-            )
-        if not 0 < bandwidth_bytes_per_s < math.inf:
-            raise ValueError(
-                "bandwidth_bytes_per_s must be positive, not "
-                f"{bandwidth_bytes_per_s}"
+                f"the load must be above 0 and below 1, not {load:g}"
             )
         self.sizes = sizes
-        self.arrivals_per_s = arrivals_per_s
+        self.arrivals_per_s = load * bandwidth_bytes_per_s / sizes.mean_bytes
         self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
-        check_load(self.load)
         self._second_moment_bytes2 = sizes.partial_moment(2, 0.0, math.inf)
-
-    @property
-    def load(self) -> float:
-        """The share of its time that the server works, below 1."""
-        return (
-            self.arrivals_per_s
-            * self.sizes.mean_bytes
-            / self.bandwidth_bytes_per_s
-        )
 
     def completion_s(
         self, thresholds_bytes: npt.ArrayLike, formula: Formula = "cobham"
@@ -102,36 +91,6 @@ class PriorityServer:
     def _between(self, order: int, bounds: Floats) -> Floats:
         up_to = self.sizes.partial_moment(order, 0.0, bounds)
         return np.diff(up_to, axis=-1)
-
-
-def check_load(load: float) -> None:
-    """Check that a server can keep up.
-
-    :param load: arrivals × mean size / bandwidth.
-    :raises ValueError: if the load is not above 0 and below 1.
-    """
-    if not 0 < load < 1:
-        raise ValueError(
-            "the load must be above 0 and below 1, otherwise jobs would wait "
-            f"longer and longer, not {load:g}"
-        )
-
-
-def make_server(
-    sizes: distributions.SizeDistribution,
-    load: float,
-    bandwidth_bytes_per_s: float = 1e9,
-) -> PriorityServer:
-    """A server with a given load.
-
-    The best thresholds depend only on the load and the sizes.
-
-    :param load: arrivals × mean size / bandwidth.
-    :raises ValueError: if the load is not above 0 and below 1.
-    """
-    check_load(load)
-    arrivals_per_s = load * bandwidth_bytes_per_s / sizes.mean_bytes
-    return PriorityServer(sizes, arrivals_per_s, bandwidth_bytes_per_s)
 
 
 def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
@@ -183,12 +142,7 @@ def minimise(
     :param E_bytes: the first threshold; None: searched too.
     :returns: the best thresholds; with k1 = 1 and k2 = 2 unless others are
         better by more than a thousandth.
-    :raises ValueError: if there are no queues, or E is not positive.
     """
-    if queues < 1:
-        raise ValueError(f"queues must be at least 1, not {queues}")
-    if E_bytes is not None and not 0 < E_bytes < math.inf:
-        raise ValueError(f"E_bytes must be positive, not {E_bytes}")
     search = _Search(server, queues, formula, E_bytes)
     geometric = (1, 2)
     if structure == "geometric" or queues <= 3:

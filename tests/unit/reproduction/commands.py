@@ -23,5 +23,4 @@ def refused(
 
     :returns: what it says, without the program's name.
     """
-    code = reproduction.main([str(each) for each in arguments])
-    return said_by(capsys, code, reproduction.PROGRAM)
+    return said_by(capsys, reproduction.main, reproduction.PROGRAM, arguments)

@@ -62,19 +62,29 @@ def refused(
 
     :returns: what it says, without the program's name.
     """
-    code = sim.main([str(each) for each in arguments])
-    return said_by(capsys, code, sim.PROGRAM)
+    return said_by(capsys, sim.main, sim.PROGRAM, arguments)
 
 
 def said_by(
-    capsys: pytest.CaptureFixture[str], code: int, program: str
+    capsys: pytest.CaptureFixture[str],
+    main: typing.Callable[[list[str]], int],
+    program: str,
+    arguments: typing.Iterable[str | pathlib.Path],
 ) -> str:
-    """What a program says that has refused its command line."""
+    """What a program says when it refuses its command line."""
+    code: object
+    try:
+        code = main([str(each) for each in arguments])
+    except SystemExit as stopped:
+        code = stopped.code
     said = capsys.readouterr()
     assert code == 2
     assert said.out == ""
-    [line] = without_progress(said.err)
-    assert line.startswith(f"{program}: ")
+    *usage, line = without_progress(said.err)
+    assert line.startswith(program)
+    if usage:
+        assert usage[0].startswith("usage: ")
+        return line.partition(": error: argument ")[2]
     return line.removeprefix(f"{program}: ")
 
 
