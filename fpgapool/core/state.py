@@ -133,12 +133,10 @@ class PoolState:
 
     @property
     def waiting_count(self) -> int:
-        """The number of waiting jobs."""
         return len(self._jobs)
 
     @property
     def idle_count(self) -> int:
-        """The number of idle slots."""
         return self._slots.idle_count(frozenset())
 
     @property
@@ -166,7 +164,6 @@ class PoolState:
         return self._slots.assignments.get(slot_id)
 
     def waiting(self) -> list[model.Job]:
-        """The waiting jobs, first in the queue first."""
         return list(self._jobs)
 
     def skips(self, job_id: model.JobId) -> int:

@@ -81,7 +81,6 @@ class PoolView:
 
     @property
     def waiting_count(self) -> int:
-        """The number of waiting jobs that are shown."""
         return self.jobs.shown.count
 
     @property
@@ -90,7 +89,6 @@ class PoolView:
         return self.jobs.shown.arrived
 
     def record(self, job_id: model.JobId) -> queued.JobRecord:
-        """A job that waits or has a slot."""
         return self.jobs.records[job_id]
 
     def take(
@@ -295,7 +293,6 @@ class PoolView:
             )
 
     def drop_flow(self, slot_id: model.SlotId) -> None:
-        """Remove the flow of a slot without a holder."""
         if self.loads is not None:
             self.loads.drop(slot_id)
 

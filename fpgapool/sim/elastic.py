@@ -132,8 +132,6 @@ class _Group:
 
 
 class _Simulation:
-    """One run."""
-
     def __init__(
         self,
         scenario: scenarios.Scenario,
@@ -305,7 +303,6 @@ class _Simulation:
         self._core.delete(group.number, now)
 
     def _report(self, group: _Group, now: float) -> None:
-        """Report what a group's tasks have done since the last report."""
         if not group.is_there:
             return
         stats = []
@@ -400,7 +397,6 @@ class _Simulation:
         return len(self.course.times_s) * self._step_s
 
     def _record(self, now: float) -> None:
-        """Record a point if it is due."""
         next_s = self._next_step_s()
         if self._accounts is not None or next_s is None or now < next_s:
             return

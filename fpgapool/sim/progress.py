@@ -38,7 +38,6 @@ class Work:
         self._bar: rich.progress.Progress | None = None
 
     def advance(self) -> None:
-        """Count one more part as done."""
         self.done += 1
 
     def __str__(self) -> str:
@@ -70,7 +69,6 @@ class Work:
             self._bar = None
 
     def move_bar(self) -> bool:
-        """Bring the bar up to date."""
         bar = self._bar
         if bar is not None:
             bar.update(bar.task_ids[0], completed=self.done)
@@ -100,7 +98,6 @@ def work(
 
 @contextlib.contextmanager
 def reporting(program: str, command: str) -> Iterator[None]:
-    """Report what a command does, while it works."""
     _works.append(Work(command, None, ""))
     is_over = threading.Event()
     thread = threading.Thread(

@@ -45,7 +45,6 @@ def make_table(
     *,
     caption: str | None = None,
 ) -> rich.table.Table:
-    """Return a table without lines."""
     table = rich.table.Table(
         title=title and rich.markup.escape(title),
         title_justify="left",

@@ -176,7 +176,6 @@ class Accounts:
     # -- rounds ----------------------------------------------------------
 
     def places(self) -> list[ordered.Key]:
-        """The places of all waiting projects, in order."""
         return list(self._places)
 
     def first_from(self, cursor: ordered.Key) -> Account | None:

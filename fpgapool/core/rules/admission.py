@@ -139,7 +139,6 @@ class Admission:
             )
 
     def withdraw(self, record: queued.JobRecord) -> None:
-        """Take a waiting job out of the queue."""
         if record.group is not None:
             record.group.lane.arrived.pop(record.job.id, None)
         self._jobs.remove(record)

@@ -375,7 +375,6 @@ class Group:
             )
 
     def view(self, now: float) -> elasticity.GroupView:
-        """Return the group as a policy sees it."""
         return elasticity.GroupView(
             id=self.spec.id,
             size=self.size,

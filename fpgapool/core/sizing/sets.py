@@ -42,7 +42,6 @@ class ScalingSet:
     def view(
         self, groups: Sequence[one_group.Group], period_s: float, now: float
     ) -> elasticity.View:
-        """Return the set as a policy sees it."""
         return elasticity.View(
             groups=tuple(group.view(now) for group in groups),
             slots=self.slots_of(groups),

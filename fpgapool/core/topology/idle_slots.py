@@ -73,7 +73,6 @@ class IdleSlots:
         return slot is not None and slot.up and slot_id not in self.assignments
 
     def idle_slots(self) -> abc.Iterator[slots.Slot]:
-        """All idle slots in ``index`` order."""
         for host_id in sorted(self.idle_hosts):
             yield from self.idle_hosts[host_id].idle
 

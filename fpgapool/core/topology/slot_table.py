@@ -290,7 +290,6 @@ class SlotTable(idle_slots.IdleSlots):
         host_hint: model.HostId | None = None,
         device_hint: model.DeviceId | None = None,
     ) -> None:
-        """Assign a free slot."""
         self.assignments[hold.slot_id] = hold
         slot = hold.slot
         if slot is None:

@@ -153,7 +153,6 @@ class Hold:
 
     @property
     def holder(self) -> model.Holder:
-        """The holder as a value."""
         if self.record is None:
             return model.Holder(_SELF_TEST, self.generation)
         return self.record.job.holder
@@ -169,7 +168,6 @@ class Hold:
         return cost_bytes - paid_bytes
 
     def assignment(self) -> model.Assignment:
-        """The assignment as a value."""
         return model.Assignment(
             slot_id=self.slot_id,
             holder=self.holder,
@@ -233,5 +231,4 @@ class Host:
 
     @property
     def rank(self) -> ordered.Key:
-        """Its place among the hosts."""
         return (self.busy_count if self.by_busy else 0, self.id)

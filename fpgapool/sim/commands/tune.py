@@ -46,7 +46,6 @@ class _Sizes(typing.NamedTuple):
 
 
 def add_parser(subparsers: typing.Any) -> None:
-    """Add this command to the command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "tune",
         help="find the best priority queues for given sizes of jobs",
@@ -131,7 +130,6 @@ def _add_confirmation(group: typing.Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Fit, minimise, confirm and print."""
     _check(arguments)
     console = screen.make_console()
     sizes = _sizes(arguments)
@@ -175,7 +173,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _sizes(arguments: argparse.Namespace) -> _Sizes:
-    """Read the sizes, and fit a distribution to them."""
     if arguments.sizes is None:
         source = "--dist"
         made = families.parse(arguments.dist, source)

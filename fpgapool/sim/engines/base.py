@@ -80,11 +80,9 @@ class Pipes:
         ]
 
     def egress(self, host: int) -> int:
-        """Return the pipe through which a host sends."""
         return self._devices + host
 
     def ingress(self, host: int) -> int:
-        """Return the pipe through which a host receives."""
         return self._devices + self._hosts + host
 
 

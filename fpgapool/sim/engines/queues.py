@@ -228,7 +228,6 @@ def _queues(
 
 @compiling.in_place
 def _account(net: Tasks, slot: int) -> None:
-    """Add the time since the last entry to a slot's state."""
     passed_s = net.times[NOW] - net.since[slot]
     net.since[slot] = net.times[NOW]
     net.spent[slot * STATES + net.state[slot]] += passed_s
@@ -269,7 +268,6 @@ def free(net: Tasks, slot: int) -> None:
 
 @compiling.in_place
 def _join(net: Tasks, slot: int) -> None:
-    """Let a programmed slot become a member."""
     _account(net, slot)
     group = net.member[slot]
     net.state[slot] = IDLE

@@ -24,7 +24,6 @@ _Result = typing.TypeVar("_Result")
 
 
 def add_processes(parser: argparse._ActionsContainer) -> None:
-    """Add the option for the number of processes."""
     parser.add_argument(
         "--processes",
         type=screen.whole(1, _MAX_PROCESSES),

@@ -104,8 +104,6 @@ def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
 
 @dataclasses.dataclass(frozen=True)
 class Tuning(scenarios.Queues):
-    """Thresholds that a search found."""
-
     completion_s: float = math.inf
 
 
@@ -237,7 +235,6 @@ class _Search:
     def _lowest(
         self, pair: tuple[int, int], log_E: Floats, log_span: Floats
     ) -> tuple[float, float, float]:
-        """The lowest point of a grid: its height and position."""
         factors = queue_thresholds.hybrid_factors(
             np.exp(log_span / self._steps), *pair, self._queues
         )
@@ -288,7 +285,6 @@ def _window(
 def _range_of(
     sizes: distributions.SizeDistribution,
 ) -> tuple[float, float]:
-    """The useful range of a first threshold, in bytes."""
     low_bytes, high_bytes = sizes.quantile([1e-4, 1 - 1e-5]).tolist()
     low_bytes = max(low_bytes, sizes.mean_bytes * 1e-6, 1.0)
     return low_bytes, max(high_bytes, low_bytes * 1.1)

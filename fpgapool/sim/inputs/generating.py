@@ -42,8 +42,6 @@ def make_scenario(
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises errors instead of ending the program."""
-
     def __init__(self, source: str) -> None:
         super().__init__(add_help=False, allow_abbrev=False)
         self._source = source

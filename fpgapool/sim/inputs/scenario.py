@@ -175,7 +175,6 @@ class Cluster(_Record, frozen=True):
     containers_per_device: _Slots = 1
 
     def slot_count(self, host: int) -> int:
-        """Return the number of slots of a host with a device."""
         return self._of(host).slots_per_device or self.slots_per_device
 
     def dma_of(self, host: int) -> float:
@@ -434,7 +433,6 @@ class Scenario(_Record, frozen=True):
 
     @property
     def slot_count(self) -> int:
-        """Return the number of slots of the cluster."""
         cluster = self.cluster
         return sum(cluster.slot_count(host) for host in cluster.fpga_hosts)
 

@@ -98,7 +98,6 @@ class Workload:
                 )
 
     def rate_per_s(self, cluster: scenarios.Cluster) -> float:
-        """Return the mean number of jobs that arrive per second."""
         return (
             self.load * capacity_bytes_per_s(cluster) / self.sizes.mean_bytes
         )

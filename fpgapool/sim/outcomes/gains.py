@@ -65,7 +65,6 @@ class Gain:
 def compare(
     before: Sequence[metrics.Metrics], after: Sequence[metrics.Metrics]
 ) -> Gain:
-    """Compare two strategies."""
     factors = [
         metrics.improvement(old, new)
         for old, new in zip(before, after, strict=True)

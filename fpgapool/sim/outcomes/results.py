@@ -46,8 +46,6 @@ class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Energy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Energy from time 0 to the makespan."""
-
     devices_j: float
     hosts_j: float
     total_j: float
@@ -124,7 +122,6 @@ def columns(
 def evaluate(
     scenario: scenarios.Scenario, outcomes: list[schedules.JobOutcome]
 ) -> Result:
-    """Measure a schedule."""
     jobs = columns(scenario, outcomes)
     measured = metrics.measure_columns(jobs)
     used = usage.measure(scenario, outcomes)

@@ -48,7 +48,6 @@ def rows_of(
 
 
 def slot_of(job: metrics.JobResult) -> SlotName:
-    """Return the slot of a job."""
     return SlotName(job.host, job.device, job.slot)
 
 
@@ -126,7 +125,6 @@ def draw_bars(
     rows: Sequence[SlotName],
     colour_of: ColourOf,
 ) -> None:
-    """Draw a bar for each job."""
     positions = {row: position for position, row in enumerate(rows)}
     for job in results:
         axes.barh(

@@ -134,7 +134,6 @@ def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for each name."""
     return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
 
 
@@ -156,7 +155,6 @@ def prepare_axes(
 def name_panel(
     axes: mpl_axes.Axes, text: str, size: float = 10.5, **options: typing.Any
 ) -> None:
-    """Write the title of a panel."""
     axes.set_title(
         text,
         fontsize=size,
