@@ -275,8 +275,9 @@ class _Simulation:
             goal = goals.Goal(**msgspec.structs.asdict(spec.goal))
         try:
             self._core.create(
-                core_groups.Spec(
+                model.Group(
                     id=group.number,
+                    accelerator="",
                     size=min(spec.slots, most),
                     min_size=spec.min_size,
                     max_size=min(spec.max_size or most, most),

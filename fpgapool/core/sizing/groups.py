@@ -43,7 +43,6 @@ from fpgapool.core.sizing import sets
 from fpgapool.vocabulary import states
 
 SizingOptions = one_group.SizingOptions
-Spec = one_group.Spec
 
 #: Groups whose slots can serve each other; other groups are sets of their own.
 _SetKey: typing.TypeAlias = model.Shapes | elasticity.GroupId
@@ -104,14 +103,19 @@ class Groups:
     # -- groups and their slots -------------------------------------------
 
     def create(
-        self, spec: Spec, now: float, goal: goals.Goal | None = None
+        self,
+        spec: model.Group,
+        now: float,
+        goal: goals.Goal | None = None,
+        shapes: model.Shapes = frozenset(),
     ) -> None:
         """Add a group without slots; the moves say how it gets them.
 
+        :param shapes: that its accelerator fits; empty: any.
         :raises goals.Infeasible: if the policy refuses the goal; then there
             is no group.
         """
-        group = self._add(spec, now)
+        group = self._add(spec, shapes, now)
         if goal is not None:
             group.goal = goals.GoalState(goal=goal, registered_s=now)
             try:
@@ -122,30 +126,38 @@ class Groups:
 
     def restore(
         self,
-        spec: Spec,
+        spec: model.Group,
         wanted: int,
         now: float,
         goal: goals.GoalState | None = None,
+        shapes: model.Shapes = frozenset(),
     ) -> None:
         """Add a group as it was before a restart.
 
         :param wanted: its size then; it stays until tasks are measured again.
         :param goal: what is left of its goal.
         """
-        group = self._add(spec, now)
+        group = self._add(spec, shapes, now)
         group.wanted = wanted
         group.goal = goal
 
-    def _add(self, spec: Spec, now: float) -> one_group.Group:
+    def _add(
+        self, spec: model.Group, shapes: model.Shapes, now: float
+    ) -> one_group.Group:
         if spec.id in self._groups:
             raise ValueError(f"group {spec.id} already exists")
         if not self._groups:
             self._due_s = now + self.period_s
-        group = one_group.Group(spec, self.options, now)
+        group = one_group.Group(spec, shapes, self.options, now)
         self._groups[spec.id] = group
         return group
 
-    def change(self, spec: Spec, now: float) -> None:
+    def change(
+        self,
+        spec: model.Group,
+        now: float,
+        shapes: model.Shapes = frozenset(),
+    ) -> None:
         """Replace what a group's owner asked for.
 
         Its size becomes the owner's; the policy may change it again.
@@ -153,7 +165,7 @@ class Groups:
         :raises KeyError: if there is no such group, or it is being deleted.
         """
         group = self._live(spec.id)
-        group.spec = spec
+        group.spec, group.shapes = spec, shapes
         group.wanted = spec.size
         self._note_goal_change(now)
         group.settle()
@@ -245,7 +257,7 @@ class Groups:
             for group in map(self._groups.get, sorted(candidates))
             if group is not None
             and group.state != states.GROUP_DRAINING
-            and not self._sets[group.spec.shapes].gave
+            and not self._sets[group.shapes].gave
             and group.members > group.owed
             and min(group.size, group.wanted) > group.spec.min_size
         ]
@@ -253,7 +265,7 @@ class Groups:
             return None
         chosen = min(able, key=_load)
         chosen.give()
-        self._sets[chosen.spec.shapes].gave = True
+        self._sets[chosen.shapes].gave = True
         return chosen.spec.id
 
     def get(self, group_id: elasticity.GroupId) -> one_group.Group | None:
@@ -449,7 +461,7 @@ class Groups:
         :raises goals.Infeasible: if it refuses the goal.
         """
         if group.spec.elastic:
-            shapes = group.spec.shapes
+            shapes = group.shapes
             view = self._view(shapes, self._elastic_sets()[shapes], now)
             sizes = self.policy.admit(view, group.spec.id, now)
             self._want(sizes, shapes, now)
@@ -498,7 +510,7 @@ class Groups:
 
 
 def _set_key(group: one_group.Group) -> _SetKey:
-    return group.spec.shapes if group.spec.elastic else group.spec.id
+    return group.shapes if group.spec.elastic else group.spec.id
 
 
 def _neediest(

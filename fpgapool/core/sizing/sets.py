@@ -97,5 +97,5 @@ def members_of_sets(
     found: dict[model.Shapes, list[one_group.Group]] = {}
     for group in groups:
         if group.spec.elastic and group.state != states.GROUP_DRAINING:
-            found.setdefault(group.spec.shapes, []).append(group)
+            found.setdefault(group.shapes, []).append(group)
     return found

@@ -318,7 +318,7 @@ BAD = {
     "twice": (_group(name="busy"), "groups[1].name", "used twice"),
     "no clients": (_group(clients=[]), "groups[1].clients", "one"),
     "unknown": (_group(colour="red"), "groups[1]", "colour"),
-    "end": (_group(end_s=float("inf")), "groups[1].end_s", "<= 1"),
+    "end": (_group(end_s=1e300), "groups[1].end_s", "<= 1"),
     "no time": (_client(task_s=0), "groups[1].clients[0].task_s", "> 0"),
     "no tasks": (
         _client(batch_tasks=0),
@@ -346,7 +346,7 @@ BAD = {
         ">= 0",
     ),
     "endless load": (
-        _client(load=[[1.0, float("inf")]]),
+        _client(load=[[1.0, 1e300]]),
         "groups[1].clients[0].load[0][1]",
         "<= 1",
     ),
