@@ -13,12 +13,12 @@ least its claim.
 
 import dataclasses
 import math
-import typing
 from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
+from fpgapool.core.topology import slots
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
 
@@ -54,15 +54,6 @@ def _check_positive(what: str, value: float) -> None:
         raise ValueError(f"{what} must be positive and finite, not {value}")
 
 
-class ChargedSlot(typing.Protocol):
-    """A slot that a project has."""
-
-    slot_id: model.SlotId
-
-    def charge(self, now: float, /) -> float:
-        """Return its cost since the last charge, in bytes."""
-
-
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Account:
     """The account of one project.
@@ -90,7 +81,7 @@ class Account:
         self.round = 0
         self.place = 0
         self.waits = False
-        self.holds: dict[model.SlotId, ChargedSlot] = {}
+        self.holds: dict[model.SlotId, slots.Hold] = {}
 
     @property
     def key(self) -> ordered.Key:
@@ -226,7 +217,7 @@ class Accounts:
     def give(
         self,
         project: str,
-        hold: ChargedSlot,
+        hold: slots.Hold,
         claimed_bytes: float,
         *,
         in_round: bool,
@@ -250,7 +241,7 @@ class Accounts:
             self.changes += 1
         self._take(account, claimed_bytes)
 
-    def take_back(self, project: str, hold: ChargedSlot) -> None:
+    def take_back(self, project: str, hold: slots.Hold) -> None:
         """Take a project's slot back, and charge the rest of its cost."""
         account = self._accounts[project]
         if len(account.holds) == self.limit_of(project):
