@@ -4,9 +4,6 @@
 
 An instruction about a slot has the generation of its assignment. The job of a
 group's member has a negative id; :meth:`.PoolState.hold` tells the group.
-
-Reserved names, not used yet: ``Migrate``, ``Preload``, ``Evict``, ``Lock``,
-``Unlock``.
 """
 
 import typing
