@@ -65,6 +65,24 @@ def refused(
     return said_by(capsys, sim.main, sim.PROGRAM, arguments)
 
 
+def complaint(
+    capsys: pytest.CaptureFixture[str],
+    directory: pathlib.Path,
+    scenario: dict[str, typing.Any],
+    *options: str | pathlib.Path,
+    refused: typing.Callable[..., str] = refused,
+) -> str:
+    """What is said of a scenario that cannot be run, behind its file's name.
+
+    :param refused: runs a command; see above.
+    """
+    path, out = write(directory / "s.json", scenario), directory / "o.json"
+    said = refused(capsys, "run", path, "--output", out, *options)
+    assert said.startswith(f"{path}: ")
+    assert not out.exists()
+    return said.removeprefix(f"{path}: ")
+
+
 def said_by(
     capsys: pytest.CaptureFixture[str],
     main: typing.Callable[[list[str]], int],
