@@ -278,7 +278,6 @@ class Profile:
     platforms: platforms.Document = dataclasses.field(default_factory=dict)
 
     def peak_in(self, shape: str) -> float:
-        """Return the highest input rate in a slot of this shape."""
         return platforms.peaks(self.platforms).get(
             shape, self.peak_bytes_per_s
         )

@@ -126,6 +126,5 @@ def _boards(value: object, where: str) -> Boards:
 
 
 def read_boards(path: str | os.PathLike[str]) -> Boards:
-    """Read and check a boards file; see :func:`documents.read`."""
     found, version = documents.read("boards file", path, _boards)
     return dataclasses.replace(found, version=version)

@@ -194,7 +194,6 @@ class Injector:
     def set_boards(
         self, faults: tuple[Fault, ...], slots: dict[str, int], version: str
     ) -> None:
-        """Set the faults of the boards file."""
         self._standing = _stamped(faults, f"boards.{version}")
         self._slots = slots
         self._version = None
@@ -236,7 +235,6 @@ class Injector:
         ]
 
     def quiet(self) -> bool:
-        """Whether no fault is in force."""
         self._refresh()
         return not (self._standing or self._passing)
 
@@ -265,7 +263,6 @@ class Injector:
         return None
 
     def drawn(self, fault: Fault, device: str, slot: int) -> bool:
-        """Draw whether a fault happens."""
         if fault.probability >= 1:
             return True
         draw = self._count_draw(fault, device, slot)
@@ -301,7 +298,6 @@ class Injector:
 
 
 def log_fault(fault: Fault, slot: int | None) -> None:
-    """Log that a fault happens."""
     where = fault.device if slot is None else f"{fault.device}.{slot}"
     LOG.warning(
         "FAULT INJECTED: %s on %s (%s)", fault.kind, where, fault.place
@@ -309,8 +305,6 @@ def log_fault(fault: Fault, slot: int | None) -> None:
 
 
 class SessionFaults:
-    """The faults of one session's data."""
-
     def __init__(self, injector: Injector, device: str, slot: int) -> None:
         self._injector = injector
         self._device = device

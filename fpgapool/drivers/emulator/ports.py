@@ -76,7 +76,6 @@ class Ports:
         return self.table.declare(name, self._nic_bytes_per_s, is_owner=False)
 
     def busy_slots(self, device: str, now_ns: int) -> int:
-        """Count the busy slots of a device."""
         return self.table.busy_users(
             self._number(_dma(self._host_uuid, device)), now_ns
         )

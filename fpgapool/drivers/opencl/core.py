@@ -240,8 +240,6 @@ class _Chunk:
 
 
 class _Begun(typing.NamedTuple):
-    """A piece in flight."""
-
     chunk: _Chunk
     lane: runners.Lane
     event: typing.Any

@@ -91,7 +91,6 @@ class Board:
 
     @property
     def slots(self) -> int:
-        """How many slots each device has."""
         return len(self.shares)
 
     def fits(self, found: Found) -> bool:
@@ -106,8 +105,6 @@ class Board:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the pool."""
-
     name: str
     board: Board
     found: Found

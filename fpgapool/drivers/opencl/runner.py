@@ -453,7 +453,6 @@ class Runner:
         self._pending.clear()
 
     def _await(self, event: cl.Event) -> None:
-        """Wait until a command has ended."""
         try:
             self._wait(event)
         except base.DriverError:
@@ -463,7 +462,6 @@ class Runner:
             raise
 
     def _finish(self, queue: cl.CommandQueue) -> None:
-        """Wait until all commands of a queue have ended."""
         event = cl.enqueue_marker(queue)
         self._pending.append(event)
         queue.flush()

@@ -54,7 +54,6 @@ class Waiter:
         )
 
     def set_limit(self, limit_s: float) -> None:
-        """Limit all waits from now on."""
         self._limit_s = limit_s
 
     def wait(self, event: Event) -> None:

@@ -48,8 +48,6 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
 
 class Builder:
-    """Makes programs for one device."""
-
     def __init__(
         self,
         opened: cl.Device,

@@ -209,7 +209,6 @@ class Variant:
     finish: Phase | None
 
     def steps(self) -> tuple[Step, ...]:
-        """Return the steps of both phases."""
         return self.process.steps + (self.finish.steps if self.finish else ())
 
 

@@ -64,8 +64,6 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Package(Summary):
-    """A checked package."""
-
     payload: bytes
 
 

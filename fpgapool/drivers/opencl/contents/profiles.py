@@ -75,7 +75,6 @@ def _ratio(variant: manifests.Variant, block_bytes: int) -> float | None:
 def _schema(
     params: dict[str, parameters.Param],
 ) -> dict[str, typing.Any]:
-    """Return the JSON schema of a session's parameters."""
     schema: dict[str, typing.Any] = {
         "type": "object",
         "additionalProperties": False,
