@@ -145,7 +145,7 @@ class Core(abc.ABC):
         :meth:`restore`: a snapshot does not include them. They count neither
         as input nor in its checksum.
 
-        :param number: from 1; the accelerator says what each one is.
+        :param number: from 1; each accelerator defines its own.
         :param data: it is valid during the call only.
         :raises InvalidArgument: if there is no such argument, or its size or
             contents are wrong; the session ends.
@@ -238,7 +238,7 @@ class Core(abc.ABC):
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Ask a running call to return early, from any thread.
+        """Make a running call return early; may be called from any thread.
 
         The core is not used again. A core with short calls may ignore it.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what a bitstream's file says about its accelerator, by format.
+"""Reads the description of an accelerator from its bitstream's file.
 
 Boards' own formats contain nothing that can be read here.
 """
@@ -38,7 +38,7 @@ _XILINX = "Xilinx"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says, together with its owner's description."""
+    """A file's description of its accelerator, completed by its owner's."""
 
     profile: dict[str, Any]
     shapes: tuple[str, ...]

@@ -3,7 +3,7 @@
 """Instructions of the core: what the conductor has to do.
 
 An instruction about a slot has the generation of its assignment. The job of a
-group's member has a negative id; :meth:`.PoolState.hold` tells the group.
+group's member has a negative id; :meth:`.PoolState.hold` has the group.
 """
 
 import typing

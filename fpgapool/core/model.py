@@ -39,7 +39,7 @@ def value(cls: type[_T]) -> type[_T]:
 class Accelerator:
     """A function in the library.
 
-    :param stateless: whether a session can go on in another slot.
+    :param stateless: whether a session can continue in another slot.
     :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
         where they differ.
     """

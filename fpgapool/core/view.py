@@ -243,7 +243,7 @@ class PoolView:
         return preferences.Contender(job, left_s, left_s + attach_s)
 
     def is_stateless(self, name: str) -> bool:
-        """Whether sessions of an accelerator can go on in other slots."""
+        """Whether sessions of an accelerator can continue in other slots."""
         accelerator = self.accelerators.get(name)
         return accelerator is not None and accelerator.stateless
 

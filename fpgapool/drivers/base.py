@@ -267,17 +267,17 @@ class Driver(abc.ABC):
         """
 
     def check(self, device: str) -> Health:
-        """Try whether a board can run accelerators. Called by agents when they
-        start, after :meth:`discover`.
+        """Test whether a board can run accelerators. Called by agents when
+        they start, after :meth:`discover`.
 
-        A small trial of what sessions need: compilers, libraries, rights, the
-        board's answers. A board that fails is reported as not healthy, with
-        the message, until :meth:`health` says that it is well; so that must
-        not forget what was found here. Must not block for longer than
-        :data:`CHECK_TIMEOUT_S`: it may say :data:`UNANSWERED`, and go on.
-        Idempotent; disturbs no running slot.
+        It tries what sessions need: compilers, libraries, permissions and the
+        board's answers. The agent reports a board that fails as unhealthy
+        until :meth:`health` returns otherwise, so :meth:`health` must
+        remember the result. The test must return within
+        :data:`CHECK_TIMEOUT_S`, with the message :data:`UNANSWERED` if it
+        continues in the background. Idempotent; disturbs no running slot.
 
-        :returns: its health; the message says in one line what is missing.
+        :returns: the message names what is missing, in one line.
         """
         return self.health(device)
 

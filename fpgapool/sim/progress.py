@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Says on standard error what a command does, at least every five seconds.
+"""Reports progress on standard error, at least every five seconds.
 
-On a terminal a bar shows it; anywhere else lines do.
+A terminal shows a bar; files and pipes get lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import rich.console
 import rich.progress
 
-#: How long a command says nothing. On a busy machine a line comes late.
+#: Time between two lines. On a busy machine a line comes late.
 QUIET_S = 3.0
 #: How often a bar moves.
 _BAR_S = 0.25

@@ -2,8 +2,8 @@
 
 """One group: its numbers of slots, what its tasks did, and its goal.
 
-A group's state follows from its numbers; nobody sets it. After each change
-:meth:`Group.settle` derives an event from the numbers, and moves along
+A group's state follows from its numbers and is never set directly. After each
+change :meth:`Group.settle` derives an event from the numbers, and moves along
 ``states.GROUP_MOVES`` until none applies::
 
     CREATING --filled--> ACTIVE <--settled-- RESIZING
@@ -313,7 +313,7 @@ class Group:
     def _measured(
         self, goal: goals.GoalState, last: runtimes.Period, now: float
     ) -> goals.GoalState:
-        """Return the goal with what the last period says about it."""
+        """Return the goal with the measurements of the last period."""
         rate_per_s = last.tasks / last.length_s
         self.add(0, 0, now)
         members = self._member_s / last.length_s

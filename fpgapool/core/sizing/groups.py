@@ -109,7 +109,7 @@ class Groups:
         goal: goals.Goal | None = None,
         shapes: model.Shapes = frozenset(),
     ) -> None:
-        """Add a group without slots; the moves say how it gets them.
+        """Add a group without slots; it gets them by moves.
 
         :param shapes: that its accelerator fits; empty: any.
         :raises goals.Infeasible: if the policy refuses the goal; then there
@@ -423,8 +423,8 @@ class Groups:
     ) -> None:
         """Give a group another goal, or none.
 
-        Another goal goes on from the tasks that have ended for the former
-        one. Without a goal the group gets the size that its owner gave it.
+        A new goal counts the tasks that have ended for the former one.
+        Without a goal the group gets the size that its owner gave it.
 
         :raises KeyError: if there is no such group, or it is being deleted.
         :raises ValueError: if all actions of the goal have ended already.

@@ -20,7 +20,7 @@ _NUMBER = operator.attrgetter("number")
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class IdleSlots:
-    """The idle slots of a table, which says when a slot becomes idle or busy.
+    """The idle slots of a table, which reports slots that become idle or busy.
 
     :ivar reserved_idle: by instance, its usable reserved slots without a
         holder.

@@ -81,7 +81,7 @@ class ShareTable:
 
     Entries are only added, and only under a lock of the file; each stream
     belongs to one slot, and only that slot's process writes it. One word,
-    read and written whole, says until when a stream is busy, in ns of
+    read and written whole, is the time until which a stream is busy, in ns of
     ``CLOCK_MONOTONIC``. A process that dies leaves a time that passes soon.
 
     :param directory: shared by the processes of a cluster; created if it is

@@ -3,8 +3,8 @@
 """FPGAs with a device feature list (DFL): boards of Intel and Altera.
 
 One FPGA management engine (FME) programs the regions behind ports. A file is
-a *green bitstream*: a header that says for which board it is, and the partial
-bitstream. A tenant may have made it, so its header is checked.
+a *green bitstream*: a header that names its board, and the partial bitstream.
+A tenant may have made it, so its header is checked.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Found:
     """A device that a runtime has.
 
     :ivar number: from 0 among devices of its platform with this name.
-    :ivar pci: its address on the PCI bus, None if the runtime does not say.
+    :ivar pci: its address on the PCI bus, None if it is not reported.
     :ivar memory_bytes: of the device; 0 if it is unknown.
     :ivar unified: whether it computes in the host's memory.
     """
@@ -216,7 +216,7 @@ _OPTIONAL: dict[str, shapes.Shape[typing.Any]] = {
     "hang_min_s": documents.number(0.1, 86400),
     "hang_factor": documents.number(1, 1e6),
 }
-#: One of these says how many slots there are.
+#: At most one of these sets the number of slots.
 _SLOTS: dict[str, shapes.Shape[typing.Any]] = {
     "slots": shapes.integer(1, MAX_SLOTS),
     "shares": shapes.list_of(shapes.integer(1, MAX_SHARE), 1, MAX_SLOTS),
@@ -309,7 +309,7 @@ def interface_uuid(
     The driver of AMD's boards shows what the shell has.
 
     :param wanted: of the file that the board is about to get.
-    :returns: the requested one if the board has it, or does not say; then the
+    :returns: the requested one if the board has it, or shows none; then the
         runtime decides.
     """
     if pci is None:

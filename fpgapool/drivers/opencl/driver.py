@@ -32,9 +32,9 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 _BOARDS_FILE_HELP = """
-YAML file that says which OpenCL devices of this host the pool uses, and how
-many slots each of them has. Without it every device of every OpenCL runtime is
-one slot.
+YAML file that selects the OpenCL devices of this host for the pool, and sets
+the number of slots of each. Without it, every device of every OpenCL runtime
+is one slot.
 """
 
 #: Used until a worker has measured it.

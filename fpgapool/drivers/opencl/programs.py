@@ -39,7 +39,7 @@ _MAX_LOG_CHARS = 2000
 def is_unified(device: cl.Device) -> bool:
     """Whether a device computes in the host's memory.
 
-    XRT says so of all boards, but copies data to their own memory.
+    XRT reports this for all boards, but copies data to their own memory.
     """
     is_board = device.type & cl.device_type.ACCELERATOR
     return bool(device.host_unified_memory) and not is_board
@@ -48,8 +48,8 @@ def is_unified(device: cl.Device) -> bool:
 def is_coherent(device: cl.Device) -> bool:
     """Whether a device and its host see each other's writes to memory.
 
-    Their runtime says so of all memory, or of its own if the device is the
-    host's processor, whose memory is of one kind.
+    Their runtime reports this for all memory; for its own memory suffices if
+    the device is the host's processor, whose memory is of one kind.
     """
     shared = cl.device_svm_capabilities
     needed = shared.FINE_GRAIN_SYSTEM

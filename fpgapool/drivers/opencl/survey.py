@@ -2,8 +2,8 @@
 
 """Prints the devices of this host's OpenCL runtimes, as JSON.
 
-It also says which of the devices that its arguments name cannot be used. A
-runtime that hangs or crashes then harms this process only.
+It also tests the devices that its arguments name. A runtime that hangs or
+crashes then harms this process only.
 """
 
 from __future__ import annotations

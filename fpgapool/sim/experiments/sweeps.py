@@ -253,7 +253,7 @@ def run(task: Task) -> list[float]:
 def open_journal(
     directory: pathlib.Path, specification: Specification
 ) -> journals.Journal:
-    """Open the results so far; an interrupted sweep goes on with them.
+    """Open the results so far; an interrupted sweep continues from them.
 
     :raises errors.InputError: if it cannot be used, or holds the results of
         another sweep.

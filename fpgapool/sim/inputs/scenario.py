@@ -84,7 +84,7 @@ class AcceleratorProfile(_Record, frozen=True):
     :ivar peak_bytes_per_s: highest input rate of a slot.
     :ivar platforms: by shape of the slot, the values that differ there.
     :ivar cpu_bytes_per_s: input rate of a core without a slot; the platform
-        ``cpu`` says it as well.
+        ``cpu`` may have it instead.
     :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
     """
 

@@ -356,8 +356,7 @@ class AffineOffers(Offers):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
-        # Most offers are declined by all, and the one that has waited longest
-        # says so.
+        # Usually all decline, which the job that has waited longest shows.
         oldest_s = jobs.oldest_s(group)
         if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)

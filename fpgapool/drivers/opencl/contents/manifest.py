@@ -217,7 +217,7 @@ class Manifest:
     """A checked manifest.
 
     :ivar peak_bytes_per_s: the highest input rate of one slot; None if it
-        does not say.
+        has none.
     :ivar variants: the first one whose ``when`` fits is used.
     """
 

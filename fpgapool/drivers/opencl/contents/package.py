@@ -51,9 +51,9 @@ class InvalidPackage(exceptions.CodedError, ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """What a checked package says of itself.
+    """A checked package without its payload.
 
-    :ivar xclbin: what the payload says of itself; None if it is none.
+    :ivar xclbin: the contents of the payload; None if it is no xclbin.
     """
 
     kind: str

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a manifest says of its accelerator's profile."""
+"""Derives an accelerator's profile from a manifest."""
 
 from __future__ import annotations
 
