@@ -124,7 +124,7 @@ class RejectGroup:
     """A new group, or a change of a group, is refused; nothing has changed.
 
     :param earliest_s: the earliest deadline that could be met; None: unknown,
-        or the goal is no deadline.
+        or the goal is not a deadline.
     """
 
     group_id: model.GroupId

@@ -22,7 +22,7 @@ class Infeasible(exceptions.PicklableError):
     Users see it as ``GOAL_INFEASIBLE``.
 
     :ivar earliest_s: the earliest deadline that fits; None: unknown, or the
-        goal is no deadline.
+        goal is not a deadline.
     """
 
     def __init__(self, reason: str, earliest_s: float | None = None) -> None:

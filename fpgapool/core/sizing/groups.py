@@ -158,7 +158,7 @@ class Groups:
         now: float,
         shapes: model.Shapes = frozenset(),
     ) -> None:
-        """Replace what a group's owner asked for.
+        """Replace a group's request.
 
         Its size becomes the owner's; the policy may change it again.
 
@@ -448,7 +448,7 @@ class Groups:
             if group.goal.left == 0:
                 raise ValueError(
                     f"{group.goal.done} actions have already ended; the goal "
-                    "must ask for more"
+                    "must have more"
                 )
             self._admit(group, now)
         except (ValueError, goals.Infeasible):

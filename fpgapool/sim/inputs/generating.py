@@ -193,7 +193,7 @@ def _synthetic_jobs(
     span_s = workload.duration_s or len(jobs) / rate
     expected = [
         f"sizes: {_describe(chosen)}",
-        f"asked for: load {workload.load:.4g}, mean size "
+        f"requested: load {workload.load:.4g}, mean size "
         f"{workload.sizes.mean_bytes / 1e6:.1f} MB, {rate:.4g} jobs/s, "
         f"arrivals for {span_s:.1f} s",
     ]

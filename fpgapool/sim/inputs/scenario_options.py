@@ -224,7 +224,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME[=WEIGHT]",
-        help="let jobs ask for this accelerator, in proportion to its weight; "
+        help="let jobs request this accelerator, in proportion to its weight; "
         "may be repeated; default: all accelerators alike",
     )
     _add_number(

@@ -93,7 +93,7 @@ class Result(msgspec.Struct, frozen=True):
     :ivar outcome: as the scenario format writes it.
     :ivar measured: all metrics of all jobs.
     :ivar service: None: no job has a deadline.
-    :ivar packing: None: jobs are no containers.
+    :ivar packing: None: jobs are not containers.
     """
 
     outcome: schedules.Outcome
