@@ -40,18 +40,6 @@ class JobResult:
     local: bool
     kind: str | None = None
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.size_bytes) and self.size_bytes > 0):
-            raise ValueError(f"job {self.job_id}: size_bytes must be above 0")
-        times_s = (0.0, self.arrival_s, self.start_s, self.finish_s)
-        if not all(map(math.isfinite, times_s)):
-            raise ValueError(f"job {self.job_id}: times must be finite")
-        if sorted(times_s) != list(times_s) or self.start_s == self.finish_s:
-            raise ValueError(
-                f"job {self.job_id}: arrival, start and finish must follow"
-                " each other"
-            )
-
 
 class Columns(typing.NamedTuple):
     """Finished jobs, a vector per property, all in the same order.
