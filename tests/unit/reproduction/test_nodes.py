@@ -719,10 +719,14 @@ def test_options_that_cores_do_not_have(
             "strategies.edf.preempt_quantum_bytes",
         ),
         ({"jobs": [commands.make_job(0, priority=1)]}, "jobs[0].priority"),
+        (
+            {"jobs": [commands.make_job(0, claimed_bytes=1)]},
+            "jobs[0].claimed_bytes",
+        ),
         ({"max_priorities": {"a": 1}}, "max_priorities"),
     ],
 )
-def test_cores_go_without_priorities_and_quanta(
+def test_cores_go_without_priorities_quanta_and_claims(
     members: dict[str, typing.Any],
     place: str,
     tmp_path: pathlib.Path,
