@@ -19,7 +19,6 @@ from fpgapool.api.answers import views
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
-from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
@@ -198,7 +197,7 @@ def upload(call: calls.Call) -> calls.Answer:
     files.sweeper.maybe()
     incoming = _incoming(call, record, files)
     with _one_of_few(call, files):
-        location = files.store.write(stores.About.of(record), incoming)
+        location = files.store.write(record, incoming)
         with _kept_if_right(call, record.bitstream_id, location):
             call.backends.conductor.change_bitstream(
                 _checked(call, record, incoming, location)
