@@ -145,7 +145,7 @@ class Core(abc.ABC):
         :meth:`restore`: a snapshot does not include them. They count neither
         as input nor in its checksum.
 
-        :param number: from 1; the accelerator says what each one is.
+        :param number: from 1; each accelerator defines its own.
         :param data: it is valid during the call only.
         :raises InvalidArgument: if there is no such argument, or its size or
             contents are wrong; the session ends.
@@ -161,7 +161,6 @@ class Core(abc.ABC):
         May take as long as it needs. Not idempotent unless the accelerator
         is stateless; then only the offset identifies the piece.
 
-        :param chunk_in: the piece; it is valid during the call only.
         :param chunk_out: writable, ``max_output_bytes(len(chunk_in))`` long
             at least; never overlaps ``chunk_in``, but may be ``chunk_in``
             itself if the core works :attr:`in_place`.
@@ -239,7 +238,7 @@ class Core(abc.ABC):
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Ask a running call to return early, from any thread.
+        """Make a running call return early; may be called from any thread.
 
         The core is not used again. A core with short calls may ignore it.
         """
@@ -279,7 +278,6 @@ class Profile:
     platforms: platforms.Document = dataclasses.field(default_factory=dict)
 
     def peak_in(self, shape: str) -> float:
-        """Return the highest input rate in a slot of this shape."""
         return platforms.peaks(self.platforms).get(
             shape, self.peak_bytes_per_s
         )
@@ -321,9 +319,6 @@ _PROFILE = shapes.Members(
 def profile_from_document(document: object, source: str) -> Profile:
     """Check a decoded profile.
 
-    :param document: the decoded YAML or JSON.
-    :param source: its origin, for error messages.
-    :returns: the profile.
     :raises AcceleratorError: ``INVALID_PROFILE`` with source, member and
         reason.
     """
@@ -340,7 +335,6 @@ def profile_from_document(document: object, source: str) -> Profile:
 def read_profile(path: pathlib.Path) -> Profile:
     """Read a profile from a YAML file.
 
-    :returns: the profile.
     :raises AcceleratorError: ``INVALID_PROFILE`` if it cannot be read.
     """
     import yaml
@@ -373,7 +367,6 @@ def _version_of(path: pathlib.Path) -> tuple[int, ...] | None:
 def load_profile(name: str) -> Profile:
     """Read the profile of an accelerator of this host.
 
-    :returns: its profile.
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
         ``INVALID_PROFILE``.
     """
@@ -396,17 +389,13 @@ def load_profile(name: str) -> Profile:
 def load_profiles() -> dict[str, Profile]:
     """Read the profiles of all accelerators of this host.
 
-    :returns: profiles by name.
     :raises AcceleratorError: ``INVALID_PROFILE``.
     """
     return {name: load_profile(name) for name in profile_names()}
 
 
 def profile_names() -> tuple[str, ...]:
-    """List the accelerators of this host.
-
-    :returns: their names, sorted.
-    """
+    """List the accelerators of this host."""
     found = {
         path.stem
         for directory in _profile_directories()
@@ -442,7 +431,6 @@ def load_core(name: str) -> type[Core]:
 
     :param name: its name in the entry points of ``fpgapool.accelerators``,
         or ``module:Class``.
-    :returns: the class.
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
         ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
@@ -488,8 +476,6 @@ def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:
     Pieces but the last are multiples of ``chunk_multiple_bytes``, so a core
     uses this to refuse an input of the wrong size.
 
-    :param length_bytes: length of the piece.
-    :param unit: name of the unit, for people.
     :raises InvalidInput: if the piece is not a multiple of the unit.
     """
     rest_bytes = length_bytes % unit_bytes
@@ -506,7 +492,6 @@ def refuse_unknown_params(
 ) -> None:
     """Refuse parameters that an accelerator does not have.
 
-    :param known: the names that it accepts.
     :raises InvalidParams: if there is another one.
     """
     if not isinstance(params, collections.abc.Mapping):

@@ -28,10 +28,6 @@ def checked(
 ) -> dict[str, object]:
     """Check the names of parameters, and fill in the defaults.
 
-    :param required: names that must be present.
-    :param defaults: values of names that may be missing.
-    :param optional: names that may be missing and have no default.
-    :returns: the parameters with the defaults.
     :raises InvalidParams: if one is missing or unknown.
     """
     defaults = defaults or {}
@@ -85,7 +81,6 @@ def hex_bytes(
 ) -> bytes:
     """Read bytes in hexadecimal.
 
-    :returns: the bytes.
     :raises InvalidParams: if it is not such a text.
     """
     value = shaped(_HEX, params.get(name), name)

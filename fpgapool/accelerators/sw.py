@@ -40,12 +40,12 @@ class SwCore(base.Core):
     """Returns the best local alignment of each pair, stateless.
 
     A match scores 1, a mismatch -4; a gap of n symbols costs 6 + n. A symbol
-    is a byte; a byte of 0 matches nothing, and fills up a sequence that is
-    shorter. A result is the score and two ends: how many symbols of the query,
-    and of the target, there are up to the last ones of the alignment. Of
-    several alignments with this score it has the one whose ends have the
-    smallest sum, then the smallest end in the query. Without a match all three
-    are 0.
+    is a byte; a zero byte matches nothing, so it can pad a shorter
+    sequence. A result is the score and two ends: the number of symbols of the
+    query, and of the target, up to the last ones of the alignment. Of several
+    alignments with this score, the one whose ends have the smallest sum
+    counts, then the one with the smallest end in the query. Without a match
+    all three are 0.
 
     :param params: ``query_symbols`` and ``target_symbols``, lengths of both
         sequences of a pair.

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from typing import Self
+
+from fpgapool.bitstreams import intake
 
 if TYPE_CHECKING:
     # Agents use stores without a database.
@@ -18,35 +17,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a file that are in memory at a time.
 CHUNK_BYTES = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """A store's metadata of a file, for the store's operator.
-
-    :ivar properties: the owner's metadata, by the names of Cyborg.
-    """
-
-    bitstream_id: str
-    name: str
-    project_id: str
-    accelerator: str
-    version: str
-    description: str = ""
-    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, record: db_api.BitstreamRecord) -> Self:
-        """Return the metadata of a bitstream's file."""
-        return cls(
-            bitstream_id=record.bitstream_id,
-            name=record.name,
-            project_id=record.project_id,
-            accelerator=record.accelerator,
-            version=record.version,
-            description=record.description,
-            properties=record.properties,
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,23 +27,6 @@ class Found:
     age_s: float
 
 
-class Incoming(abc.ABC, Iterable[bytes]):
-    """A file being uploaded; its parts can be read once, in order.
-
-    If the iteration raises an exception, nothing must be stored.
-    """
-
-    @property
-    @abc.abstractmethod
-    def length_bytes(self) -> int | None:
-        """The length that its sender has announced; None if it has not."""
-
-    @property
-    @abc.abstractmethod
-    def checksum_sha256(self) -> str:
-        """SHA-256 of the data that was read, hexadecimal."""
-
-
 class Store(abc.ABC):
     """Keeps files; thread-safe.
 
@@ -82,8 +35,10 @@ class Store(abc.ABC):
     """
 
     @abc.abstractmethod
-    def write(self, about: About, incoming: Incoming) -> str:
-        """Store a file; it is durable when this returns.
+    def write(
+        self, record: db_api.BitstreamRecord, incoming: intake.Intake
+    ) -> str:
+        """Store a bitstream's file; it is durable when this returns.
 
         Exceptions of the incoming file's iteration are raised unchanged, and
         leave nothing behind.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what a bitstream's file says about its accelerator, by format.
+"""Reads the description of an accelerator from its bitstream's file.
 
 Boards' own formats contain nothing that can be read here.
 """
@@ -38,7 +38,7 @@ _XILINX = "Xilinx"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says, together with its owner's description."""
+    """A file's description of its accelerator, completed by its owner's."""
 
     profile: dict[str, Any]
     shapes: tuple[str, ...]
@@ -50,7 +50,6 @@ def read(
 ) -> Contents:
     """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
 
-    :param pieces: the file; only small parts of it stay in memory.
     :raises BitstreamRefused: if it is wrong, or contradicts its description.
     :raises StoreFailed: if the pieces end too early.
     """
@@ -63,7 +62,7 @@ def read(
         return _packaged(record, file)
     except EOFError as error:
         raise exception.StoreFailed(
-            reason=f"the file had {size_bytes} bytes; {error}"
+            reason=f"the stored file was {size_bytes} bytes; {error}"
         ) from error
 
 

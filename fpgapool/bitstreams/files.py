@@ -12,9 +12,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from typing import IO
+from typing import TYPE_CHECKING
 
 from fpgapool.bitstreams import base
+from fpgapool.bitstreams import intake
 from fpgapool.common import exception
+
+if TYPE_CHECKING:
+    # Agents use stores without a database.
+    from fpgapool.db import api as db_api
 
 _INCOMING = "incoming"
 _DIRECTORY_MODE = 0o750
@@ -49,7 +55,9 @@ class FileStore(base.Store):
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = pathlib.Path(directory)
 
-    def write(self, about: base.About, incoming: base.Incoming) -> str:
+    def write(
+        self, record: db_api.BitstreamRecord, incoming: intake.Intake
+    ) -> str:
         with _translated(), self._part() as part:
             # Errors of the sender are not the store's.
             for chunk in _passed(incoming):
@@ -58,7 +66,7 @@ class FileStore(base.Store):
             os.fchmod(part.fileno(), _FILE_MODE)
             os.fsync(part.fileno())
             path = self._path(
-                f"{incoming.checksum_sha256}.{about.bitstream_id}"
+                f"{incoming.checksum_sha256}.{record.bitstream_id}"
             )
             _make_directory(path.parent)
             os.replace(part.name, path)
@@ -109,7 +117,7 @@ class _Sender(Exception):
     """Carries an exception of the sender past the translation."""
 
 
-def _passed(incoming: base.Incoming) -> Iterator[bytes]:
+def _passed(incoming: intake.Intake) -> Iterator[bytes]:
     try:
         yield from incoming
     except OSError as error:

@@ -9,14 +9,20 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from typing import Any
 
 from oslo_log import log as logging
 
 from fpgapool.bitstreams import base
+from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import properties
 from fpgapool.clients import glance
 from fpgapool.common import exception
+
+if TYPE_CHECKING:
+    # Agents use stores without a database.
+    from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
@@ -27,23 +33,23 @@ _POOL = "fpgapool_pool"
 _MAX_PROPERTY_LENGTH = 255
 
 
-def properties_of(about: base.About) -> dict[str, str]:
+def properties_of(record: db_api.BitstreamRecord) -> dict[str, str]:
     """Return an image's properties, by the names of Cyborg's specification."""
     return {
         **{
-            name: about.properties[name]
+            name: record.properties[name]
             for name in properties.NAMES
-            if about.properties.get(name)
+            if record.properties.get(name)
         },
-        "bs-name": about.name[:_MAX_PROPERTY_LENGTH],
-        "bs-uuid": about.bitstream_id,
-        "version": about.version,
-        "description": about.description[:_MAX_PROPERTY_LENGTH],
-        "function_name": about.properties.get(
-            "function_name", about.accelerator
+        "bs-name": record.name[:_MAX_PROPERTY_LENGTH],
+        "bs-uuid": record.bitstream_id,
+        "version": record.version,
+        "description": record.description[:_MAX_PROPERTY_LENGTH],
+        "function_name": record.properties.get(
+            "function_name", record.accelerator
         ),
-        _MARK: about.bitstream_id,
-        "fpgapool_project_id": about.project_id,
+        _MARK: record.bitstream_id,
+        "fpgapool_project_id": record.project_id,
     }
 
 
@@ -59,10 +65,12 @@ class GlanceStore(base.Store):
         self._client = client
         self._pool_name = pool_name
 
-    def write(self, about: base.About, incoming: base.Incoming) -> str:
+    def write(
+        self, record: db_api.BitstreamRecord, incoming: intake.Intake
+    ) -> str:
         image_id = self._client.create(
-            f"bitstream-{about.bitstream_id}",
-            {**properties_of(about), _POOL: self._pool_name},
+            f"bitstream-{record.bitstream_id}",
+            {**properties_of(record), _POOL: self._pool_name},
         )
         try:
             self._upload(image_id, incoming)
@@ -74,7 +82,7 @@ class GlanceStore(base.Store):
             raise
         return image_id
 
-    def _upload(self, image_id: str, incoming: base.Incoming) -> None:
+    def _upload(self, image_id: str, incoming: intake.Intake) -> None:
         length_bytes = incoming.length_bytes
         body = (
             _Body(incoming)
@@ -97,7 +105,7 @@ class GlanceStore(base.Store):
             is_same = image.get("os_hash_value") == body.sum.hexdigest()
         if not is_same:
             raise exception.StoreUnavailable(
-                reason="Glance has not stored the data that it was sent"
+                reason="Glance stored different data than it was sent"
             )
 
     def read(self, location: str) -> Iterator[bytes]:
@@ -115,12 +123,9 @@ class GlanceStore(base.Store):
 
 
 class _Body:
-    """An incoming file in the form that HTTP libraries read.
+    """An incoming file in the form that HTTP libraries read."""
 
-    :ivar sum: of that data, as Glance computes it.
-    """
-
-    def __init__(self, incoming: base.Incoming) -> None:
+    def __init__(self, incoming: intake.Intake) -> None:
         self._parts = iter(incoming)
         self._rest = memoryview(b"")
         self.error: Exception | None = None
@@ -158,7 +163,7 @@ class _Body:
 class _SizedBody(_Body):
     """An incoming file with a known length."""
 
-    def __init__(self, incoming: base.Incoming, length_bytes: int) -> None:
+    def __init__(self, incoming: intake.Intake, length_bytes: int) -> None:
         super().__init__(incoming)
         self._length_bytes = length_bytes
 

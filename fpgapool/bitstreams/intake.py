@@ -11,7 +11,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Protocol
 
-from fpgapool.bitstreams import base
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 
@@ -25,8 +24,10 @@ class Stream(Protocol):
         """Return up to this many bytes, none at the end."""
 
 
-class Intake(base.Incoming):
-    """The body of an upload.
+class Intake:
+    """The body of an upload; its parts can be read once, in order.
+
+    If the iteration raises an exception, nothing must be stored.
 
     :param length_bytes: announced by the sender; None if it is not.
     :param timeout_s: how long it may take from now on.
@@ -45,17 +46,14 @@ class Intake(base.Incoming):
         self._clock = clock
         self._until_s = clock() + timeout_s
         self._stream = stream
-        self._length_bytes = length_bytes
+        self.length_bytes = length_bytes
         self._max_bytes = max_bytes
         self._sum = hashlib.sha256()
         self.size_bytes = 0
 
     @property
-    def length_bytes(self) -> int | None:
-        return self._length_bytes
-
-    @property
     def checksum_sha256(self) -> str:
+        """SHA-256 of the data that was read, hexadecimal."""
         return self._sum.hexdigest()
 
     def check_length(self) -> None:
@@ -63,7 +61,7 @@ class Intake(base.Incoming):
 
         :raises BitstreamRefused: if so.
         """
-        if (self._length_bytes or 0) > self._max_bytes:
+        if (self.length_bytes or 0) > self._max_bytes:
             raise self._too_large()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -76,10 +74,10 @@ class Intake(base.Incoming):
             if self.size_bytes > self._max_bytes:
                 raise self._too_large()
             if self._clock() > self._until_s:
-                raise _incomplete("it took too long")
+                raise _incomplete("the upload took too long")
             self._sum.update(chunk)
             yield chunk
-        expected = self._length_bytes
+        expected = self.length_bytes
         if expected is not None and self.size_bytes != expected:
             raise _incomplete(f"{self.size_bytes} of {expected} bytes arrived")
         if not self.size_bytes:

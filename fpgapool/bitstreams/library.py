@@ -281,10 +281,7 @@ class Library:
     def choose(
         self, accelerator_key: str, shape: str
     ) -> objects.BitstreamRef | None:
-        """Return the file for a slot; None for the driver's own.
-
-        :param shape: of the slot. The newest version that fits it wins.
-        """
+        """Return the file for a slot; None for the driver's own."""
         for record in self._by_key.get(accelerator_key, ()):
             if shape in record.shapes:
                 return reference(record)
@@ -304,10 +301,7 @@ class Library:
         return cls(database.accelerators(), database.bitstreams(), builtins)
 
     def resolve(self, name: str, project_id: str) -> str | None:
-        """Return the key of the accelerator that a project names.
-
-        :returns: None if there is none of that name that it may use.
-        """
+        """Return the key of the accelerator that a project names."""
         return names.resolve(
             name, project_id, lambda key: self.may_use(key, project_id)
         )
@@ -360,10 +354,7 @@ def _with_shapes(
 def _own_profile(
     key: str, found: Sequence[db_api.BitstreamRecord]
 ) -> objects.AcceleratorProfile:
-    """Return the profile of an accelerator that only bitstreams implement.
-
-    :param found: the newest first, whose profile counts.
-    """
+    """Return the profile of an accelerator that only bitstreams implement."""
     members = {**PROFILE_DEFAULTS, **found[0].profile}
     members["return_ratio"] = float(members["return_ratio"])
     members["peak_bytes_per_s"] = float(members["peak_bytes_per_s"])

@@ -58,7 +58,6 @@ def is_needed(file_format: str, required: bool) -> bool:
 def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
     """Return the signature of a checksum.
 
-    :param private_key_pem: not encrypted.
     :raises ConfigurationError: if the key cannot be used.
     """
     digest = bytes.fromhex(checksum_sha256)
@@ -119,8 +118,6 @@ class TrustedKeys:
     def verify(self, signature: str, checksum_sha256: str) -> str:
         """Make sure that a trusted key has signed a checksum.
 
-        :param signature: base64.
-        :returns: the name of the key, which is that of its file.
         :raises BitstreamRefused: if no trusted key has.
         """
         raw = _decode(signature)
@@ -140,9 +137,7 @@ class TrustedKeys:
     ) -> str:
         """Return the name of the key that has signed a bitstream.
 
-        :param signature: base64; empty: it has none.
         :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :returns: empty if it has none.
         :raises BitstreamRefused: if a required one is missing, or it is not
             by a trusted key.
         """
@@ -174,7 +169,7 @@ class TrustedKeys:
                     ValueError,
                     crypto_exceptions.UnsupportedAlgorithm,
                 ) as error:
-                    LOG.warning("Key %s is not used: %s", path, error)
+                    LOG.warning("Ignoring trusted key %s: %s", path, error)
 
     def _load(self, path: pathlib.Path) -> Any:
         """:raises ValueError: if it is not a valid key."""

@@ -87,4 +87,4 @@ class Sweeper:
         try:
             sweep(self._store, self._database.bitstreams, self._orphan_age_s)
         except exception.FpgapoolException as error:
-            LOG.warning("The store was not swept: %s", error)
+            LOG.warning("Cannot clean up the bitstream store: %s", error)

@@ -4,9 +4,6 @@
 
 An event about an assignment carries its generation. A generation other than
 the slot's current one makes the event stale: it changes nothing.
-
-Reserved names, not used yet: ``QueueDepth``,
-``CacheReport``, ``PowerReport``.
 """
 
 import typing
@@ -24,6 +21,21 @@ class Event:
     __slots__ = ()
 
     batch_order: typing.ClassVar[int] = 0
+
+
+@model.value
+class DeviceEvent(Event):
+    """Base of the events of a board."""
+
+    device_id: model.DeviceId
+
+
+@model.value
+class HolderEvent(Event):
+    """Base of the events of an assignment."""
+
+    slot_id: model.SlotId
+    generation: int
 
 
 @model.value
@@ -51,59 +63,50 @@ class HostLost(Event):
 
 
 @model.value
-class DeviceFailed(Event):
+class DeviceFailed(DeviceEvent):
     """A board is out of use until :class:`DeviceRestored`."""
 
-    device_id: model.DeviceId
     reason: str
 
 
 @model.value
-class DeviceRestored(Event):
+class DeviceRestored(DeviceEvent):
     """A board may be used again."""
 
-    device_id: model.DeviceId
-
 
 @model.value
-class DeviceEnabled(Event):
+class DeviceEnabled(DeviceEvent):
     """A board may be used. This is the default."""
 
-    device_id: model.DeviceId
-
 
 @model.value
-class DeviceDisabled(Event):
+class DeviceDisabled(DeviceEvent):
     """The slots of a board get no new jobs until :class:`DeviceEnabled`.
 
     Holders keep their slots. Like :class:`DrainRequested`, it stays in force
     when the host goes down and comes up again.
     """
 
-    device_id: model.DeviceId
-
 
 @model.value
-class DrainRequested(Event):
+class DrainRequested(DeviceEvent):
     """Like :class:`DeviceDisabled`; the core reports when it is empty.
 
     :param deadline_s: when the remaining holders lose their slots; a job that
         has not begun goes back to its place in the queue; None: never.
     """
 
-    device_id: model.DeviceId
     deadline_s: float | None = None
 
 
 @model.value
-class ReservableSlotsChanged(Event):
+class ReservableSlotsChanged(DeviceEvent):
     """The number of slots of a board that instances can reserve.
 
     The core holds back this many slots, less those already reserved: they go
     only to jobs that can move to another slot later.
     """
 
-    device_id: model.DeviceId
     count: int
 
 
@@ -247,27 +250,18 @@ class AssignmentRestored(Event):
 
 
 @model.value
-class SlotReady(Event):
+class SlotReady(HolderEvent):
     """The slot is programmed and waits for its holder's client."""
 
-    slot_id: model.SlotId
-    generation: int
-
 
 @model.value
-class HolderAttached(Event):
+class HolderAttached(HolderEvent):
     """The holder's client is connected."""
 
-    slot_id: model.SlotId
-    generation: int
-
 
 @model.value
-class HolderDetached(Event):
+class HolderDetached(HolderEvent):
     """The holder's connection is lost; the slot is kept for it."""
-
-    slot_id: model.SlotId
-    generation: int
 
 
 #: The next phase of an assignment. SlotReady and HolderAttached may come late
@@ -288,21 +282,17 @@ PHASE_MOVES: typing.Final[dict[type, dict[model.Phase, model.Phase]]] = {
 
 
 @model.value
-class Progress(Event):
+class Progress(HolderEvent):
     """The progress of a holder; it never causes a scheduling pass."""
 
-    slot_id: model.SlotId
-    generation: int
     bytes: int
     bytes_per_s: float
 
 
 @model.value
-class QuantumDone(Event):
+class QuantumDone(HolderEvent):
     """The holder reached a chunk border, where it may be preempted."""
 
-    slot_id: model.SlotId
-    generation: int
     bytes: int
 
 
@@ -315,30 +305,22 @@ class JobProgress(Event):
 
 
 @model.value
-class ClaimExceeded(Event):
+class ClaimExceeded(HolderEvent):
     """The holder has sent more than it claimed, slack included."""
 
-    slot_id: model.SlotId
-    generation: int
-
 
 @model.value
-class SlotReleased(Event):
+class SlotReleased(HolderEvent):
     """The holder has given the slot back, or lost it."""
 
-    slot_id: model.SlotId
-    generation: int
-
 
 @model.value
-class PrepareFailed(Event):
+class PrepareFailed(HolderEvent):
     """The slot was not prepared; its job goes back to its place.
 
     A failed self-test sends it too.
     """
 
-    slot_id: model.SlotId
-    generation: int
     reason: str
 
 
@@ -397,10 +379,7 @@ class GroupDeleted(Event):
 
 @model.value
 class GroupClientsChanged(Event):
-    """The clients of other projects than the owner's.
-
-    :param projects: their projects by their ids, as in :class:`ClientStats`.
-    """
+    """The clients of other projects than the owner's."""
 
     group_id: model.GroupId
     projects: tuple[tuple[str, str], ...]

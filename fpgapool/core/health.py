@@ -118,9 +118,6 @@ class Fault:
     """Why a unit is out of use, and its tests. Times are in seconds.
 
     :param failures: consecutive failures that took it out.
-    :param tries: failed tests, including those before it was last brought
-        back.
-    :param last_test: the error of the last test; empty if there was none.
     :param next_test_at: when the next test may begin; None during a test.
     """
 
@@ -216,7 +213,6 @@ class Health:
         :param is_preparation: whether no client has used the slot.
         :param spares_device: whether the failure has been counted for the
             device already.
-        :returns: the units to take out, smallest first.
         """
         accelerator, slot, device = place.units()
         pairs = self._pairs.setdefault(accelerator, {})

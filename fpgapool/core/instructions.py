@@ -3,10 +3,7 @@
 """Instructions of the core: what the conductor has to do.
 
 An instruction about a slot has the generation of its assignment. The job of a
-group's member has a negative id; :meth:`.PoolState.hold` tells the group.
-
-Reserved names, not used yet: ``Migrate``, ``Preload``, ``Evict``, ``Lock``,
-``Unlock``.
+group's member has a negative id; :meth:`.PoolState.hold` has the group.
 """
 
 import typing
@@ -127,7 +124,7 @@ class RejectGroup:
     """A new group, or a change of a group, is refused; nothing has changed.
 
     :param earliest_s: the earliest deadline that could be met; None: unknown,
-        or the goal is no deadline.
+        or the goal is not a deadline.
     """
 
     group_id: model.GroupId

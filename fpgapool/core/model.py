@@ -39,7 +39,7 @@ def value(cls: type[_T]) -> type[_T]:
 class Accelerator:
     """A function in the library.
 
-    :param stateless: whether a session can go on in another slot.
+    :param stateless: whether a session can continue in another slot.
     :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
         where they differ.
     """
@@ -220,6 +220,8 @@ class Job:
 class Group:
     """A group of slots with one accelerator, as its owner requested it.
 
+    :param size: the initial number of slots. The sizes of all groups of a
+        scaling set add up to what the set is entitled to.
     :param project: the owner, whose shares and limits its slots count in.
     :param min_size: the slots that sessions may not take from it.
     """
@@ -232,6 +234,16 @@ class Group:
     project: str = ""
     priority: int = 0
     elastic: bool = False
+
+    def check_sizes(self) -> None:
+        """:raises ValueError: if the sizes contradict each other."""
+        if self.size < 1:
+            raise ValueError(f"size must be at least 1, not {self.size}")
+        if not 0 <= self.min_size <= self.size <= self.max_size:
+            raise ValueError(
+                "0 <= min_size <= size <= max_size must hold, not min_size="
+                f"{self.min_size}, size={self.size}, max_size={self.max_size}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

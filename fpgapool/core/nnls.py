@@ -16,7 +16,6 @@ _Floats = npt.NDArray[np.float64]
 def solve(A: npt.ArrayLike, b: npt.ArrayLike) -> tuple[_Floats, float]:
     """Find t >= 0 that makes the length of A·t − b least.
 
-    :param A: m rows and n columns.
     :returns: t, with n values, and that length. If several t are equally
         good, one of them.
     :raises ValueError: if the shapes do not match, or a value is not finite.

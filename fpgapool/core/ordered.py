@@ -193,7 +193,6 @@ class KeyQueue(_Queue[list[Key]]):
         return len(self.front) + self._behind - len(self._gone)
 
     def first(self) -> Key | None:
-        """The smallest key, or None."""
         return self.front[0] if self.front else None
 
     def below(self, key: Key | None) -> list[Key]:
@@ -206,7 +205,6 @@ class KeyQueue(_Queue[list[Key]]):
         return list(itertools.takewhile(key.__gt__, self))
 
     def add(self, key: Key) -> None:
-        """Insert a key that is not in the set."""
         bounds = self._bounds
         if self._gone and key[-1] in self._gone and self._revive(key):
             return
@@ -373,7 +371,6 @@ class Ranks:
     After a query it follows the changes of the set, in batches, until it has
     not been queried for a while. Unused, it costs next to nothing.
 
-    :param keys: returns all keys of the set, in any order.
     :ivar followed: whether the caller must report changes through
         :meth:`note`.
     """
@@ -391,7 +388,6 @@ class Ranks:
         self._asked_ago = 0
 
     def rank(self, key: Key) -> int:
-        """How many keys are below this one."""
         self._asked_ago = 0
         if self._sorted is None:
             self._sorted = SortedKeys(self._keys())

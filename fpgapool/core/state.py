@@ -133,12 +133,10 @@ class PoolState:
 
     @property
     def waiting_count(self) -> int:
-        """The number of waiting jobs."""
         return len(self._jobs)
 
     @property
     def idle_count(self) -> int:
-        """The number of idle slots."""
         return self._slots.idle_count(frozenset())
 
     @property
@@ -166,7 +164,6 @@ class PoolState:
         return self._slots.assignments.get(slot_id)
 
     def waiting(self) -> list[model.Job]:
-        """The waiting jobs, first in the queue first."""
         return list(self._jobs)
 
     def skips(self, job_id: model.JobId) -> int:
@@ -252,11 +249,7 @@ class PoolState:
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Apply some events of an instant, before :meth:`step` decides.
-
-        :param now: the time in seconds; never below that of an earlier step.
-        :returns: the instructions that follow from these events alone.
-        """
+        """Apply some events of an instant, before :meth:`step` decides."""
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
             raise ValueError(f"time went backwards from {view.now} to {now}")

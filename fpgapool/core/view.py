@@ -81,7 +81,6 @@ class PoolView:
 
     @property
     def waiting_count(self) -> int:
-        """The number of waiting jobs that are shown."""
         return self.jobs.shown.count
 
     @property
@@ -90,7 +89,6 @@ class PoolView:
         return self.jobs.shown.arrived
 
     def record(self, job_id: model.JobId) -> queued.JobRecord:
-        """A job that waits or has a slot."""
         return self.jobs.records[job_id]
 
     def take(
@@ -245,7 +243,7 @@ class PoolView:
         return preferences.Contender(job, left_s, left_s + attach_s)
 
     def is_stateless(self, name: str) -> bool:
-        """Whether sessions of an accelerator can go on in other slots."""
+        """Whether sessions of an accelerator can continue in other slots."""
         accelerator = self.accelerators.get(name)
         return accelerator is not None and accelerator.stateless
 
@@ -295,7 +293,6 @@ class PoolView:
             )
 
     def drop_flow(self, slot_id: model.SlotId) -> None:
-        """Remove the flow of a slot without a holder."""
         if self.loads is not None:
             self.loads.drop(slot_id)
 

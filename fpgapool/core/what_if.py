@@ -51,7 +51,7 @@ class Snapshot:
 
     It takes time in proportion to the slots and waiting jobs: about 0.2 s for
     10,000 slots and as many waiting jobs. Another thread may use it while the
-    pool goes on.
+    pool keeps working.
 
     :raises NotCopyable: if there are more than :data:`MOST` of both, or if the
         strategy has something that cannot be copied, such as a lock or a local

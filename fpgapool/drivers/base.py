@@ -39,15 +39,11 @@ class DriverError(exceptions.CodedError):
     """A driver cannot do its task.
 
     :ivar code: stable machine-readable code.
-    :ivar message: explanation for operators; it may change.
     """
 
 
 def one_line(text: str) -> str:
-    """Return what a driver or its runtime says in one line, for people.
-
-    :param text: of any number of lines.
-    """
+    """Return what a driver or its runtime says in one line, for people."""
     return " ".join(text.split())
 
 
@@ -92,7 +88,6 @@ class BitstreamFile:
         the programmed data itself.
 
         :param max_bytes: the largest size that the driver can use.
-        :returns: the contents.
         :raises DriverError: ``BITSTREAM_UNKNOWN`` if it is longer, or
             ``BITSTREAM_DAMAGED`` if it cannot be read or its checksum is
             wrong.
@@ -132,7 +127,6 @@ class DeviceInfo:
 
     :ivar name: unique in the host and stable over reboots; files are named
         after it, so it has no slash.
-    :ivar model: the kind of the board.
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: approximate time to program a slot.
     :ivar slots: in the order of their numbers.
@@ -156,10 +150,7 @@ class DeviceInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a board can be used.
-
-    :ivar message: why not, or an empty string.
-    """
+    """Whether a board can be used."""
 
     healthy: bool
     message: str = ""
@@ -198,9 +189,7 @@ class Checksums:
     bytes it is 0.
 
     :ivar input_bytes: input that reached the core.
-    :ivar input_crc32: CRC-32 of that input.
     :ivar output_bytes: output that the core produced.
-    :ivar output_crc32: CRC-32 of that output.
     """
 
     input_bytes: int = 0
@@ -258,8 +247,6 @@ class Driver(abc.ABC):
         They are read from the section of the configuration that has the
         driver's name. Import oslo.config in this method: workers do not load
         it.
-
-        :returns: options of oslo.config with plain values.
         """
         return ()
 
@@ -280,17 +267,17 @@ class Driver(abc.ABC):
         """
 
     def check(self, device: str) -> Health:
-        """Try whether a board can run accelerators. Called by agents when they
-        start, after :meth:`discover`.
+        """Test whether a board can run accelerators. Called by agents when
+        they start, after :meth:`discover`.
 
-        A small trial of what sessions need: compilers, libraries, rights, the
-        board's answers. A board that fails is reported as not healthy, with
-        the message, until :meth:`health` says that it is well; so that must
-        not forget what was found here. Must not block for longer than
-        :data:`CHECK_TIMEOUT_S`: it may say :data:`UNANSWERED`, and go on.
-        Idempotent; disturbs no running slot.
+        It tries what sessions need: compilers, libraries, permissions and the
+        board's answers. The agent reports a board that fails as unhealthy
+        until :meth:`health` returns otherwise, so :meth:`health` must
+        remember the result. The test must return within
+        :data:`CHECK_TIMEOUT_S`, with the message :data:`UNANSWERED` if it
+        continues in the background. Idempotent; disturbs no running slot.
 
-        :returns: its health; the message says in one line what is missing.
+        :returns: the message names what is missing, in one line.
         """
         return self.health(device)
 
@@ -313,7 +300,6 @@ class Driver(abc.ABC):
         programming the slot; see :meth:`BitstreamFile.read`. The contents of
         the file come from a tenant.
 
-        :param slot: number of the slot in it.
         :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
             or ``bitstream:<SHA-256 of the file>``.
         :param file: of the bitstream; None if it is the driver's own.
@@ -331,9 +317,6 @@ class Driver(abc.ABC):
 
         Called before each ``open``, in the same thread. Must not block;
         idempotent. A driver may ignore it.
-
-        :param slot: number of the slot in it.
-        :param traffic: of the session that is about to be opened.
         """
         return
 
@@ -351,7 +334,6 @@ class Driver(abc.ABC):
         group's slot each task opens the slot anew, and the core before is not
         used again; see :meth:`clear_task`.
 
-        :param slot: number of the slot in it.
         :param params: the session's parameters, as its client sent them.
         :returns: the core that processes the session's data; it may raise any
             exception when it cannot continue, such as ``DEVICE_FAILED``. A
@@ -369,7 +351,6 @@ class Driver(abc.ABC):
         May block for as long as it takes. Idempotent, and safe in a slot
         that was never opened or programmed.
 
-        :param slot: number of the slot in it.
         :raises DriverError: ``SCRUB_FAILED``; the slot must not be used. Or
             ``PROCESS_SPENT``: only the end of this process removes the data,
             and the worker ends; the next one can use the slot.
@@ -383,7 +364,6 @@ class Driver(abc.ABC):
         before. The accelerator stays programmed. A driver that can do so in
         less time than :meth:`scrub`, which this calls, overrides it.
 
-        :param slot: number of the slot in it.
         :raises DriverError: as :meth:`scrub`.
         """
         self.scrub(device, slot)
@@ -393,8 +373,6 @@ class Driver(abc.ABC):
         """Return whether a board can be used. Called by agents, often.
 
         Must not block for longer than a second; idempotent.
-
-        :returns: its health; a board that is gone is not healthy.
         """
 
     def power_cap_w(self) -> float | None:
@@ -413,6 +391,5 @@ class Driver(abc.ABC):
 
         Must not block for longer than a second; idempotent.
 
-        :returns: the available values.
         :raises DriverError: ``NO_SUCH_SLOT`` if there is no such board.
         """

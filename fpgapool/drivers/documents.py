@@ -68,7 +68,7 @@ def boards(
 def file_version(path: str | os.PathLike[str]) -> str:
     """Return the version of a file.
 
-    :returns: a text that changes when the file is written or replaced.
+    :returns: a string that changes when the file is written or replaced.
     :raises OSError: if there is no such file.
     """
     return _version(os.stat(path))
@@ -83,7 +83,6 @@ def read(
 ) -> tuple[_T, str]:
     """Read and check a file.
 
-    :param kind: the kind of the file, for messages.
     :returns: its checked contents, and its version; see :func:`file_version`.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
         and the error.

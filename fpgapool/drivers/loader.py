@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
-import importlib
+import pkgutil
 import typing
 
 from fpgapool.drivers import base
@@ -53,10 +53,8 @@ def load_driver_class(path: str) -> type[base.Driver]:
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver.
     """
-    module_name, _, class_name = path.partition(":")
     try:
-        module = importlib.import_module(module_name)
-        driver_class = getattr(module, class_name)
+        driver_class = pkgutil.resolve_name(path)
     except (ImportError, AttributeError, ValueError) as exc:
         raise base.DriverError(
             codes.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"

@@ -10,10 +10,13 @@ programmed already.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import math
 import typing
 from collections.abc import Sequence
+
+import msgspec
 
 from fpgapool.core import events
 from fpgapool.core import model
@@ -34,11 +37,6 @@ _MOST_CALM_PERIODS = 1000
 _HOST: model.HostId = 0
 
 
-def policy_names() -> list[str]:
-    """Return the names of the installed elasticity policies."""
-    return sorted(_policies())
-
-
 def _policies() -> dict[str, importlib.metadata.EntryPoint]:
     group = importlib.metadata.entry_points(group="fpgapool.elasticity")
     return {entry.name: entry for entry in group}
@@ -47,7 +45,6 @@ def _policies() -> dict[str, importlib.metadata.EntryPoint]:
 def check(scenario: scenarios.Scenario, name: str, source: str) -> None:
     """Check that :func:`run` knows a policy for a strategy.
 
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if there is no such policy, or it refuses its
         period.
     """
@@ -67,7 +64,6 @@ def run(
 
     :param name: of one of the scenario's strategies, whose ``elasticity``
         sizes the groups; without jobs also of an installed policy.
-    :param source: the scenario's file, for messages.
     :param step_s: how often the course is recorded; None: never.
     :param any_period: whether a period may be too short for the time that
         programming takes; slots that changed then need not stay, either.
@@ -96,7 +92,7 @@ def _make_core(
             source,
             place,
             f"unknown elasticity policy {wanted.name!r}; known: "
-            f"{', '.join(policy_names())}",
+            f"{', '.join(sorted(_policies()))}",
         )
     try:
         policy: elasticity.Policy = entry.load()(wanted.own)
@@ -114,58 +110,28 @@ def _make_core(
         raise errors.InputError(source, place, str(error)) from error
 
 
+@dataclasses.dataclass(slots=True)
 class _Group:
     """One group of a run.
 
+    :ivar clients: their numbers in the engine.
     :ivar is_there: whether it has begun and not ended.
     :ivar admitted: whether the policy accepted its goal.
     :ivar ended_s: when it ended; None: it has not.
     :ivar moves: slots that it got from others.
     """
 
-    def __init__(
-        self,
-        number: int,
-        spec: scenarios.Group,
-        clients: range,
-        begin_s: float,
-        most_slots: int,
-    ) -> None:
-        self.number = number
-        self.spec = spec
-        self.clients = clients
-        self.begin_s = begin_s
-        self.is_there = False
-        self.admitted = True
-        self.ended_s: float | None = None
-        self.ended = 0
-        self.moves = 0
-        self.core_spec = core_groups.Spec(
-            id=number,
-            size=min(spec.slots, most_slots),
-            min_size=spec.min_size,
-            max_size=min(spec.max_size or most_slots, most_slots),
-            elastic=spec.elastic,
-        )
-
-    def goal(self) -> goals.Goal | None:
-        """Return its goal, as policies know it."""
-        goal = self.spec.goal
-        if goal is None:
-            return None
-        return goals.Goal(
-            deadline_s=goal.deadline_s,
-            rate_per_s=goal.rate_per_s,
-            actions=goal.actions,
-        )
+    number: int
+    spec: scenarios.Group
+    clients: range
+    begin_s: float
+    is_there: bool = False
+    admitted: bool = True
+    ended_s: float | None = None
+    moves: int = 0
 
 
 class _Simulation:
-    """One run.
-
-    :ivar course: of the groups; empty, unless it is recorded.
-    """
-
     def __init__(
         self,
         scenario: scenarios.Scenario,
@@ -185,7 +151,7 @@ class _Simulation:
             _clients(scenario.groups, arrivals_s),
             scenario.cluster.tasks_per_s or math.inf,
         )
-        self._groups = _make_groups(scenario.groups, arrivals_s, len(slots))
+        self._groups = _make_groups(scenario.groups, arrivals_s)
         self._core.set_slots(
             frozenset(),
             len(slots)
@@ -303,9 +269,23 @@ class _Simulation:
             self._begin(self._to_begin.pop(0), now)
 
     def _begin(self, group: _Group, now: float) -> None:
-        goal = group.goal()
+        spec, most = group.spec, len(self._served)
+        goal = None
+        if spec.goal is not None:
+            goal = goals.Goal(**msgspec.structs.asdict(spec.goal))
         try:
-            self._core.create(group.core_spec, now, goal)
+            self._core.create(
+                model.Group(
+                    id=group.number,
+                    accelerator="",
+                    size=min(spec.slots, most),
+                    min_size=spec.min_size,
+                    max_size=min(spec.max_size or most, most),
+                    elastic=spec.elastic,
+                ),
+                now,
+                goal,
+            )
         except goals.Infeasible:
             group.admitted = False
             self._engine.close(group.number)
@@ -324,7 +304,6 @@ class _Simulation:
         self._core.delete(group.number, now)
 
     def _report(self, group: _Group, now: float) -> None:
-        """Report what a group's tasks have done since the last report."""
         if not group.is_there:
             return
         stats = []
@@ -419,7 +398,6 @@ class _Simulation:
         return len(self.course.times_s) * self._step_s
 
     def _record(self, now: float) -> None:
-        """Record a point if it is due."""
         next_s = self._next_step_s()
         if self._accounts is not None or next_s is None or now < next_s:
             return
@@ -435,10 +413,10 @@ class _Simulation:
             self._accounts = _Accounts(
                 now,
                 self._engine.spent(),
-                [self._engine.busy_s(at) for at in range(len(self._groups))],
+                [self._engine.busy_s(each.number) for each in self._groups],
                 [
-                    self._engine.programming_s(at)
-                    for at in range(len(self._groups))
+                    self._engine.programming_s(each.number)
+                    for each in self._groups
                 ],
             )
 
@@ -539,7 +517,6 @@ def _clients(
 def _make_groups(
     groups: Sequence[scenarios.Group],
     arrivals_s: Sequence[Sequence[Sequence[float]]],
-    slots: int,
 ) -> list[_Group]:
     """Make the groups; one with a goal begins when its first batch arrives."""
     found = []
@@ -552,6 +529,6 @@ def _make_groups(
                 default=0.0,
             )
         clients = range(first, first + len(group.clients))
-        found.append(_Group(at, group, clients, begin_s, slots))
+        found.append(_Group(at, group, clients, begin_s))
         first = clients.stop
     return found

@@ -23,17 +23,5 @@ class InputError(exceptions.PicklableError):
         self.reason = reason
 
 
-def check_range(option: str, value: int, most: int, least: int = 1) -> None:
-    """Check an option's number.
-
-    :param option: as the command line has it.
-    :raises InputError: if the number is too small or too large.
-    """
-    if value < least:
-        raise InputError(option, "", f"must be at least {least}, not {value}")
-    if value > most:
-        raise InputError(option, "", f"must be at most {most}, not {value}")
-
-
 class SystemFailed(Exception):
     """The real system failed."""

@@ -10,7 +10,6 @@ from fpgapool.sim.inputs import scenario as scenarios
 def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
     """Return the caps, with the power of a slot of each shape.
 
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if no job could ever have a slot.
     """
     wanted = cluster.power

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Says on standard error what a command does, at least every five seconds.
+"""Reports progress on standard error, at least every five seconds.
 
-On a terminal a bar shows it; anywhere else lines do.
+A terminal shows a bar; files and pipes get lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import rich.console
 import rich.progress
 
-#: How long a command says nothing. On a busy machine a line comes late.
+#: Time between two lines. On a busy machine a line comes late.
 QUIET_S = 3.0
 #: How often a bar moves.
 _BAR_S = 0.25
@@ -38,7 +38,6 @@ class Work:
         self._bar: rich.progress.Progress | None = None
 
     def advance(self) -> None:
-        """Count one more part as done."""
         self.done += 1
 
     def __str__(self) -> str:
@@ -70,7 +69,6 @@ class Work:
             self._bar = None
 
     def move_bar(self) -> bool:
-        """Bring the bar up to date."""
         bar = self._bar
         if bar is not None:
             bar.update(bar.task_ids[0], completed=self.done)
@@ -100,10 +98,6 @@ def work(
 
 @contextlib.contextmanager
 def reporting(program: str, command: str) -> Iterator[None]:
-    """Report what a command does, while it works.
-
-    :param command: its name, for what it does besides :func:`work`.
-    """
     _works.append(Work(command, None, ""))
     is_over = threading.Event()
     thread = threading.Thread(

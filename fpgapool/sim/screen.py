@@ -5,11 +5,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import typing
+from collections.abc import Callable
 from collections.abc import Iterable
 
 import rich.console
 import rich.markup
 import rich.table
+
+from fpgapool.vocabulary import shapes
+
+_T = typing.TypeVar("_T")
 
 #: Files and pipes have no width; tables need one.
 _PLAIN_WIDTH = 120
@@ -38,11 +45,6 @@ def make_table(
     *,
     caption: str | None = None,
 ) -> rich.table.Table:
-    """Return a table without lines.
-
-    :param left: names of the columns of texts, which come first.
-    :param right: names of the columns of numbers.
-    """
     table = rich.table.Table(
         title=title and rich.markup.escape(title),
         title_justify="left",
@@ -70,10 +72,25 @@ def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
     )
 
 
-def seed(text: str) -> int:
-    """Convert a seed from the command line."""
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number of at least 0"
-        )
-    return int(text)
+def argument(
+    kind: Callable[[str], _T], shape: shapes.Shape[_T]
+) -> Callable[[str], _T]:
+    """Return the type of an argument that is of a kind and has a shape."""
+
+    def convert(text: str) -> _T:
+        value: object = text
+        with contextlib.suppress(ValueError):
+            value = kind(text)
+        try:
+            return shape(value, "")
+        except shapes.Invalid as error:
+            raise argparse.ArgumentTypeError(
+                f"{error.reason}, not {text}"
+            ) from None
+
+    return convert
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number."""
+    return argument(int, shapes.integer(least, most))

@@ -49,24 +49,15 @@ ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
 }
 
 
-class Watcher(typing.Protocol):
-    """Observes a run."""
-
-    def __call__(
-        self,
-        now: float,
-        jobs: list[scenarios.JobSpec | None],
-        rates: list[float],
-    ) -> None:
-        """Get the time, each slot's job (None: idle), and its bytes/s."""
-
-
-def strategy_names() -> list[str]:
-    return sorted(_strategies())
+#: Gets the time, each slot's job (None: idle), and its bytes/s.
+Watcher: typing.TypeAlias = Callable[
+    [float, list[scenarios.JobSpec | None], list[float]], None
+]
 
 
 @functools.cache
-def _strategies() -> dict[str, importlib.metadata.EntryPoint]:
+def installed() -> dict[str, importlib.metadata.EntryPoint]:
+    """Return the entry points of the installed strategies, by name."""
     group = importlib.metadata.entry_points(group="fpgapool.strategies")
     return {entry.name: entry for entry in group}
 
@@ -88,11 +79,11 @@ def make_strategy(
     """
     options = known.get(name, scenarios.StrategyOptions())
     wanted = options.strategy or name
-    entry = _strategies().get(wanted)
+    entry = installed().get(wanted)
     place = f"strategies.{name}"
     if entry is None:
         reason = f"unknown strategy {wanted!r}; known: "
-        reason += ", ".join(strategy_names())
+        reason += ", ".join(sorted(installed()))
         if name not in known:
             reason += f"; in the scenario: {', '.join(known)}"
         raise errors.InputError(source, place, reason)
@@ -110,7 +101,6 @@ def check(
     """Check that a strategy is there, and accepts its options.
 
     :param name: of a strategy, as :func:`run` takes it.
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if not.
     """
     known = models.of(scenario.cluster, source)
@@ -136,9 +126,7 @@ def run(
     :param name: of one of the scenario's strategies, or of an installed one,
         which then has its default options.
     :param seed: of the strategy's random choices.
-    :param source: the scenario's file, for messages.
     :param watcher: the run calls it whenever rates may have changed.
-    :param fair_share: whether the jobs' tenants share the slots evenly.
     :param on_end: the run calls it for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its

@@ -42,7 +42,6 @@ class WaOrdering(base.Ordering):
 
     A size equal to a threshold belongs to the queue of higher priority.
 
-    :param thresholds_bytes: upper bounds of all queues but the last.
     :raises ValueError: if they are not positive, finite and increasing.
     """
 

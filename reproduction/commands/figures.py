@@ -52,7 +52,6 @@ def add_parser(subparsers: typing.Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Make the figures, and say which claims hold."""
     chosen = _chosen(arguments.figures)
-    crews.check_processes(arguments.processes)
     out_dir: pathlib.Path = arguments.out
     pictures.prepare(out_dir, "figures")
     console = screen.make_console()

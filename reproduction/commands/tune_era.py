@@ -43,7 +43,7 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="DIR",
-        help=f"write all runs to {RESULTS} in this directory; it is made if "
+        help=f"write all runs to {RESULTS} in this directory; created if "
         "needed",
     )
     parser.add_argument(
@@ -63,20 +63,30 @@ def add_parser(subparsers: typing.Any) -> None:
     parser.add_argument(
         "--settings",
         nargs="+",
-        type=int,
+        type=screen.whole(1, len(era_tuning.SETTINGS)),
         default=list(range(1, len(era_tuning.SETTINGS) + 1)),
         metavar="N",
         help="numbers of the settings, from 1 to "
         f"{len(era_tuning.SETTINGS)}, in the order of the study; default: all",
     )
-    for option, default, what in (
-        ("--first-seed", 1, "seed of the first workload"),
-        ("--seeds", 1, "number of workloads of each setting"),
-        ("--jobs-per-host", 50, "number of jobs from each host"),
+    for option, default, kind, what in (
+        ("--first-seed", 1, screen.whole(0), "seed of the first workload"),
+        (
+            "--seeds",
+            1,
+            screen.whole(1, _MAX_SEEDS),
+            "number of workloads of each setting",
+        ),
+        (
+            "--jobs-per-host",
+            50,
+            screen.whole(1, scenarios.MAX_JOBS // 100),
+            "number of jobs from each host",
+        ),
     ):
         parser.add_argument(
             option,
-            type=screen.seed,
+            type=kind,
             default=default,
             metavar="N",
             help=f"{what}; default: %(default)s",
@@ -127,13 +137,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    crews.check_processes(arguments.processes)
-    errors.check_range("--seeds", arguments.seeds, _MAX_SEEDS)
-    errors.check_range(
-        "--jobs-per-host", arguments.jobs_per_host, scenarios.MAX_JOBS // 100
-    )
-    for number in arguments.settings:
-        errors.check_range("--settings", number, len(era_tuning.SETTINGS))
     for name in arguments.options:
         if name not in era_tuning.CANDIDATES:
             raise errors.InputError(

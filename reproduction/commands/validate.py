@@ -25,6 +25,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import pictures
+from fpgapool.vocabulary import shapes
 from reproduction.figures import figure
 from reproduction.validation import differences
 from reproduction.validation import experiments
@@ -83,14 +84,14 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=screen.whole(1, MAX_JOBS),
         default=120,
         metavar="N",
         help="number of jobs of each run; default: %(default)s",
     )
     parser.add_argument(
         "--runs",
-        type=int,
+        type=screen.whole(1, MAX_RUNS),
         default=2,
         metavar="N",
         help="number of runs in each mode, each with other jobs; default: "
@@ -98,7 +99,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=screen.seed,
+        type=screen.whole(0),
         default=1,
         metavar="N",
         help="seed of the first run's jobs; the other runs have the next "
@@ -106,7 +107,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--scale",
-        type=float,
+        type=screen.argument(float, shapes.number(*SCALES)),
         default=0.002,
         metavar="X",
         help="multiply all sizes and rates in the real system by X; times "
@@ -258,15 +259,6 @@ def _seconds(*times_s: float) -> list[str]:
 def _trials(
     modes: Sequence[experiments.Mode], arguments: argparse.Namespace
 ) -> list[_Trial]:
-    errors.check_range("--jobs", arguments.jobs, MAX_JOBS)
-    errors.check_range("--runs", arguments.runs, MAX_RUNS)
-    low, high = SCALES
-    if not low <= arguments.scale <= high:
-        raise errors.InputError(
-            "--scale",
-            "",
-            f"must be from {low:g} to {high:g}, not {arguments.scale:g}",
-        )
     trials = [
         _Trial(mode, arguments.seed + number, arguments)
         for mode in modes

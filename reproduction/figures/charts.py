@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import pathlib
 import typing
 from collections.abc import Mapping
@@ -186,6 +187,19 @@ def _set_scales(axes: mpl_axes.Axes, panel: Panel) -> None:
         axes.set_ylim(bottom=0)
 
 
+def bar(spread: gains.Spread) -> tuple[float, float]:
+    """Return how far the 95 % interval reaches below and above the mean.
+
+    :returns: zeros for a single seed, which has no interval.
+    """
+    if not math.isfinite(spread.interval_high):
+        return 0.0, 0.0
+    return (
+        spread.mean - spread.interval_low,
+        spread.interval_high - spread.mean,
+    )
+
+
 def _draw_line(
     axes: mpl_axes.Axes, series: Series, colour: str, at: int
 ) -> None:
@@ -197,8 +211,16 @@ def _draw_line(
     }
     assert series.x is not None
     if series.spreads:
-        style.draw_spreads(
-            axes, series.x, series.spreads, series.factor, **options
+        bars = [bar(each) for each in series.spreads]
+        axes.errorbar(
+            series.x,
+            [series.factor * each.mean for each in series.spreads],
+            yerr=[
+                [series.factor * each[end] for each in bars] for end in (0, 1)
+            ],
+            elinewidth=1.1,
+            capsize=2.5,
+            **options,
         )
     elif series.step:
         axes.step(series.x, series.y, where="post", **options)

@@ -9,6 +9,8 @@ Unless a figure says otherwise, there are 100 hosts, 50 of them with a board of
 from __future__ import annotations
 
 import dataclasses
+import math
+import statistics
 import typing
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fpgapool.sim import simulation
+from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import families
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import workloads
@@ -41,6 +44,23 @@ POWER_LAW = "power-law:s0_bytes=20e6,smax_bytes=10e9,alpha=1.1"
 _REMOTE_LIMIT = 2
 _SKIP_LIMIT = 5
 _STRATEGY = "strategy"
+_QUANTILES = 1000
+
+
+def gaussian(
+    mean_bytes: float, deviation_bytes: float, least_bytes: float = -math.inf
+) -> distributions.SizeDistribution:
+    """Return Gaussian sizes as a thousand quantiles.
+
+    :param least_bytes: replaces quantiles that are smaller.
+    """
+    normal = statistics.NormalDist(mean_bytes, deviation_bytes)
+    return distributions.Empirical(
+        [
+            max(least_bytes, normal.inv_cdf((at + 0.5) / _QUANTILES))
+            for at in range(_QUANTILES)
+        ]
+    )
 
 
 def make_options(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import statistics
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -105,7 +106,7 @@ def load(mean_mb: float) -> float:
 @functools.cache
 def _gaussian(mean_mb: float) -> distributions.SizeDistribution:
     """Return Gaussian sizes; no quantile of these is below 0."""
-    return workloads.gaussian(mean_mb * 1e6, DEVIATION * mean_mb * 1e6)
+    return clusters.gaussian(mean_mb * 1e6, DEVIATION * mean_mb * 1e6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +155,37 @@ def compare(measure: figure.Measure, strategy: str) -> list[Point]:
     ]
 
 
+def change_percent(
+    before: Sequence[float], after: Sequence[float]
+) -> gains.Spread:
+    """Return by how many percent the mean of times got shorter.
+
+    :param before: a time for each seed.
+    :param after: a time for each of the same seeds.
+    :returns: the change of the means; the extremes are of single seeds.
+    """
+    single = [
+        100 * (1 - new / old) for old, new in zip(before, after, strict=True)
+    ]
+    mean_before = statistics.fmean(before)
+    ratio = statistics.fmean(after) / mean_before
+    # For a ratio of means: the deviation of each seed from it.
+    _, half = gains.confidence(
+        [
+            (new - ratio * old) / mean_before
+            for old, new in zip(before, after, strict=True)
+        ]
+    )
+    overall = 100 * (1 - ratio)
+    return gains.Spread(
+        overall,
+        min(single),
+        max(single),
+        overall - 100 * half,
+        overall + 100 * half,
+    )
+
+
 def _point(
     mean_mb: float,
     return_ratio: float,
@@ -161,7 +193,7 @@ def _point(
     pooled: Sequence[metrics.Metrics],
 ) -> Point:
     act, tct95 = (
-        gains.change_percent(
+        change_percent(
             [getattr(each, name) for each in apart],
             [getattr(each, name) for each in pooled],
         )

@@ -67,7 +67,7 @@ class Best(typing.NamedTuple):
         """Search them."""
         sizes = SIZES[self.sizes]
         return queueing.minimise(
-            queueing.make_server(sizes, _LOAD5, _BYTES_PER_S),
+            queueing.PriorityServer(sizes, _LOAD5, _BYTES_PER_S),
             self.queues,
             structure=self.structure,
             formula=self.formula,
@@ -398,7 +398,7 @@ class Plan:
                     getattr(found[(q, k1), strategy], metric)
                     for k1 in self.k1s
                 )
-                for bar in [spread.bar()]
+                for bar in [charts.bar(spread)]
             ]
             for q in self.qs
         ]

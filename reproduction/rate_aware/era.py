@@ -324,7 +324,6 @@ def add_parser(subparsers: typing.Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the study; 1: era does not reach its goals."""
-    crews.check_processes(arguments.processes)
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     wanted = list(dict.fromkeys([arguments.reference, *arguments.strategies]))
     # By seed: after an interruption the runs so far can be compared.

@@ -12,6 +12,7 @@ import dataclasses
 
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import workloads
+from reproduction.figures import clusters
 from reproduction.validation import tenant
 
 #: The testbed of the paper. The first hosts have the boards.
@@ -90,7 +91,7 @@ def make_scenario(
     """
     testbed = cluster()
     workload = workloads.Workload(
-        sizes=workloads.gaussian(MEAN_BYTES, DEVIATION_BYTES, MIN_BYTES),
+        sizes=clusters.gaussian(MEAN_BYTES, DEVIATION_BYTES, MIN_BYTES),
         load=mode.bytes_per_s / workloads.capacity_bytes_per_s(testbed),
         host_weights={
             host: float(host in mode.hosts) for host in range(HOSTS)

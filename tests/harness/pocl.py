@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -30,3 +31,15 @@ def device() -> Any:
         if platform.name == PLATFORM:
             return platform.get_devices()[0]
     raise AssertionError("PoCL is missing: apt install pocl-opencl-icd")
+
+
+@functools.cache
+def binary(device: Any, source: bytes) -> bytes:
+    """Compile a program for a device, in this process."""
+    import pyopencl
+
+    from fpgapool.drivers.opencl import programs
+
+    program = pyopencl.Program(pyopencl.Context([device]), source.decode())
+    built = program.build(list(programs.BUILD_OPTIONS), [device])
+    return bytes(built.binaries[0])

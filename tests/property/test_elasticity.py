@@ -13,6 +13,7 @@ import pytest
 import scipy.optimize
 
 from fpgapool.core import events
+from fpgapool.core import model
 from fpgapool.core import nnls
 from fpgapool.core.sizing import apportion
 from fpgapool.core.sizing import elasticity
@@ -297,11 +298,13 @@ class Pool:
             self.under_way.append(move.receiver)
 
     def create(self, group_id: int, number: int) -> None:
-        spec = core_groups.Spec(
+        spec = model.Group(
             id=group_id,
+            accelerator="aes",
             size=1 + number % 4,
             min_size=number % 2,
             max_size=4 + number % 5,
+            elastic=True,
         )
         goal = goals.Goal(deadline_s=self.now + number + 1, actions=number + 1)
         try:

@@ -18,7 +18,6 @@ from fpgapool.api.answers import paging
 from fpgapool.api.answers import views
 from fpgapool.api.http import errors
 from fpgapool.api.http import rights
-from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
@@ -207,7 +206,7 @@ def upload(call: calls.Call) -> calls.Answer:
     incoming = _incoming(call, record, files)
     # Each upload occupies a thread for as long as it lasts.
     with files.uploads.place(call.project_id):
-        location = files.store.write(stores.About.of(record), incoming)
+        location = files.store.write(record, incoming)
         with _kept_if_right(call, record.bitstream_id, location):
             call.backends.conductor.change_bitstream(
                 _checked(call, record, incoming, location)

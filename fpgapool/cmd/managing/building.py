@@ -233,7 +233,7 @@ class Registry:
             io.BytesIO(made), len(made), self.max_size_bytes
         )
         incoming.check_length()
-        location = self.store.write(stores.About.of(record), incoming)
+        location = self.store.write(record, incoming)
         try:
             self.conductor.change_bitstream(
                 objects.UploadBitstream(

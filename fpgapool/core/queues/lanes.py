@@ -17,7 +17,6 @@ class Lanes:
     """The lanes of all projects.
 
     :param max_wait_s: jobs become urgent after this time; None: never.
-    :param accounts: the projects' accounts, if they share the pool.
     :ivar changes: incremented whenever a group is added or removed, gets its
         first job or loses its last one.
     :ivar shown: the jobs that the strategy sees: all of them, or those that
@@ -77,10 +76,7 @@ class Lanes:
     def group_for(
         self, record: queued.JobRecord, shapes: model.Shapes, now: float
     ) -> tuple[queued.JobGroup, bool]:
-        """The group for a job.
-
-        :returns: the group, and whether it is new.
-        """
+        """The group for a job."""
         lane = self._common if self._has_one_lane else self._lane(record, now)
         group = lane.by_needs.get((shapes, record.avoided, ""))
         if group is not None:

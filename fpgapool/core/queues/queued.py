@@ -154,7 +154,6 @@ class Shown:
 
     @property
     def count(self) -> int:
-        """The number of jobs."""
         return sum(group.count for group in self.groups())
 
     def groups(self) -> abc.Collection[JobGroup]:
@@ -162,7 +161,6 @@ class Shown:
         raise NotImplementedError
 
     def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
-        """The groups whose jobs fit slots of this shape."""
         groups = self._by_shape.get(shape)
         if groups is None:
             groups = self._by_shape[shape] = tuple(
@@ -171,10 +169,7 @@ class Shown:
         return groups
 
     def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
-        """Update :attr:`arrived`.
-
-        :param lanes: the lanes with jobs that were submitted at this event.
-        """
+        """Update :attr:`arrived`."""
         raise NotImplementedError
 
 
@@ -204,7 +199,6 @@ class Lane(Shown):
 
     @property
     def count(self) -> int:
-        """The number of jobs."""
         return self.size
 
     def ranked(self) -> list[tuple[int, "Lane"]]:
@@ -212,7 +206,6 @@ class Lane(Shown):
         return sorted({0: self, **self.ranks}.items(), reverse=True)
 
     def groups(self) -> abc.Collection[JobGroup]:
-        """All groups; some may have no jobs."""
         return self.by_needs.values()
 
     def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
@@ -247,11 +240,9 @@ class Together(Shown):
         self._lanes = frozenset(lanes)
 
     def groups(self) -> abc.Collection[JobGroup]:
-        """All groups; some may have no jobs."""
         return self._groups
 
     def note_arrivals(self, lanes: abc.Iterable[Lane]) -> None:
-        """Update :attr:`arrived`."""
         self.arrived = {
             job_id: record
             for lane in lanes

@@ -13,12 +13,12 @@ least its claim.
 
 import dataclasses
 import math
-import typing
 from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
+from fpgapool.core.topology import slots
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
 
@@ -31,7 +31,6 @@ class ShareOptions:
     """How projects share.
 
     :param fair: whether they have rounds; if not, only limits apply.
-    :param quantum_bytes: the bytes per round of a project of weight 1.
     :param weights: of projects; the default is 1.
     :raises ValueError: if the quantum or a weight is not positive and finite.
     """
@@ -53,15 +52,6 @@ class ShareOptions:
 def _check_positive(what: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ValueError(f"{what} must be positive and finite, not {value}")
-
-
-class ChargedSlot(typing.Protocol):
-    """A slot that a project has."""
-
-    slot_id: model.SlotId
-
-    def charge(self, now: float, /) -> float:
-        """Return its cost since the last charge, in bytes."""
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -91,7 +81,7 @@ class Account:
         self.round = 0
         self.place = 0
         self.waits = False
-        self.holds: dict[model.SlotId, ChargedSlot] = {}
+        self.holds: dict[model.SlotId, slots.Hold] = {}
 
     @property
     def key(self) -> ordered.Key:
@@ -177,7 +167,6 @@ class Accounts:
     # -- rounds ----------------------------------------------------------
 
     def places(self) -> list[ordered.Key]:
-        """The places of all waiting projects, in order."""
         return list(self._places)
 
     def first_from(self, cursor: ordered.Key) -> Account | None:
@@ -228,7 +217,7 @@ class Accounts:
     def give(
         self,
         project: str,
-        hold: ChargedSlot,
+        hold: slots.Hold,
         claimed_bytes: float,
         *,
         in_round: bool,
@@ -252,7 +241,7 @@ class Accounts:
             self.changes += 1
         self._take(account, claimed_bytes)
 
-    def take_back(self, project: str, hold: ChargedSlot) -> None:
+    def take_back(self, project: str, hold: slots.Hold) -> None:
         """Take a project's slot back, and charge the rest of its cost."""
         account = self._accounts[project]
         if len(account.holds) == self.limit_of(project):

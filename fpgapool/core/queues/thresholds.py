@@ -37,7 +37,6 @@ def hybrid_thresholds(
     They grow geometrically up to queue k1, linearly up to k2 and
     geometrically again after it; k1 = 1 and k2 = 2 is geometric throughout.
 
-    :param queues: the number of queues; 1 gives no threshold.
     :raises ValueError: if the thresholds would not be finite and increase.
     """
     if not 0 < E_bytes < math.inf:

@@ -23,7 +23,6 @@ class WaitingJobs(lanes.Lanes):
     :param strategy: orders the jobs, and limits how long a job waits for its
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
-    :param accounts: of the projects, if they share the pool.
     :ivar records: the jobs that wait, and those that have a slot.
     :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
     :ivar patience: when jobs stop waiting for their own host.

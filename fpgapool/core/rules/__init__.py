@@ -3,7 +3,7 @@
 """What each event changes in queues and topology.
 
 ``PoolState`` hands each event to one method here. These methods append
-instructions, and say whether a scheduling pass is due. They never choose the
+instructions, and set whether a scheduling pass is due. They never choose the
 job that gets an idle slot: strategies do.
 
 ``admission``
@@ -11,7 +11,7 @@ job that gets an idle slot: strategies do.
 ``holders``
     Assignments, from programming to release.
 ``members``
-    The same for slots of groups, which ask for slots by ordinary jobs.
+    The same for slots of groups, which request slots by ordinary jobs.
 ``hardware``
     Hosts, boards and slots come, go, fail and drain.
 ``shunning``

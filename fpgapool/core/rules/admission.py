@@ -19,7 +19,6 @@ from fpgapool.vocabulary import codes
 class Admission:
     """Queues each job in the group of jobs that fit the same slots.
 
-    :param strategy: gives each job its key in the queue.
 
     :ivar yielding: jobs that gave their slots back for others; they are queued
         again after the pass of this step.
@@ -140,7 +139,6 @@ class Admission:
             )
 
     def withdraw(self, record: queued.JobRecord) -> None:
-        """Take a waiting job out of the queue."""
         if record.group is not None:
             record.group.lane.arrived.pop(record.job.id, None)
         self._jobs.remove(record)

@@ -214,10 +214,7 @@ class Members:
     # -- sizes -------------------------------------------------------------
 
     def settle(self) -> list[slots.Hold]:
-        """Bring the groups to the sizes they should have.
-
-        :returns: the members that have to leave.
-        """
+        """Bring the groups to the sizes they should have."""
         self.changed = False
         now = self._view.now
         if self._sizes.wake_s() <= now:

@@ -34,11 +34,12 @@ class Owners:
     def on_created(self, event: events.GroupCreated) -> None:
         """Add a group, or reject it."""
         group = event.group
-        spec = self._spec(group)
-        if spec is None or group.id in self._members.groups:
+        if self._is_bad(group) or group.id in self._members.groups:
             return
         try:
-            self._sizes.create(spec, self._view.now, event.goal)
+            self._sizes.create(
+                group, self._view.now, event.goal, self._shapes(group)
+            )
         except goals.Infeasible as error:
             self._reject_goal(group.id, error)
             return
@@ -49,10 +50,11 @@ class Owners:
         group = event.group
         if group.id not in self._members.groups:
             self._sizes.restore(
-                self._made_spec(group),
+                group,
                 event.wanted,
                 self._view.now,
                 event.goal,
+                self._shapes(group),
             )
             self._members.add(group)
 
@@ -69,10 +71,9 @@ class Owners:
             raise ValueError(
                 f"the accelerator of group {group.id} cannot change"
             )
-        spec = self._spec(group)
-        if spec is not None:
+        if not self._is_bad(group):
             known.group = group
-            self._sizes.change(spec, self._view.now)
+            self._sizes.change(group, self._view.now, self._shapes(group))
             self._members.changed = True
 
     def on_goal(self, event: events.GoalChanged) -> None:
@@ -127,31 +128,25 @@ class Owners:
             return None
         return self._members.groups[group_id]
 
-    def _spec(self, group: model.Group) -> group_sizes.Spec | None:
-        """Return a request as the core's value; None: rejected."""
+    def _is_bad(self, group: model.Group) -> bool:
+        """Reject a request that no pool could meet."""
         if group.accelerator not in self._view.accelerators:
             self._reject(
                 group.id,
                 codes.UNKNOWN_ACCELERATOR,
                 f"there is no accelerator {group.accelerator!r}",
             )
-            return None
+            return True
         try:
-            return self._made_spec(group)
+            group.check_sizes()
         except ValueError as error:
             self._reject(group.id, codes.INVALID_GROUP_SIZE, str(error))
-            return None
+            return True
+        return False
 
-    def _made_spec(self, group: model.Group) -> group_sizes.Spec:
+    def _shapes(self, group: model.Group) -> model.Shapes:
         accelerator = self._view.accelerators.get(group.accelerator)
-        return group_sizes.Spec(
-            id=group.id,
-            shapes=accelerator.shapes if accelerator else frozenset(),
-            size=group.size,
-            min_size=group.min_size,
-            max_size=group.max_size,
-            elastic=group.elastic,
-        )
+        return accelerator.shapes if accelerator else frozenset()
 
     def _reject_goal(
         self, group_id: model.GroupId, error: goals.Infeasible

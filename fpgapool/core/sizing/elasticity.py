@@ -120,8 +120,6 @@ class Policy(abc.ABC):
         goal then falls to its minimum.
     :cvar sizes_all: whether :meth:`resize` sizes groups without a goal, too.
         Otherwise those have the sizes that their owners gave them.
-    :cvar follows_goals: whether :meth:`resize` is also called at once when a
-        goal starts, changes or is reached.
     :cvar stay_programmings: a slot that came from another group stays for
         this many programming times, unless its new group is deleted or
         reaches its goal; 0: it may leave at once.

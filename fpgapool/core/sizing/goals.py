@@ -22,7 +22,7 @@ class Infeasible(exceptions.PicklableError):
     Users see it as ``GOAL_INFEASIBLE``.
 
     :ivar earliest_s: the earliest deadline that fits; None: unknown, or the
-        goal is no deadline.
+        goal is not a deadline.
     """
 
     def __init__(self, reason: str, earliest_s: float | None = None) -> None:
@@ -189,7 +189,6 @@ def smoothed_slots_per_rate(
 ) -> float | None:
     """Return â after a period.
 
-    :param former: â before it; None: this is the first.
     :param slots: θ, the mean number of members in the period.
     :returns: â; the former one if nothing ended or there was no member.
     """

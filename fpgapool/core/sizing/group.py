@@ -2,8 +2,8 @@
 
 """One group: its numbers of slots, what its tasks did, and its goal.
 
-A group's state follows from its numbers; nobody sets it. After each change
-:meth:`Group.settle` derives an event from the numbers, and moves along
+A group's state follows from its numbers and is never set directly. After each
+change :meth:`Group.settle` derives an event from the numbers, and moves along
 ``states.GROUP_MOVES`` until none applies::
 
     CREATING --filled--> ACTIVE <--settled-- RESIZING
@@ -43,33 +43,6 @@ _ROUNDING = 1e-9
 _MISS_PERIODS = 60
 # Desks report every few seconds; a longer gap means that no task ended.
 _LONGEST_SILENCE_S = 30.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """What the owner of a group asked for.
-
-    :param shapes: the slot shapes that its accelerator fits; empty: any.
-    :param size: the initial number of slots. The sizes of all groups of a
-        scaling set add up to what the set is entitled to.
-    :raises ValueError: unless 0 <= min_size <= size <= max_size and size >= 1.
-    """
-
-    id: elasticity.GroupId
-    shapes: model.Shapes = frozenset()
-    size: int
-    min_size: int
-    max_size: int
-    elastic: bool = True
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"size must be at least 1, not {self.size}")
-        if not 0 <= self.min_size <= self.size <= self.max_size:
-            raise ValueError(
-                "0 <= min_size <= size <= max_size must hold, not min_size="
-                f"{self.min_size}, size={self.size}, max_size={self.max_size}"
-            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +95,7 @@ class SizingOptions:
 class Group:
     """One group.
 
+    :ivar shapes: the slot shapes that its accelerator fits; empty: any.
     :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
     :ivar owed: slots that it must return to the pool first.
     :ivar gave: whether it gave slots to sessions in this period.
@@ -129,8 +103,15 @@ class Group:
     :ivar last: the last period; None: the first one has not ended.
     """
 
-    def __init__(self, spec: Spec, options: SizingOptions, now: float) -> None:
+    def __init__(
+        self,
+        spec: model.Group,
+        shapes: model.Shapes,
+        options: SizingOptions,
+        now: float,
+    ) -> None:
         self.spec = spec
+        self.shapes = shapes
         self.state = states.GROUP_CREATING
         self.wanted = spec.size
         self.members = 0
@@ -332,7 +313,7 @@ class Group:
     def _measured(
         self, goal: goals.GoalState, last: runtimes.Period, now: float
     ) -> goals.GoalState:
-        """Return the goal with what the last period says about it."""
+        """Return the goal with the measurements of the last period."""
         rate_per_s = last.tasks / last.length_s
         self.add(0, 0, now)
         members = self._member_s / last.length_s
@@ -375,7 +356,6 @@ class Group:
             )
 
     def view(self, now: float) -> elasticity.GroupView:
-        """Return the group as a policy sees it."""
         return elasticity.GroupView(
             id=self.spec.id,
             size=self.size,

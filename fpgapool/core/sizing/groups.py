@@ -43,7 +43,6 @@ from fpgapool.core.sizing import sets
 from fpgapool.vocabulary import states
 
 SizingOptions = one_group.SizingOptions
-Spec = one_group.Spec
 
 #: Groups whose slots can serve each other; other groups are sets of their own.
 _SetKey: typing.TypeAlias = model.Shapes | elasticity.GroupId
@@ -65,7 +64,6 @@ class Move:
 class GoalProgress:
     """How a goal goes, for the group's owner.
 
-    :param progress: p, the measured rate over the needed one.
     :param asked: r, the slots that the goal asks for.
     :param expected_finish_s: None: unknown, or the goal has no end.
     """
@@ -105,14 +103,19 @@ class Groups:
     # -- groups and their slots -------------------------------------------
 
     def create(
-        self, spec: Spec, now: float, goal: goals.Goal | None = None
+        self,
+        spec: model.Group,
+        now: float,
+        goal: goals.Goal | None = None,
+        shapes: model.Shapes = frozenset(),
     ) -> None:
-        """Add a group without slots; the moves say how it gets them.
+        """Add a group without slots; it gets them by moves.
 
+        :param shapes: that its accelerator fits; empty: any.
         :raises goals.Infeasible: if the policy refuses the goal; then there
             is no group.
         """
-        group = self._add(spec, now)
+        group = self._add(spec, shapes, now)
         if goal is not None:
             group.goal = goals.GoalState(goal=goal, registered_s=now)
             try:
@@ -123,38 +126,46 @@ class Groups:
 
     def restore(
         self,
-        spec: Spec,
+        spec: model.Group,
         wanted: int,
         now: float,
         goal: goals.GoalState | None = None,
+        shapes: model.Shapes = frozenset(),
     ) -> None:
         """Add a group as it was before a restart.
 
         :param wanted: its size then; it stays until tasks are measured again.
         :param goal: what is left of its goal.
         """
-        group = self._add(spec, now)
+        group = self._add(spec, shapes, now)
         group.wanted = wanted
         group.goal = goal
 
-    def _add(self, spec: Spec, now: float) -> one_group.Group:
+    def _add(
+        self, spec: model.Group, shapes: model.Shapes, now: float
+    ) -> one_group.Group:
         if spec.id in self._groups:
             raise ValueError(f"group {spec.id} already exists")
         if not self._groups:
             self._due_s = now + self.period_s
-        group = one_group.Group(spec, self.options, now)
+        group = one_group.Group(spec, shapes, self.options, now)
         self._groups[spec.id] = group
         return group
 
-    def change(self, spec: Spec, now: float) -> None:
-        """Replace what a group's owner asked for.
+    def change(
+        self,
+        spec: model.Group,
+        now: float,
+        shapes: model.Shapes = frozenset(),
+    ) -> None:
+        """Replace a group's request.
 
         Its size becomes the owner's; the policy may change it again.
 
         :raises KeyError: if there is no such group, or it is being deleted.
         """
         group = self._live(spec.id)
-        group.spec = spec
+        group.spec, group.shapes = spec, shapes
         group.wanted = spec.size
         self._note_goal_change(now)
         group.settle()
@@ -246,7 +257,7 @@ class Groups:
             for group in map(self._groups.get, sorted(candidates))
             if group is not None
             and group.state != states.GROUP_DRAINING
-            and not self._sets[group.spec.shapes].gave
+            and not self._sets[group.shapes].gave
             and group.members > group.owed
             and min(group.size, group.wanted) > group.spec.min_size
         ]
@@ -254,11 +265,11 @@ class Groups:
             return None
         chosen = min(able, key=_load)
         chosen.give()
-        self._sets[chosen.spec.shapes].gave = True
+        self._sets[chosen.shapes].gave = True
         return chosen.spec.id
 
     def get(self, group_id: elasticity.GroupId) -> one_group.Group | None:
-        """Return a group, read only; None: there is no such group."""
+        """Return a group, read only; None: no such group."""
         return self._groups.get(group_id)
 
     def _live(self, group_id: elasticity.GroupId) -> one_group.Group:
@@ -412,8 +423,8 @@ class Groups:
     ) -> None:
         """Give a group another goal, or none.
 
-        Another goal goes on from the tasks that have ended for the former
-        one. Without a goal the group gets the size that its owner gave it.
+        A new goal counts the tasks that have ended for the former one.
+        Without a goal the group gets the size that its owner gave it.
 
         :raises KeyError: if there is no such group, or it is being deleted.
         :raises ValueError: if all actions of the goal have ended already.
@@ -437,7 +448,7 @@ class Groups:
             if group.goal.left == 0:
                 raise ValueError(
                     f"{group.goal.done} actions have already ended; the goal "
-                    "must ask for more"
+                    "must have more"
                 )
             self._admit(group, now)
         except (ValueError, goals.Infeasible):
@@ -450,7 +461,7 @@ class Groups:
         :raises goals.Infeasible: if it refuses the goal.
         """
         if group.spec.elastic:
-            shapes = group.spec.shapes
+            shapes = group.shapes
             view = self._view(shapes, self._elastic_sets()[shapes], now)
             sizes = self.policy.admit(view, group.spec.id, now)
             self._want(sizes, shapes, now)
@@ -499,7 +510,7 @@ class Groups:
 
 
 def _set_key(group: one_group.Group) -> _SetKey:
-    return group.spec.shapes if group.spec.elastic else group.spec.id
+    return group.shapes if group.spec.elastic else group.spec.id
 
 
 def _neediest(

@@ -9,7 +9,7 @@ The estimates, by name:
 ``nnls``
     For drivers that only count tasks: least squares, without negative times,
     of the busy time of the group over the tasks of each client. Clients whose
-    tasks come in a constant ratio cannot be told apart.
+    tasks come in a constant ratio cannot be distinguished.
 ``saturated``
     As ``nnls``, with the whole period instead of the busy time. It is right
     only for a group whose members are never idle.
@@ -93,8 +93,6 @@ def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
 
     A client without ended tasks counts as the average of the others. If no
     task has ended, each running one counts with the time that it has taken.
-
-    :param periods: the oldest first.
     """
     if kind not in ESTIMATES:
         raise ValueError(

@@ -42,7 +42,6 @@ class ScalingSet:
     def view(
         self, groups: Sequence[one_group.Group], period_s: float, now: float
     ) -> elasticity.View:
-        """Return the set as a policy sees it."""
         return elasticity.View(
             groups=tuple(group.view(now) for group in groups),
             slots=self.slots_of(groups),
@@ -98,5 +97,5 @@ def members_of_sets(
     found: dict[model.Shapes, list[one_group.Group]] = {}
     for group in groups:
         if group.spec.elastic and group.state != states.GROUP_DRAINING:
-            found.setdefault(group.spec.shapes, []).append(group)
+            found.setdefault(group.shapes, []).append(group)
     return found

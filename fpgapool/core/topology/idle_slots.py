@@ -20,7 +20,7 @@ _NUMBER = operator.attrgetter("number")
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class IdleSlots:
-    """The idle slots of a table, which says when a slot becomes idle or busy.
+    """The idle slots of a table, which reports slots that become idle or busy.
 
     :ivar reserved_idle: by instance, its usable reserved slots without a
         holder.
@@ -73,7 +73,6 @@ class IdleSlots:
         return slot is not None and slot.up and slot_id not in self.assignments
 
     def idle_slots(self) -> abc.Iterator[slots.Slot]:
-        """All idle slots in ``index`` order."""
         for host_id in sorted(self.idle_hosts):
             yield from self.idle_hosts[host_id].idle
 

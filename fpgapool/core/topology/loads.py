@@ -128,7 +128,6 @@ class Loads:
         self._add(flow, bytes_per_s)
 
     def drop(self, slot_id: model.SlotId) -> float:
-        """Remove the flow of a slot."""
         flow = self.flows.pop(slot_id, None)
         if flow is None:
             return 0.0

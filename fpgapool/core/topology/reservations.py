@@ -282,7 +282,7 @@ class Reservations:
         return hold.record.job.instance_id if hold.record else None
 
     def _can_move(self, hold: slots.Hold) -> bool:
-        """Whether a holder can go on in another slot.
+        """Whether a holder can move to another slot.
 
         While a slot is being prepared, its client does not know it yet, so the
         job can move. So can groups, but not self-tests.

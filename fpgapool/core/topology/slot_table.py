@@ -21,7 +21,6 @@ from fpgapool.core.topology import slots
 class SlotTable(idle_slots.IdleSlots):
     """The topology, the assignments and the indexes over idle slots.
 
-    :ivar hosts: the known hosts, up or not.
     :ivar barred_devices: the devices that an operator disabled or drains,
         known or not.
     :ivar reserved: by reserved slot, its instance. A reserved slot counts
@@ -291,7 +290,6 @@ class SlotTable(idle_slots.IdleSlots):
         host_hint: model.HostId | None = None,
         device_hint: model.DeviceId | None = None,
     ) -> None:
-        """Assign a free slot."""
         self.assignments[hold.slot_id] = hold
         slot = hold.slot
         if slot is None:

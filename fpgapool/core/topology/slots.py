@@ -153,7 +153,6 @@ class Hold:
 
     @property
     def holder(self) -> model.Holder:
-        """The holder as a value."""
         if self.record is None:
             return model.Holder(_SELF_TEST, self.generation)
         return self.record.job.holder
@@ -169,7 +168,6 @@ class Hold:
         return cost_bytes - paid_bytes
 
     def assignment(self) -> model.Assignment:
-        """The assignment as a value."""
         return model.Assignment(
             slot_id=self.slot_id,
             holder=self.holder,
@@ -186,7 +184,6 @@ class Hold:
 class Host:
     """A known host.
 
-    :ivar by_busy: whether hosts are ranked by their number of busy slots.
     :ivar up_shapes: the number of its slots that are up, by shape.
     :ivar barred_shapes: the number that would be up if their devices were not
         barred, by shape.
@@ -234,5 +231,4 @@ class Host:
 
     @property
     def rank(self) -> ordered.Key:
-        """Its place among the hosts."""
         return (self.busy_count if self.by_busy else 0, self.id)

@@ -27,7 +27,6 @@ MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]
 def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     """Find an accelerator of this host.
 
-    :returns: its profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
     """
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
@@ -52,7 +51,6 @@ def load_file(
 ) -> tuple[base.Profile, MakeCore]:
     """Read a bitstream that is a declaration.
 
-    :returns: the declared profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.
     """

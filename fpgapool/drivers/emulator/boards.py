@@ -42,7 +42,6 @@ class Boards:
 
     :ivar rate_scale: factor of every rate, None if rates are unlimited.
     :ivar nic_bytes_per_s: rate of the host's NIC in each direction.
-    :ivar version: of the file; see :func:`documents.file_version`.
     :ivar capacities: of a slot, by its shape, and by resource. A missing
         shape, or a missing resource, is unlimited.
     :ivar power_cap_w: what its slots may take together; None: any power.
@@ -58,10 +57,7 @@ class Boards:
     version: str = ""
 
     def scaled(self, bytes_per_s: float) -> float:
-        """Return the emulated rate; unlimited rates are not limited.
-
-        :param bytes_per_s: the rate of the board or the NIC.
-        """
+        """Return the emulated rate; unlimited rates are not limited."""
         scale = self.rate_scale
         return bytes_per_s if scale is None else bytes_per_s * scale
 
@@ -130,6 +126,5 @@ def _boards(value: object, where: str) -> Boards:
 
 
 def read_boards(path: str | os.PathLike[str]) -> Boards:
-    """Read and check a boards file; see :func:`documents.read`."""
     found, version = documents.read("boards file", path, _boards)
     return dataclasses.replace(found, version=version)

@@ -11,6 +11,7 @@ import time
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.drivers import common
 from fpgapool.drivers import documents
 from fpgapool.drivers.emulator import bitstreams
 from fpgapool.drivers.emulator import boards
@@ -68,13 +69,15 @@ class EmulatorDriver(base.Driver):
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:
-        _check_settings(settings)
-        self._boards_file = settings["boards_file"]
-        self._directory = pathlib.Path(settings["state_dir"]) / "emulator"
         cluster_dir = settings.get("cluster_dir")
+        needed = ["boards_file"]
+        if cluster_dir is not None:
+            needed += ["cluster_dir", "host_uuid"]
+        self._directory = common.make_directory("emulator", settings, *needed)
+        self._boards_file = settings["boards_file"]
         faults_dir = self._directory / "faults"
         try:
-            faults_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            faults_dir.mkdir(mode=0o700, exist_ok=True)
             table = shares.ShareTable(cluster_dir or self._directory)
         except OSError as exc:
             raise base.DriverError(
@@ -134,12 +137,7 @@ class EmulatorDriver(base.Driver):
             profile, make_core = bitstreams.load_builtin(bitstream)
         else:
             profile, make_core = bitstreams.load_file(file, capacity)
-        if profile.shapes and board.shape not in profile.shapes:
-            raise base.DriverError(
-                codes.BITSTREAM_UNFIT,
-                f"{bitstream!r} fits {', '.join(profile.shapes)}, not"
-                f" {board.shape}",
-            )
+        common.check_shape(profile, board.shape, bitstream)
         dead = self._faults.board_fault(device, (faults.DEAD,))
         if dead is not None:
             raise base.DriverError(
@@ -169,9 +167,7 @@ class EmulatorDriver(base.Driver):
         self._board(device, slot)
         programmed = self._programmed.get((device, slot))
         if programmed is None:
-            raise base.DriverError(
-                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
-            )
+            raise common.not_programmed(device, slot)
         profile, make_core = programmed
         return core.EmulatedCore(
             make_core(params),
@@ -267,9 +263,7 @@ class EmulatorDriver(base.Driver):
         for board in self._refresh().boards:
             if board.name == device and 0 <= slot < board.slots:
                 return board
-        raise base.DriverError(
-            codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
-        )
+        raise common.no_such_slot(device, slot)
 
     def _record_path(self, device: str, slot: int) -> pathlib.Path:
         return self._directory / f"{device}.{slot}.programmed"
@@ -288,29 +282,12 @@ class EmulatorDriver(base.Driver):
 
     def _write_programmed(self, device: str, slot: int, *words: str) -> None:
         path = self._record_path(device, slot)
-        # Replaced, not rewritten, because the agent may read it at any time.
-        fresh = path.with_suffix(".new")
         try:
-            fresh.write_text("\n".join(words))
-            fresh.replace(path)
+            common.replace_file(path, "\n".join(words).encode())
         except OSError as exc:
             raise base.DriverError(
                 codes.PROGRAMMING_FAILED, f"{path}: {exc}"
             ) from exc
-
-
-def _check_settings(
-    settings: collections.abc.Mapping[str, typing.Any],
-) -> None:
-    needed = ["state_dir", "boards_file"]
-    if settings.get("cluster_dir") is not None:
-        needed += ["cluster_dir", "host_uuid"]
-    for name in needed:
-        if not isinstance(settings.get(name), str) or not settings[name]:
-            raise base.DriverError(
-                codes.INVALID_SETTINGS,
-                f"the emulator needs the setting {name!r}",
-            )
 
 
 def _fail_programming(fault: faults.Fault | None) -> None:

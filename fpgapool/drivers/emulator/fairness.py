@@ -19,28 +19,15 @@ def max_min_rates(
     Progressive filling: all rates grow together; a flow stops at its cap or
     when a resource that it uses is full.
 
-    :param caps_bytes_per_s: the highest rate of each flow.
     :param memberships: for each flow, the resources that it uses, each with
         the bytes that one byte of the flow costs there.
-    :raises ValueError: if an amount is negative or not a number, or if a flow
-        names a resource that does not exist, or one twice.
     """
-    if len(caps_bytes_per_s) != len(memberships):
-        raise ValueError("each flow needs one cap and one membership")
-    _check_amounts("cap", caps_bytes_per_s)
-    _check_amounts("capacity", capacities_bytes_per_s)
     filling = _Filling(memberships, capacities_bytes_per_s)
     order = sorted(range(len(memberships)), key=caps_bytes_per_s.__getitem__)
     for flow in order:
         filling.fill_up_to(caps_bytes_per_s[flow])
         filling.stop(flow, caps_bytes_per_s[flow])
     return filling.rates
-
-
-def _check_amounts(what: str, amounts: abc.Iterable[float]) -> None:
-    for amount in amounts:
-        if not amount >= 0:
-            raise ValueError(f"a {what} must not be negative, not {amount}")
 
 
 class _Filling:
@@ -56,12 +43,17 @@ class _Filling:
     ) -> None:
         self.rates = [-1.0] * len(memberships)
         # Per flow and per resource, without uses of cost 0.
-        self._uses: list[list[tuple[int, float]]] = []
+        self._uses = [
+            [(resource, cost) for resource, cost in uses if cost > 0]
+            for uses in memberships
+        ]
         self._users: list[list[int]] = [[] for _ in capacities]
         self._left = list(capacities)
         self._weights = [0.0] * len(capacities)
-        for flow, uses in enumerate(memberships):
-            self._uses.append(self._add_uses(flow, uses))
+        for flow, uses in enumerate(self._uses):
+            for resource, cost in uses:
+                self._users[resource].append(flow)
+                self._weights[resource] += cost
         self._growing = [len(users) for users in self._users]
         # (the rate at which it is full, resource); the rate may be too low
         self._heap = [
@@ -70,23 +62,6 @@ class _Filling:
             if users
         ]
         heapq.heapify(self._heap)
-
-    def _add_uses(
-        self, flow: int, uses: abc.Sequence[tuple[int, float]]
-    ) -> list[tuple[int, float]]:
-        _check_amounts("coefficient", (cost for _, cost in uses))
-        resources = [resource for resource, _ in uses]
-        if len(set(resources)) != len(resources) or not all(
-            0 <= resource < len(self._users) for resource in resources
-        ):
-            raise ValueError(
-                f"flow {flow} names an unknown resource, or one twice"
-            )
-        used = [(resource, cost) for resource, cost in uses if cost > 0]
-        for resource, cost in used:
-            self._users[resource].append(flow)
-            self._weights[resource] += cost
-        return used
 
     def _full_at(self, resource: int) -> float:
         return max(self._left[resource], 0.0) / self._weights[resource]

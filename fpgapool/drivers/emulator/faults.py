@@ -58,12 +58,10 @@ _MAX_BYTES = 2**62
 class Fault:
     """A fault to inject.
 
-    :ivar slot: number of the slot; None for the whole board.
     :ivar probability: that it happens, drawn for each programming, scrub or
         session.
     :ivar after_bytes: it waits until a session has sent more than this in the
         slot.
-    :ivar once: it happens once, until its file is rewritten.
     :ivar slowness: factor of the time of a slow core.
     :ivar key: its unique name among all faults, with the version of its file;
         set when it takes effect.
@@ -157,11 +155,7 @@ def _slot_fault(kind: str, slots: int) -> shapes.Shape[dict[str, typing.Any]]:
 def read_faults(
     path: str | os.PathLike[str], slots: collections.abc.Mapping[str, int]
 ) -> tuple[tuple[Fault, ...], str]:
-    """Read and check a faults file; see :func:`documents.read`.
-
-    :param slots: number of slots per board, by its name.
-    :returns: the faults and the version of the file.
-    """
+    """Read and check a faults file; see :func:`documents.read`."""
     by_board = shapes.Members(
         {}, {name: of_board(name, count) for name, count in slots.items()}
     )
@@ -186,7 +180,6 @@ class Injector:
     ``once`` have happened, and how often each slot has drawn.
 
     :param path: of the faults file; it may be missing.
-    :param directory: for these files; it exists.
     """
 
     def __init__(self, path: pathlib.Path, directory: pathlib.Path) -> None:
@@ -201,10 +194,6 @@ class Injector:
     def set_boards(
         self, faults: tuple[Fault, ...], slots: dict[str, int], version: str
     ) -> None:
-        """Set the faults of the boards file.
-
-        :param slots: number of slots per board, by its name.
-        """
         self._standing = _stamped(faults, f"boards.{version}")
         self._slots = slots
         self._version = None
@@ -246,17 +235,13 @@ class Injector:
         ]
 
     def quiet(self) -> bool:
-        """Whether no fault is in force."""
         self._refresh()
         return not (self._standing or self._passing)
 
     def strike(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> Fault | None:
-        """Decide whether a fault strikes an operation on a slot.
-
-        :returns: the fault that happens, None if none does.
-        """
+        """Decide whether a fault strikes an operation on a slot."""
         for fault in self.in_force(device, slot, kinds):
             if self.drawn(fault, device, slot) and self.claim(fault):
                 log_fault(fault, slot)
@@ -278,10 +263,6 @@ class Injector:
         return None
 
     def drawn(self, fault: Fault, device: str, slot: int) -> bool:
-        """Draw whether a fault happens.
-
-        :param slot: number of the slot; each has its own sequence.
-        """
         if fault.probability >= 1:
             return True
         draw = self._count_draw(fault, device, slot)
@@ -299,10 +280,7 @@ class Injector:
         return draw
 
     def claim(self, fault: Fault) -> bool:
-        """Decide whether a fault may strike, and record that it does.
-
-        :returns: False for a fault of ``once`` that has already happened.
-        """
+        """Decide whether a fault may strike, and record that it does."""
         if not fault.once:
             return True
         try:
@@ -312,10 +290,7 @@ class Injector:
         return True
 
     def mark(self, fault: Fault) -> None:
-        """Record that a board's fault takes effect.
-
-        :param fault: one with ``after_bytes``.
-        """
+        """Record that a board's fault takes effect."""
         self._marker(fault).touch(0o600)
 
     def _marker(self, fault: Fault) -> pathlib.Path:
@@ -323,10 +298,6 @@ class Injector:
 
 
 def log_fault(fault: Fault, slot: int | None) -> None:
-    """Log that a fault happens.
-
-    :param slot: where; None for a whole board.
-    """
     where = fault.device if slot is None else f"{fault.device}.{slot}"
     LOG.warning(
         "FAULT INJECTED: %s on %s (%s)", fault.kind, where, fault.place
@@ -334,8 +305,6 @@ def log_fault(fault: Fault, slot: int | None) -> None:
 
 
 class SessionFaults:
-    """The faults of one session's data."""
-
     def __init__(self, injector: Injector, device: str, slot: int) -> None:
         self._injector = injector
         self._device = device
@@ -345,10 +314,7 @@ class SessionFaults:
         self._happened: set[str] = set()
 
     def due(self, piece_bytes: int) -> list[Fault]:
-        """List the faults of the next piece of input.
-
-        :returns: the faults; each is logged when it first happens.
-        """
+        """List the faults of the next piece of input."""
         self._processed_bytes += piece_bytes
         if self._injector.quiet():
             return []

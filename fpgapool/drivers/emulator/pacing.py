@@ -53,10 +53,7 @@ class _Cancellable:
 
 
 class Pacer(_Cancellable):
-    """Limits one stream to its fair rate.
-
-    :param table: shared by the streams of the cluster.
-    """
+    """Limits one stream to its fair rate."""
 
     def __init__(
         self,

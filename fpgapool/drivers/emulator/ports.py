@@ -53,8 +53,6 @@ class Ports:
         A local one uses the DMA pipe only. A remote one also uses the path
         from its host to this one and, for returned data, the path back.
 
-        :param return_ratio: bytes that return for each byte of input.
-        :returns: number of the stream in the table.
         :raises shares.TableFull: if the cluster is too large.
         """
         here = self._host_uuid
@@ -75,13 +73,9 @@ class Ports:
     def _number(self, name: str) -> int:
         # A host without boards declares nothing: its NIC is assumed to be like
         # this one's.
-        return self.table.assume(name, self._nic_bytes_per_s)
+        return self.table.declare(name, self._nic_bytes_per_s, is_owner=False)
 
     def busy_slots(self, device: str, now_ns: int) -> int:
-        """Count the busy slots of a device.
-
-        :param now_ns: monotonic time.
-        """
         return self.table.busy_users(
             self._number(_dma(self._host_uuid, device)), now_ns
         )

@@ -81,7 +81,7 @@ class ShareTable:
 
     Entries are only added, and only under a lock of the file; each stream
     belongs to one slot, and only that slot's process writes it. One word,
-    read and written whole, says until when a stream is busy, in ns of
+    read and written whole, is the time until which a stream is busy, in ns of
     ``CLOCK_MONOTONIC``. A process that dies leaves a time that passes soon.
 
     :param directory: shared by the processes of a cluster; created if it is
@@ -172,37 +172,25 @@ class ShareTable:
 
     # Resources.
 
-    def declare(self, name: str, capacity_bytes_per_s: float) -> int:
+    def declare(
+        self, name: str, capacity_bytes_per_s: float, is_owner: bool = True
+    ) -> int:
         """Declare the capacity of a pipe or a direction of a NIC.
 
+        :param is_owner: if false, the capacity is an assumption, which counts
+            until the owner has declared it.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
-            number = self._resource(name)
-            if self._capacities[number] != capacity_bytes_per_s:
+            number = self._entry(
+                self._resource_keys, _RESOURCES, MAX_RESOURCES, name
+            )
+            known = self._capacities[number]
+            if known != capacity_bytes_per_s and (is_owner or not known):
                 self._capacities[number] = capacity_bytes_per_s
                 self._counters[_CHANGES] += 1
             return number
-
-    def assume(self, name: str, capacity_bytes_per_s: float) -> int:
-        """Declare a resource's capacity unless its owner has declared it.
-
-        :param capacity_bytes_per_s: its rate without a declaration.
-        :raises TableFull: if there are too many.
-        :raises TableTruncated: if the file was truncated.
-        """
-        with self._locked():
-            number = self._resource(name)
-            if not self._capacities[number]:
-                self._capacities[number] = capacity_bytes_per_s
-                self._counters[_CHANGES] += 1
-            return number
-
-    def _resource(self, name: str) -> int:
-        return self._entry(
-            self._resource_keys, _RESOURCES, MAX_RESOURCES, name
-        )
 
     def _entry(
         self, keys: memoryview, counter: int, most: int, name: str
@@ -223,7 +211,6 @@ class ShareTable:
     def busy_users(self, resource: int, now_ns: int) -> int:
         """Count the busy streams that use a resource.
 
-        :param now_ns: monotonic time.
         :raises TableTruncated: if the file was truncated.
         """
         self._check()
@@ -277,7 +264,6 @@ class ShareTable:
     def announce(self, stream: int, busy_until_ns: int) -> None:
         """Record until when a stream is busy.
 
-        :param busy_until_ns: monotonic time.
         :raises TableTruncated: if the file was truncated.
         """
         self._check()
@@ -286,8 +272,6 @@ class ShareTable:
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
         """Compute the fair rate of a stream among the busy ones.
 
-        :param stream: the caller's own; it counts as busy.
-        :param now_ns: monotonic time.
         :raises TableTruncated: if the file was truncated since it joined.
         """
         self._check()

@@ -47,7 +47,6 @@ class Board:
 
     :ivar manager: FPGA manager that programs it; None with an FME.
     :ivar fme: its DFL management engine; None with a manager.
-    :ivar partial: whether a region is programmed without the others.
     :ivar sensors: name of its device of hwmon; None: those of manager or FME.
     """
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import abc
 import collections.abc
 import dataclasses
-import importlib
 import pathlib
+import pkgutil
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.vocabulary import codes
@@ -59,12 +59,10 @@ class RegionCore(accelerators.Core):
 def load(path: str) -> type[RegionCore]:
     """Import an operator's class.
 
-    :param path: ``module:Class``, from a trusted file of this host.
     :raises AcceleratorError: ``CORE_UNAVAILABLE``.
     """
-    module, _, name = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = pkgutil.resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise accelerators.AcceleratorError(
             codes.CORE_UNAVAILABLE, f"core {path!r}: {error}"

@@ -3,8 +3,8 @@
 """FPGAs with a device feature list (DFL): boards of Intel and Altera.
 
 One FPGA management engine (FME) programs the regions behind ports. A file is
-a *green bitstream*: a header that says for which board it is, and the partial
-bitstream. A tenant may have made it, so its header is checked.
+a *green bitstream*: a header that names its board, and the partial bitstream.
+A tenant may have made it, so its header is checked.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _interface(metadata: bytes) -> uuid.UUID:
     try:
         return uuid.UUID(found)
     except (AttributeError, TypeError, ValueError):
-        raise _unknown("its metadata names no interface") from None
+        raise _unknown("its metadata does not name an interface") from None
 
 
 def _unknown(reason: str) -> base.DriverError:
@@ -152,7 +152,7 @@ def port_id(directory: pathlib.Path) -> int:
     number = _number(sysfs.read(directory / "id"))
     if number is None:
         raise base.DriverError(
-            codes.PROGRAMMING_FAILED, f"{directory.name} has no number"
+            codes.PROGRAMMING_FAILED, f"{directory.name}/id is not a number"
         )
     return number
 

@@ -13,6 +13,7 @@ import typing
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
+from fpgapool.drivers import common
 from fpgapool.drivers.fpga_region import boards
 from fpgapool.drivers.fpga_region import core
 from fpgapool.drivers.fpga_region import dfl
@@ -43,10 +44,7 @@ default is for tests.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Slot:
-    """A slot and its places.
-
-    :ivar entry: of the slot, in the boards file.
-    """
+    """A slot and its places."""
 
     board: boards.Board
     entry: boards.RegionEntry
@@ -86,25 +84,15 @@ class FpgaRegionDriver(base.Driver):
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:
-        for name in ("state_dir", "boards_file", "firmware_dir", "root_dir"):
-            if not isinstance(settings.get(name), str) or not settings[name]:
-                raise base.DriverError(
-                    codes.INVALID_SETTINGS,
-                    f"fpga_region needs the setting {name!r}",
-                )
+        self._directory = common.make_directory(
+            "fpga_region", settings, "boards_file", "firmware_dir", "root_dir"
+        )
         self._firmware_dir = pathlib.Path(settings["firmware_dir"])
         root = pathlib.Path(settings["root_dir"])
         self._classes = root / "sys" / "class"
         self._platform = root / "sys" / "bus" / "platform" / "devices"
         self._nodes = root / "dev"
         self._boot_id = root / "proc" / "sys" / "kernel" / "random" / "boot_id"
-        self._directory = pathlib.Path(settings["state_dir"]) / "fpga_region"
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise base.DriverError(
-                codes.INVALID_SETTINGS, f"fpga_region: {error}"
-            ) from error
         found, self._power_cap_w = boards.read_boards(settings["boards_file"])
         self._boards = {board.name: board for board in found}
 
@@ -147,13 +135,11 @@ class FpgaRegionDriver(base.Driver):
                 f"the boards file has no accelerator {accelerator!r:.80} for"
                 f" {device}",
             )
-        profile = _profile(accelerator)
-        if profile.shapes and place.entry.shape not in profile.shapes:
-            raise base.DriverError(
-                codes.BITSTREAM_UNFIT,
-                f"{accelerator!r} fits {', '.join(profile.shapes)}, not"
-                f" {place.entry.shape}",
-            )
+        plain, _, _ = accelerator.partition(names.SEPARATOR)
+        profile = dataclasses.replace(
+            common.load_profile(plain), name=accelerator
+        )
+        common.check_shape(profile, place.entry.shape, accelerator)
         _load(known.core)
         contents = _contents(known, file)
         # An operator may have replaced the file of a bitstream of this host.
@@ -208,9 +194,7 @@ class FpgaRegionDriver(base.Driver):
         place = self._slot(device, slot)
         found = self._used(place)
         if found is None:
-            raise base.DriverError(
-                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
-            )
+            raise common.not_programmed(device, slot)
         core_class, region = found
         return core_class(params, region)
 
@@ -267,9 +251,7 @@ class FpgaRegionDriver(base.Driver):
     def _slot(self, device: str, slot: int = 0) -> _Slot:
         board = self._boards.get(device)
         if board is None or not 0 <= slot < len(board.regions):
-            raise base.DriverError(
-                codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
-            )
+            raise common.no_such_slot(device, slot)
         return _Slot(board, board.regions[slot], slot)
 
     def _manager(self, name: str) -> sysfs.Manager:
@@ -315,27 +297,12 @@ class FpgaRegionDriver(base.Driver):
         return board.manager is None or self._manager(board.manager).operates
 
     def _record(self, place: _Slot, *words: str) -> None:
-        # Replaced, not rewritten, because the agent may read it at any time.
-        path = self._path(place)
-        fresh = path.with_suffix(".new")
-        fresh.write_text("\n".join(words))
-        fresh.replace(path)
+        common.replace_file(self._path(place), "\n".join(words).encode())
 
 
 def _port(place: _Slot) -> str:
     assert place.entry.port is not None
     return place.entry.port
-
-
-def _profile(accelerator: str) -> base.Profile:
-    plain, _, _ = accelerator.partition(names.SEPARATOR)
-    try:
-        found = accelerators.load_profile(plain)
-    except accelerators.AcceleratorError as error:
-        raise base.DriverError(
-            codes.BITSTREAM_UNKNOWN, error.message
-        ) from error
-    return dataclasses.replace(found, name=accelerator)
 
 
 def _load(path: str) -> type[core.RegionCore]:
@@ -359,7 +326,7 @@ def _contents(
     if known.file is None:
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            "the boards file names no file for this accelerator",
+            "the boards file has no file for this accelerator",
         )
     try:
         return pathlib.Path(known.file).read_bytes()

@@ -36,7 +36,6 @@ def check(kernel: cl.Kernel, index: int, kind: str) -> None:
 
     PoCL uses a number as an address.
 
-    :param kind: of the argument, in the manifest.
     :raises InvalidManifest: if the kernel has another kind there.
     """
     info = cl.kernel_arg_info

@@ -185,11 +185,7 @@ class Binding:
         )
 
     def output_bytes(self, input_bytes: int, offset_bytes: int) -> int:
-        """Return the length of the output of a piece.
-
-        :param input_bytes: length of the piece; 0 means the end.
-        :param offset_bytes: its position in the session's input.
-        """
+        """Return the length of the output of a piece."""
         phase = self._phase(input_bytes)
         if phase is None:
             return 0
@@ -199,11 +195,7 @@ class Binding:
     def launches(
         self, input_bytes: int, offset_bytes: int
     ) -> tuple[Launch, ...]:
-        """Return the launches of a piece, without those of no work items.
-
-        :param input_bytes: length of the piece; 0 means the end.
-        :param offset_bytes: its position in the session's input.
-        """
+        """Return the launches of a piece, without those of no work items."""
         # Pieces of one length often have the same launches.
         key = (
             input_bytes,

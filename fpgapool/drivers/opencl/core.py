@@ -39,10 +39,7 @@ MAX_PIECE_BYTES = 4 * 1024 * 1024
 
 
 def piece_bytes(profile: base.Profile, unified: bool) -> int:
-    """Return how long pieces should be, as far as blocks allow it.
-
-    :param unified: whether nothing has to be transferred.
-    """
+    """Return how long pieces should be, as far as blocks allow it."""
     if unified:
         return MAX_PIECE_BYTES
     wanted = int(profile.peak_bytes_per_s * PIECE_S)
@@ -133,7 +130,7 @@ class OpenCLCore(base.Core):
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> collections.abc.Callable[[], int]:
         if offset_bytes % self.runner.binding.block_bytes:
-            raise base.InvalidInput("a piece begins within a block")
+            raise base.InvalidInput("a piece of input begins inside a block")
         chunk = _Chunk()
         try:
             self._start(chunk, chunk_in, chunk_out, offset_bytes)
@@ -234,7 +231,6 @@ class OpenCLCore(base.Core):
 class _Chunk:
     """The input of one call.
 
-    :ivar begun: how many of its pieces are in flight.
     :ivar written_bytes: length of the output of its pieces so far.
     """
 
@@ -244,8 +240,6 @@ class _Chunk:
 
 
 class _Begun(typing.NamedTuple):
-    """A piece in flight."""
-
     chunk: _Chunk
     lane: runners.Lane
     event: typing.Any

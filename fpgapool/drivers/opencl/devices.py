@@ -28,11 +28,6 @@ MAX_BOARDS = 64
 MAX_SLOTS = 64
 MAX_SHARE = 1000
 
-CPU = "cpu"
-GPU = "gpu"
-#: Boards with FPGAs, and all other kinds of devices.
-ACCELERATOR = "accelerator"
-
 #: Where Linux shows devices of the PCI bus.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
@@ -48,8 +43,7 @@ class Found:
     """A device that a runtime has.
 
     :ivar number: from 0 among devices of its platform with this name.
-    :ivar kind: ``cpu``, ``gpu`` or ``accelerator``.
-    :ivar pci: its address on the PCI bus, None if the runtime does not say.
+    :ivar pci: its address on the PCI bus, None if it is not reported.
     :ivar memory_bytes: of the device; 0 if it is unknown.
     :ivar unified: whether it computes in the host's memory.
     """
@@ -57,7 +51,6 @@ class Found:
     platform: str
     name: str
     number: int
-    kind: str
     pci: str | None
     memory_bytes: int
     unified: bool
@@ -98,7 +91,6 @@ class Board:
 
     @property
     def slots(self) -> int:
-        """How many slots each device has."""
         return len(self.shares)
 
     def fits(self, found: Found) -> bool:
@@ -113,15 +105,16 @@ class Board:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the pool."""
-
     name: str
     board: Board
     found: Found
 
     @property
     def shape(self) -> str:
-        return self.board.shape or shape_of(self.found)
+        # Binaries for one device need not run on another.
+        return self.board.shape or sanitised(
+            f"{self.found.platform} {self.found.name}"
+        )
 
     @property
     def model(self) -> str:
@@ -168,7 +161,6 @@ DEFAULT_BOARDS = (Board(),)
 def sanitised(text: str) -> str:
     """Turn any text into a name.
 
-    :param text: for example the name of a device.
     :returns: the same text if it is a name; different texts have different
         names if they are long.
     """
@@ -177,14 +169,6 @@ def sanitised(text: str) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{name[: _MAX_NAME_CHARS - 9]}-{digest}"
     return name
-
-
-def shape_of(found: Found) -> str:
-    """Return the shape of a device's slots: platform and device.
-
-    Binaries for one device need not run on another.
-    """
-    return sanitised(f"{found.platform} {found.name}")
 
 
 def matched(
@@ -232,7 +216,7 @@ _OPTIONAL: dict[str, shapes.Shape[typing.Any]] = {
     "hang_min_s": documents.number(0.1, 86400),
     "hang_factor": documents.number(1, 1e6),
 }
-#: One of these says how many slots there are.
+#: At most one of these sets the number of slots.
 _SLOTS: dict[str, shapes.Shape[typing.Any]] = {
     "slots": shapes.integer(1, MAX_SLOTS),
     "shares": shapes.list_of(shapes.integer(1, MAX_SHARE), 1, MAX_SLOTS),
@@ -254,7 +238,7 @@ def _board(value: object, where: str) -> Board:
     given = [name for name in _SLOTS if name in members]
     if len(given) > 1:
         raise shapes.Invalid(
-            f"{where}.{given[1]}", f"is not allowed beside {given[0]}"
+            f"{where}.{given[1]}", f"cannot be combined with {given[0]}"
         )
     shares = members.pop("shares", None)
     instances = tuple(members.pop("cu", ()))
@@ -291,7 +275,6 @@ def telemetry(
     Linux shows those of its driver by the board's address: of hwmon, or of
     the card management controller of AMD's boards.
 
-    :param pci: the address; None if it is unknown.
     :returns: None for each value that is not there.
     """
     if pci is None:
@@ -312,10 +295,7 @@ def telemetry(
 def is_on_bus(
     pci: str | None, directory: pathlib.Path = PCI_DIRECTORY
 ) -> bool:
-    """Whether a board is still on the PCI bus.
-
-    :param pci: its address; None if it is unknown, as that of a processor.
-    """
+    """Whether a board is still on the PCI bus."""
     return pci is None or (directory / pci).exists()
 
 
@@ -328,9 +308,8 @@ def interface_uuid(
 
     The driver of AMD's boards shows what the shell has.
 
-    :param pci: the board's address; None if it is unknown.
     :param wanted: of the file that the board is about to get.
-    :returns: the requested one if the board has it, or does not say; then the
+    :returns: the requested one if the board has it, or shows none; then the
         runtime decides.
     """
     if pci is None:

@@ -8,12 +8,12 @@ import collections.abc
 import contextlib
 import dataclasses
 import logging
-import os
 import pathlib
 import time
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.drivers import common
 from fpgapool.drivers.opencl import core as cores
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import probing
@@ -32,9 +32,9 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 _BOARDS_FILE_HELP = """
-YAML file that says which OpenCL devices of this host the pool uses, and how
-many slots each of them has. Without it every device of every OpenCL runtime is
-one slot.
+YAML file that selects the OpenCL devices of this host for the pool, and sets
+the number of slots of each. Without it, every device of every OpenCL runtime
+is one slot.
 """
 
 #: Used until a worker has measured it.
@@ -45,11 +45,7 @@ _FIRST_LIMIT_S = 60.0
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """What this process has programmed into a slot.
-
-    :ivar opened: OpenCL's device, or its part of that.
-    :ivar bitstream: its name; empty if there is none.
-    """
+    """What this process has programmed into a slot."""
 
     device: devices.Device
     opened: typing.Any
@@ -84,13 +80,8 @@ class OpenCLDriver(base.Driver):
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:
-        state_dir = settings.get("state_dir")
         boards_file = settings.get("boards_file")
-        if not isinstance(state_dir, str) or not state_dir:
-            raise base.DriverError(
-                codes.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
-            )
-        self._directory = pathlib.Path(state_dir) / "opencl"
+        self._directory = common.make_directory("opencl", settings)
         self._binaries = pathlib.Path(
             settings.get("binaries_dir") or self._directory / "binaries"
         )
@@ -99,12 +90,6 @@ class OpenCLDriver(base.Driver):
             if boards_file is None
             else devices.read_boards(boards_file)
         )
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as exc:
-            raise base.DriverError(
-                codes.INVALID_SETTINGS, f"opencl: {exc}"
-            ) from exc
         # Used by an agent.
         self._discovered: dict[str, devices.Device] = {}
         self._watch: probing.Watch | None = None
@@ -178,7 +163,7 @@ class OpenCLDriver(base.Driver):
         if not self._discovered:
             self.discover()
         if device not in self._discovered:
-            raise _no_such_slot(device, 0)
+            raise common.no_such_slot(device, 0)
         return devices.telemetry(self._discovered[device].pci)
 
     def _mark(self, device: str) -> int:
@@ -210,11 +195,13 @@ class OpenCLDriver(base.Driver):
         file: base.BitstreamFile | None = None,
     ) -> base.Profile:
         known, opened = self._open_device(device, slot)
+        # They load the runtimes, in workers only.
+        from fpgapool.drivers.opencl import platforms
+        from fpgapool.drivers.opencl import programs
+
         key = device, slot
         there = self._slots.get(key)
         if there is None:
-            from fpgapool.drivers.opencl import platforms
-
             there = self._slots[key] = _Slot(
                 known,
                 platforms.part(opened, known, slot),
@@ -235,7 +222,8 @@ class OpenCLDriver(base.Driver):
             if loaded.kind == formats.XCLBIN:
                 # A board holds one xclbin at a time.
                 there.bitstream, there.program = "", None
-            program = builder.program(
+            program = programs.Program(
+                there.opened,
                 loaded.manifest,
                 code,
                 known.memory_bytes(slot),
@@ -275,9 +263,7 @@ class OpenCLDriver(base.Driver):
         there = self._slots.get((device, slot))
         if there is None or there.program is None or there.profile is None:
             self._open_device(device, slot)
-            raise base.DriverError(
-                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
-            )
+            raise common.not_programmed(device, slot)
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
         with self._marking_failures(device):
@@ -324,7 +310,6 @@ class OpenCLDriver(base.Driver):
         """Find a device of this process's runtimes."""
         if device not in self._opened:
             building.prepare(self._directory, f"{device}.{slot}")
-            # The runtimes are loaded here, in workers only.
             from fpgapool.drivers.opencl import platforms
 
             listed = dict(platforms.listed())
@@ -333,7 +318,7 @@ class OpenCLDriver(base.Driver):
         if device not in self._opened or not (
             0 <= slot < self._opened[device][0].board.slots
         ):
-            raise _no_such_slot(device, slot)
+            raise common.no_such_slot(device, slot)
         return self._opened[device]
 
     @contextlib.contextmanager
@@ -350,18 +335,10 @@ class OpenCLDriver(base.Driver):
         self._write(self._mark_path(device), "")
 
     def _write(self, path: pathlib.Path, text: str) -> None:
-        fresh = path.with_suffix(f".{os.getpid()}")
         try:
-            fresh.write_text(text)
-            fresh.replace(path)
+            common.replace_file(path, text.encode())
         except OSError as exc:
             LOG.warning("%s: %s", path, exc)
-
-
-def _no_such_slot(device: str, slot: int) -> base.DriverError:
-    return base.DriverError(
-        codes.NO_SUCH_SLOT, f"device {device!r:.80} has no slot {slot}"
-    )
 
 
 def _clear(there: _Slot) -> None:
@@ -377,20 +354,13 @@ def _check_fits(
     known: devices.Device, loaded: bitstreams.Bitstream, name: str
 ) -> None:
     """Refuse a bitstream for another kind of device."""
-    shapes = loaded.profile.shapes
-    if shapes and known.shape not in shapes:
-        raise base.DriverError(
-            codes.BITSTREAM_UNFIT,
-            f"{name!r} fits {', '.join(shapes)}, not {known.shape}",
-        )
+    common.check_shape(loaded.profile, known.shape, name)
     if loaded.kind == formats.XCLBIN:
         try:
             found = xclbin.parse(loaded.code)
             found.check_fits(
-                xclbin.Shell(
-                    known.found.name,
-                    devices.interface_uuid(known.pci, found.interface_uuid),
-                )
+                known.found.name,
+                devices.interface_uuid(known.pci, found.interface_uuid),
             )
         except xclbin.XclbinError as exc:
             raise base.DriverError(exc.code, exc.message) from exc

@@ -47,7 +47,6 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
                         platform=platform.name.strip(),
                         name=name,
                         number=numbers[name],
-                        kind=kind_of(device),
                         pci=_address(device),
                         memory_bytes=device.global_mem_size,
                         unified=programs.is_unified(device),
@@ -91,15 +90,6 @@ def _devices(platform: cl.Platform) -> list[cl.Device]:
     except (cl.Error, RuntimeError):
         # The runtime finds no board of its vendor.
         return []
-
-
-def kind_of(device: cl.Device) -> str:
-    """Return the kind of a device, as :class:`devices.Found` has it."""
-    if device.type & cl.device_type.CPU:
-        return devices.CPU
-    if device.type & cl.device_type.GPU:
-        return devices.GPU
-    return devices.ACCELERATOR
 
 
 def _of_nvidia(device: cl.Device) -> str:

@@ -114,10 +114,7 @@ class Watch:
         self.check()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for the end of the check in progress.
-
-        :param timeout_s: how long; None: until it is over.
-        """
+        """Wait for the end of the check in progress."""
         with self._lock:
             checking = self._checking
         if checking is not None:

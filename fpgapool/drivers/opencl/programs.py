@@ -39,7 +39,7 @@ _MAX_LOG_CHARS = 2000
 def is_unified(device: cl.Device) -> bool:
     """Whether a device computes in the host's memory.
 
-    XRT says so of all boards, but copies data to their own memory.
+    XRT reports this for all boards, but copies data to their own memory.
     """
     is_board = device.type & cl.device_type.ACCELERATOR
     return bool(device.host_unified_memory) and not is_board
@@ -48,8 +48,8 @@ def is_unified(device: cl.Device) -> bool:
 def is_coherent(device: cl.Device) -> bool:
     """Whether a device and its host see each other's writes to memory.
 
-    Their runtime says so of all memory, or of its own if the device is the
-    host's processor, whose memory is of one kind.
+    Their runtime reports this for all memory; for its own memory suffices if
+    the device is the host's processor, whose memory is of one kind.
     """
     shared = cl.device_svm_capabilities
     needed = shared.FINE_GRAIN_SYSTEM
@@ -93,7 +93,7 @@ class Program:
 
     Building blocks for as long as the device's compiler takes.
 
-    :param code: source in OpenCL C, or a binary for this device.
+    :param code: a binary for this device.
     :param memory_bytes: most that a session may have of the device's memory;
         None for all of it.
     :param instance: of all kernels, in an xclbin; empty for any.
@@ -108,7 +108,6 @@ class Program:
         device: cl.Device,
         manifest: manifests.Manifest,
         code: bytes,
-        is_source: bool = True,
         memory_bytes: int | None = None,
         instance: str = "",
     ) -> None:
@@ -119,25 +118,15 @@ class Program:
         self.memory_bytes = memory_bytes
         self._instance = instance
         try:
-            if is_source:
-                text = code.decode("utf-8")
-                program = cl.Program(self.context, text)
-            else:
-                program = cl.Program(self.context, [device], [code])
+            program = cl.Program(self.context, [device], [code])
             self._program = program.build(list(BUILD_OPTIONS), [device])
-        except (cl.Error, UnicodeDecodeError) as error:
+        except cl.Error as error:
             raise base.DriverError(
                 codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]
             ) from None
         for variant in manifest.variants:
             for step in variant.steps():
                 self.kernel(step)
-
-    @property
-    def binary(self) -> bytes:
-        """The built kernels, for this device and its present driver."""
-        with translated:
-            return bytes(self._program.binaries[0])
 
     def kernel(self, step: manifests.Step) -> cl.Kernel:
         """Make a kernel whose arguments are its own.

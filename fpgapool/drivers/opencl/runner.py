@@ -68,15 +68,12 @@ class Runner:
     pass on the state. :meth:`process` does all three for one piece.
 
     :param max_input_bytes: length of the longest piece; a block at least.
-    :param state: result of :meth:`state`, to go on with a session.
-    :param offset_bytes: position in the session's input to go on from.
     :param wait: waits until a command has ended; it may raise DriverError if
         that takes too long.
     :raises InvalidParams: if the manifest does not accept the parameters.
     :raises InvalidManifest: if the manifest has an impossible size with them.
     :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
         all methods.
-    :ivar binding: sizes of pieces and of their output.
     :ivar uses_memory_of_caller: whether the device computes in the host's
         memory.
     """
@@ -86,8 +83,6 @@ class Runner:
         program: programs.Program,
         params: collections.abc.Mapping[str, object],
         max_input_bytes: int,
-        state: bytes | None = None,
-        offset_bytes: int = 0,
         wait: Wait = _wait,
     ) -> None:
         self.binding = binding.Binding(program.manifest, params)
@@ -100,15 +95,13 @@ class Runner:
         self._is_coherent = programs.is_coherent(program.device)
         self.uses_memory_of_caller = programs.is_unified(program.device)
         self._alignment_bytes = program.device.mem_base_addr_align // 8
-        self._end_bytes = offset_bytes
+        self._end_bytes = 0
         self._owned: list[cl.Buffer] = []
         self._owned_bytes = 0
         # Length of the longest recent piece that the buffers fit.
         self._fitting_bytes = -1
         # Used by commands that belong to no lane.
         self._pending: list[object] = []
-        contents = self.binding.initial_state if state is None else state
-        self._check_state(contents)
         # All lanes with commands.
         self._lanes: list[Lane] = []
         self._lane: Lane | None = None
@@ -128,13 +121,13 @@ class Runner:
             self._launches = cl.CommandQueue(self._context)
             self._downloads = cl.CommandQueue(self._context)
         try:
-            self._allocate(contents)
+            self._allocate()
         except BaseException:
             with contextlib.suppress(base.DriverError):
                 self.clear()
             raise
 
-    def _allocate(self, state: bytes) -> None:
+    def _allocate(self) -> None:
         with programs.translated:
             self._buffers = {
                 name: self._with_contents(data)
@@ -143,7 +136,7 @@ class Runner:
             scratch = self.binding.scratch_bytes(self.max_input_bytes)
             for name, size_bytes in scratch.items():
                 self._buffers[name] = self._zeros(size_bytes)
-            self._state = self._with_contents(state)
+            self._state = self._with_contents(self.binding.initial_state)
             self._finish(self._launches)
         self._missing = self.binding.arguments
 
@@ -242,7 +235,6 @@ class Runner:
     def upload(self, lane: Lane, chunk_in: memoryview) -> cl.Event:
         """Start to copy a piece into a lane.
 
-        :param lane: unused since its last piece was downloaded.
         :param chunk_in: must not change before the event.
         :raises InvalidInput: if the piece ends within a block.
         """
@@ -272,10 +264,7 @@ class Runner:
     def launch(
         self, lane: Lane, offset_bytes: int, wait_for: Events = ()
     ) -> cl.Event:
-        """Start the kernels for a lane's piece.
-
-        :param offset_bytes: its position in the session's input.
-        """
+        """Start the kernels for a lane's piece."""
         bound = self.binding
         input_bytes = lane.input_bytes
         lane.output_bytes = bound.output_bytes(input_bytes, offset_bytes)
@@ -284,7 +273,7 @@ class Runner:
             input_bytes
         ):
             raise manifests.InvalidManifest(
-                "a shorter piece needs more memory than a longer one"
+                "a shorter piece must not need more memory than a longer one"
             )
         before = list(wait_for)
         event: cl.Event | None = None
@@ -436,7 +425,8 @@ class Runner:
         :param offset_bytes: position in the session's input.
         :raises ValueError: if it is not a state of these kernels.
         """
-        self._check_state(state)
+        if len(state) != len(self.binding.initial_state):
+            raise ValueError("the state does not belong to this kernel")
         with programs.translated:
             if state:
                 event = cl.enqueue_copy(
@@ -445,10 +435,6 @@ class Runner:
                 self._pending.append(event)
             self._finish(self._launches)
         self._end_bytes = offset_bytes
-
-    def _check_state(self, state: bytes) -> None:
-        if len(state) != len(self.binding.initial_state):
-            raise ValueError("the state does not belong to this kernel")
 
     def clear(self) -> None:
         """Overwrite and release all memory of the device.
@@ -467,7 +453,6 @@ class Runner:
         self._pending.clear()
 
     def _await(self, event: cl.Event) -> None:
-        """Wait until a command has ended."""
         try:
             self._wait(event)
         except base.DriverError:
@@ -477,7 +462,6 @@ class Runner:
             raise
 
     def _finish(self, queue: cl.CommandQueue) -> None:
-        """Wait until all commands of a queue have ended."""
         event = cl.enqueue_marker(queue)
         self._pending.append(event)
         queue.flush()

@@ -42,7 +42,6 @@ class Event(typing.Protocol):
 class Waiter:
     """Waits for the commands of one slot.
 
-    :param limit_s: how long a command may take.
     :ivar fault: why the slot cannot be used any more, None if it can.
     """
 
@@ -55,10 +54,6 @@ class Waiter:
         )
 
     def set_limit(self, limit_s: float) -> None:
-        """Limit all waits from now on.
-
-        :param limit_s: how long a command may take.
-        """
         self._limit_s = limit_s
 
     def wait(self, event: Event) -> None:

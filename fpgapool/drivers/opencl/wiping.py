@@ -44,8 +44,8 @@ kernel void wipe(global uint *found, volatile local uint *memory,
 _ITEMS = 64
 #: Work items of a group: each has a word of output.
 _BLOCK_BYTES = 4 * _ITEMS
-#: Groups for each unit of the device: it cannot be told which unit computes a
-#: group, but one that has all the local memory has a unit for itself. On a
+#: Groups for each unit of the device: which unit computes a group is unknown,
+#: but one that has all the local memory has a unit for itself. On a
 #: processor, whose threads may come late, the first groups wait for as many
 #: others as there are units, so that no thread computes them all.
 _GROUPS_PER_UNIT = 4

@@ -29,7 +29,7 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="SCENARIO",
-        help="write this scenario file",
+        help="scenario file to write",
     )
     scenario_options.add(parser)
     parser.set_defaults(run=run)

@@ -64,12 +64,12 @@ def add_parser(subparsers: typing.Any) -> None:
         "--engine",
         choices=sorted(simulation.ENGINES),
         default="fluid",
-        help="how data moves: as a fluid at a steady rate, or in chunks, "
-        "which is slower and closer to the data plane; default: fluid",
+        help="data model: fluid at a steady rate, or in chunks, which is "
+        "slower but closer to the data plane; default: fluid",
     )
     parser.add_argument(
         "--seed",
-        type=screen.seed,
+        type=screen.whole(0),
         default=0,
         metavar="N",
         help="seed of the strategies' random choices; default: 0",
@@ -77,8 +77,7 @@ def add_parser(subparsers: typing.Any) -> None:
     parser.add_argument(
         "--fair-share",
         action="store_true",
-        help="under every strategy, share the slots evenly between the jobs' "
-        "tenants",
+        help="share slots evenly between tenants, under every strategy",
     )
     parser.add_argument(
         "--output",
@@ -90,7 +89,7 @@ def add_parser(subparsers: typing.Any) -> None:
         "--plot",
         type=pathlib.Path,
         metavar="DIR",
-        help="draw pictures into this directory; created if needed",
+        help="write plots to this directory; created if needed",
     )
     parser.set_defaults(run=run)
 
@@ -113,92 +112,66 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plot is not None:
         pictures.prepare(arguments.plot, "--plot")
     console = screen.make_console()
-    jobs = _Jobs()
-    groups = _Groups()
+    observers: dict[str, observation.Observer] = {}
+    jobs: dict[str, results.Result] = {}
+    groups: dict[str, group_results.GroupsResult] = {}
+    courses: dict[str, group_results.Course] = {}
     for name in names:
         if scenario.jobs:
-            jobs.run(scenario, name, arguments)
+            if arguments.plot is not None:
+                observers[name] = observation.Observer(
+                    scenario, rates_hold=arguments.engine == "fluid"
+                )
+            jobs[name] = _run_jobs(
+                scenario, name, arguments, observers.get(name)
+            )
         if scenario.groups:
-            groups.run(scenario, name, arguments)
+            with progress.work(f"{name}: {len(scenario.groups)} groups"):
+                groups[name], courses[name] = elastic.run(
+                    scenario,
+                    name,
+                    seed=arguments.seed,
+                    source=source,
+                    step_s=None if arguments.plot is None else _STEP_S,
+                )
     if arguments.output is not None:
-        results.write(jobs.found, arguments.output, groups.found)
-    if jobs.found:
-        _show(console, jobs.found)
-    if groups.found:
-        _show_groups(console, groups.found)
+        results.write(jobs, arguments.output, groups)
+    if jobs:
+        _show(console, jobs)
+    if groups:
+        _show_groups(console, groups)
     if arguments.plot is not None:
         with progress.work("drawing"):
             paths = []
-            if jobs.found:
+            if jobs:
                 paths += pictures.draw(
-                    scenario, jobs.found, jobs.courses, arguments.plot
+                    scenario, jobs, observers, arguments.plot
                 )
-            if groups.found:
+            if groups:
                 paths.append(
-                    pictures.draw_groups(
-                        scenario, groups.courses, arguments.plot
-                    )
+                    pictures.draw_groups(scenario, courses, arguments.plot)
                 )
         screen.say(console, f"pictures: {', '.join(map(str, paths))}")
 
 
-class _Jobs:
-    """The jobs under each strategy."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, results.Result] = {}
-        self.courses: dict[str, observation.Course] = {}
-
-    def run(
-        self,
-        scenario: scenarios.Scenario,
-        name: str,
-        arguments: argparse.Namespace,
-    ) -> None:
-        """Simulate a strategy."""
-        observer = None
-        if arguments.plot is not None:
-            observer = observation.Observer(
-                scenario, rates_hold=arguments.engine == "fluid"
-            )
-        with progress.work(name, len(scenario.jobs), "jobs") as work:
-            outcomes = simulation.run(
-                scenario,
-                name,
-                engine=arguments.engine,
-                seed=arguments.seed,
-                source=str(arguments.scenario),
-                watcher=observer,
-                fair_share=arguments.fair_share,
-                on_end=work.advance,
-            )
-            self.found[name] = results.evaluate(scenario, outcomes)
-        if observer is not None:
-            self.courses[name] = observer.course()
-
-
-class _Groups:
-    """The groups under the elasticity policy of each strategy."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, group_results.GroupsResult] = {}
-        self.courses: dict[str, group_results.Course] = {}
-
-    def run(
-        self,
-        scenario: scenarios.Scenario,
-        name: str,
-        arguments: argparse.Namespace,
-    ) -> None:
-        """Simulate a strategy."""
-        with progress.work(f"{name}: {len(scenario.groups)} groups"):
-            self.found[name], self.courses[name] = elastic.run(
-                scenario,
-                name,
-                seed=arguments.seed,
-                source=str(arguments.scenario),
-                step_s=None if arguments.plot is None else _STEP_S,
-            )
+def _run_jobs(
+    scenario: scenarios.Scenario,
+    name: str,
+    arguments: argparse.Namespace,
+    observer: observation.Observer | None,
+) -> results.Result:
+    with progress.work(name, len(scenario.jobs), "jobs") as work:
+        outcomes = simulation.run(
+            scenario,
+            name,
+            engine=arguments.engine,
+            seed=arguments.seed,
+            source=str(arguments.scenario),
+            watcher=observer,
+            fair_share=arguments.fair_share,
+            on_end=work.advance,
+        )
+        return results.evaluate(scenario, outcomes)
 
 
 # -- what the user sees ----------------------------------------------------

@@ -50,16 +50,15 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="DIR",
-        help=f"write {sweeps.RESULTS} into this directory; it is made if "
-        "needed",
+        help=f"write {sweeps.RESULTS} to this directory; created if needed",
     )
     where = parser.add_mutually_exclusive_group()
     crews.add_processes(where)
     where.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="let a Dask cluster simulate; the address of its scheduler, for "
-        "example tcp://host:8786",
+        help="run the simulations on a Dask cluster; address of its "
+        "scheduler, for example tcp://host:8786",
     )
     parser.set_defaults(run=run)
 
@@ -69,7 +68,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     :raises fpgapool.sim.errors.InputError: for invalid input.
     """
-    crews.check_processes(arguments.processes)
     specification = sweeps.read(arguments.specification)
     tasks = sweeps.tasks(specification, str(arguments.specification))
     console = screen.make_console()

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
 import typing
 
 import rich.console
-import rich.table
 
 from fpgapool.sim import errors
 from fpgapool.sim import progress
@@ -23,6 +23,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import sizes as size_files
 from fpgapool.sim.inputs import workloads
 from fpgapool.sim.outcomes import gains
+from fpgapool.vocabulary import shapes
 
 _MAX_SEEDS = 1000
 #: A limit of the conductor's options.
@@ -45,7 +46,6 @@ class _Sizes(typing.NamedTuple):
 
 
 def add_parser(subparsers: typing.Any) -> None:
-    """Add this command to the command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "tune",
         help="find the best priority queues for given sizes of jobs",
@@ -71,7 +71,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--load",
-        type=float,
+        type=screen.argument(float, shapes.number(above=0, below=1)),
         required=True,
         metavar="RHO",
         help="bytes that arrive per second, divided by the bytes per second "
@@ -79,7 +79,7 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     parser.add_argument(
         "--queues",
-        type=int,
+        type=screen.whole(1, scenarios.MAX_QUEUES),
         default=scenarios.SHORT_TAIL.queues,
         metavar="K",
         help="number of priority queues (default: %(default)s)",
@@ -94,43 +94,46 @@ def _add_confirmation(group: typing.Any) -> None:
         action="store_true",
         help="print the thresholds of the model without simulating",
     )
-    for option, default, what in (
-        ("--hosts", 100, "number of hosts"),
-        ("--boards", 50, "number of hosts with a board"),
-        ("--slots", 4, "number of slots of each board"),
-        ("--jobs-per-host", 50, "number of jobs from each host"),
-        ("--seeds", 3, "number of workloads"),
+    hosts, slots = scenarios.MAX_HOSTS, scenarios.MAX_SLOTS_PER_DEVICE
+    jobs = scenarios.MAX_JOBS
+    for option, default, most, what in (
+        ("--hosts", 100, hosts, "number of hosts"),
+        ("--boards", 50, hosts, "number of hosts with a board"),
+        ("--slots", 4, slots, "number of slots of each board"),
+        ("--jobs-per-host", 50, jobs, "number of jobs from each host"),
+        ("--seeds", 3, _MAX_SEEDS, "number of workloads"),
     ):
         group.add_argument(
             option,
-            type=int,
+            type=screen.whole(1, most),
             default=default,
             metavar="N",
             help=f"{what} (default: %(default)s)",
         )
     group.add_argument(
         "--return-ratio",
-        type=float,
+        type=screen.argument(
+            float, shapes.number(0, scenarios.MAX_RETURN_RATIO)
+        ),
         default=1.0,
         metavar="RATIO",
         help="bytes that come back per byte of input (default: %(default)s)",
     )
     group.add_argument(
         "--seed",
-        type=screen.seed,
+        type=screen.whole(0),
         default=0,
         metavar="SEED",
-        help="seed of the first workload; the others have the next seeds "
+        help="seed of the first workload; the others use the following seeds "
         "(default: %(default)s)",
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Fit, minimise, confirm and print."""
     _check(arguments)
     console = screen.make_console()
     sizes = _sizes(arguments)
-    server = queueing.make_server(sizes.fitted, arguments.load)
+    server = queueing.PriorityServer(sizes.fitted, arguments.load)
     if sizes.fit is not None:
         _show_fit(console, sizes.given, sizes.fit)
     with progress.work("minimising the completion time"):
@@ -150,28 +153,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    try:
-        queueing.check_load(arguments.load)
-    except ValueError as error:
-        raise errors.InputError("--load", "", str(error)) from error
-    if not 1 <= arguments.queues <= scenarios.MAX_QUEUES:
-        raise errors.InputError(
-            "--queues",
-            "",
-            f"must be from 1 to {scenarios.MAX_QUEUES}, not "
-            f"{arguments.queues}",
-        )
-    if arguments.no_confirm:
-        return
-    for name, most in (
-        ("hosts", scenarios.MAX_HOSTS),
-        ("boards", scenarios.MAX_HOSTS),
-        ("slots", scenarios.MAX_SLOTS_PER_DEVICE),
-        ("jobs_per_host", scenarios.MAX_JOBS),
-        ("seeds", _MAX_SEEDS),
-    ):
-        value = getattr(arguments, name)
-        errors.check_range(f"--{name.replace('_', '-')}", value, most)
     jobs = arguments.hosts * arguments.jobs_per_host
     if jobs > scenarios.MAX_JOBS:
         raise errors.InputError(
@@ -186,20 +167,12 @@ def _check(arguments: argparse.Namespace) -> None:
             f"{arguments.boards} boards need as many hosts; there are "
             f"{arguments.hosts}",
         )
-    if not 0 <= arguments.return_ratio <= scenarios.MAX_RETURN_RATIO:
-        raise errors.InputError(
-            "--return-ratio",
-            "",
-            f"must be from 0 to {scenarios.MAX_RETURN_RATIO:g}, not "
-            f"{arguments.return_ratio:g}",
-        )
 
 
 # -- the distribution ------------------------------------------------------
 
 
 def _sizes(arguments: argparse.Namespace) -> _Sizes:
-    """Read the sizes, and fit a distribution to them."""
     if arguments.sizes is None:
         source = "--dist"
         made = families.parse(arguments.dist, source)
@@ -229,11 +202,11 @@ def _show_fit(
         f" taken for {found.family}: {found.reason}.",
     )
     if found.candidates:
-        table = rich.table.Table(title="Distributions fitted to the sizes")
-        table.add_column("family")
-        table.add_column("parameters")
-        table.add_column("AIC", justify="right")
-        table.add_column("KS distance", justify="right")
+        table = screen.make_table(
+            ("family", "parameters"),
+            ("AIC", "KS distance"),
+            "Distributions fitted to the sizes",
+        )
         for candidate in found.candidates:
             table.add_row(
                 candidate.family,
@@ -268,12 +241,10 @@ def _parameters(distribution: distributions.SizeDistribution) -> str:
 
 def _setting(found: queueing.Tuning) -> scenarios.Queues:
     """Round a result to the precision of the configuration."""
-    return scenarios.Queues(
-        max(round(found.E_bytes), 1),
-        round(found.q, _RATIO_DIGITS),
-        found.k1,
-        found.k2,
-        found.queues,
+    return dataclasses.replace(
+        found,
+        E_bytes=max(round(found.E_bytes), 1),
+        q=round(found.q, _RATIO_DIGITS),
     )
 
 
@@ -282,13 +253,12 @@ def _show_model(
     server: queueing.PriorityServer,
     settings: dict[str, scenarios.Queues],
 ) -> None:
-    table = rich.table.Table(
-        title="Queueing model: mean completion time, "
-        "in mean service times of an idle pool"
+    table = screen.make_table(
+        ("thresholds",),
+        ("queues", "E, MB", "q", "k1", "k2", "time"),
+        "Queueing model: mean completion time, in mean service times of an "
+        "idle pool",
     )
-    table.add_column("thresholds")
-    for name in ("queues", "E, MB", "q", "k1", "k2", "time"):
-        table.add_column(name, justify="right")
     service_s = server.sizes.mean_bytes / server.bandwidth_bytes_per_s
     for name, setting in settings.items():
         services = server.completion_s(setting.thresholds_bytes) / service_s
@@ -340,19 +310,15 @@ def _confirm(
 def _show_confirmation(
     console: rich.console.Console, summaries: list[tuning.Summary]
 ) -> None:
-    table = rich.table.Table(
-        title="Simulation: default against tuned thresholds, means over seeds"
+    better = "× better (range)"
+    table = screen.make_table(
+        ("strategy",),
+        (
+            *("ACT default, s", "ACT tuned, s", better),
+            *("TCT95 default, s", "TCT95 tuned, s", better),
+        ),
+        "Simulation: default against tuned thresholds, means over seeds",
     )
-    table.add_column("strategy")
-    for name in (
-        "ACT default, s",
-        "ACT tuned, s",
-        "× better (range)",
-        "TCT95 default, s",
-        "TCT95 tuned, s",
-        "× better (range)",
-    ):
-        table.add_column(name, justify="right")
     for summary in summaries:
         table.add_row(
             summary.strategy,

@@ -63,7 +63,10 @@ class Engine(abc.ABC):
 
 
 class Pipes:
-    """Numbers of the resources of a cluster: DMA pipes, then NICs."""
+    """Numbers of the resources of a cluster: DMA pipes, then NICs.
+
+    A device's DMA pipe has the number of the device.
+    """
 
     def __init__(self, cluster: scenario.Cluster) -> None:
         hosts = range(cluster.hosts)
@@ -76,15 +79,10 @@ class Pipes:
             *nics,
         ]
 
-    def dma(self, device: int) -> int:
-        return device
-
     def egress(self, host: int) -> int:
-        """Return the pipe through which a host sends."""
         return self._devices + host
 
     def ingress(self, host: int) -> int:
-        """Return the pipe through which a host receives."""
         return self._devices + self._hosts + host
 
 

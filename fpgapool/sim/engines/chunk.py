@@ -77,11 +77,8 @@ class ChunkEngine(base.Engine):
         )
         self._chunk_bytes = chunk_bytes
         self._is_compiled = False
-        self._begin, self._settle, self._advance = (
-            _begin,
-            sharing.settle,
-            _advance,
-        )
+        self._begin, self._advance = _begin, _advance
+        self._settle = sharing.settle
         self._slots = _Slots(
             chunks=[0] * count,
             chunk_bytes=[float(chunk_bytes)] * count,
@@ -115,17 +112,14 @@ class ChunkEngine(base.Engine):
             transfer.size_bytes - (chunks - 1) * self._chunk_bytes
         )
         state.cap[number * _STAGES + _PROCESS] = transfer.peak_bytes_per_s
-        self._use(number, _PROCESS, self._pipes.dma(slot.device))
-        is_remote = transfer.source != slot.host
-        self._set_pipes(slot, transfer, is_remote)
+        self._use(number, _PROCESS, slot.device)
+        self._set_pipes(slot, transfer)
         self._begin(self._net, state, number, now)
 
-    def _set_pipes(
-        self, slot: base.Slot, transfer: base.Transfer, is_remote: bool
-    ) -> None:
+    def _set_pipes(self, slot: base.Slot, transfer: base.Transfer) -> None:
         """Set the pipes that lead to the slot and back."""
-        pipes, source = self._pipes, transfer.source
-        here, there = slot.host, source if is_remote else None
+        pipes, is_remote = self._pipes, transfer.source != slot.host
+        here, there = slot.host, transfer.source if is_remote else None
         out = _NOWHERE if there is None else pipes.egress(there)
         back = _NOWHERE if there is None else pipes.ingress(there)
         state, first = self._slots, slot.number * _STAGES
@@ -180,7 +174,7 @@ def _advance(
             slot = stage // _STAGES
             slots.done[stage] += 1
             slots.is_active[stage] = 0
-            if _is_done(slots, slot):
+            if _back(slots, slot) == slots.chunks[slot]:
                 sharing.stop(net, stage)
                 net.found[jobs_done] = slot
                 jobs_done += 1
@@ -191,11 +185,6 @@ def _advance(
         if jobs_done:
             return time_s, jobs_done
         sharing.settle(net, time_s)
-
-
-@compiling.in_place
-def _is_done(slots: _Slots, slot: int) -> bool:
-    return _back(slots, slot) == slots.chunks[slot]
 
 
 @compiling.in_place

@@ -75,7 +75,7 @@ class FluidEngine(base.Engine):
                 back_ingress = pipes.ingress(source)
         self._new = _NewFlow(
             slot.number,
-            pipes.dma(slot.device),
+            slot.device,
             egress,
             ingress,
             back_egress,

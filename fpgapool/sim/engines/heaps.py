@@ -2,10 +2,9 @@
 
 """Binary heaps of numbered items whose keys change.
 
-A heap is two vectors: the first ``size`` items of ``order`` are the heap, and
-``place`` has the position of each item in ``order``, -1 for an item that is
-not in the heap. The keys are in a vector of their own. The functions return
-the new size.
+A heap is two vectors: ``order`` begins with its size, then come its items, and
+``place`` has the position of each item in ``order``, 0 for an item that is not
+in the heap. The keys are in a vector of their own.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from fpgapool.sim.engines import compiling
 
 @compiling.in_place
 def settle(
-    keys: list[float], order: list[int], place: list[int], size: int, at: int
+    keys: list[float], order: list[int], place: list[int], at: int
 ) -> None:
     """Move the item at a position to the place of its key."""
     item = order[at]
     key = keys[item]
-    while at > 0:
-        parent = (at - 1) >> 1
+    while at > 1:
+        parent = at >> 1
         above = order[parent]
         if keys[above] <= key:
             break
@@ -29,10 +28,10 @@ def settle(
         place[above] = at
         at = parent
     while True:
-        child = 2 * at + 1
-        if child >= size:
+        child = 2 * at
+        if child > order[0]:
             break
-        if child + 1 < size and keys[order[child + 1]] < keys[order[child]]:
+        if child < order[0] and keys[order[child + 1]] < keys[order[child]]:
             child += 1
         below = order[child]
         if keys[below] >= key:
@@ -46,28 +45,28 @@ def settle(
 
 @compiling.in_place
 def put(
-    keys: list[float], order: list[int], place: list[int], size: int, item: int
-) -> int:
+    keys: list[float], order: list[int], place: list[int], item: int
+) -> None:
     """Insert an item, or move it after its key has changed."""
-    if place[item] < 0:
-        order[size] = item
-        place[item] = size
-        size += 1
-    settle(keys, order, place, size, place[item])
-    return size
+    if place[item] == 0:
+        order[0] += 1
+        order[order[0]] = item
+        place[item] = order[0]
+    settle(keys, order, place, place[item])
 
 
 @compiling.in_place
 def remove(
-    keys: list[float], order: list[int], place: list[int], size: int, item: int
-) -> int:
+    keys: list[float], order: list[int], place: list[int], item: int
+) -> None:
+    """Remove an item, if it is in the heap."""
     at = place[item]
-    if at < 0:
-        return size
-    place[item] = -1
-    size -= 1
-    if at < size:
-        order[at] = order[size]
-        place[order[at]] = at
-        settle(keys, order, place, size, at)
-    return size
+    if at == 0:
+        return
+    place[item] = 0
+    last = order[order[0]]
+    order[0] -= 1
+    if at <= order[0]:
+        order[at] = last
+        place[last] = at
+        settle(keys, order, place, at)

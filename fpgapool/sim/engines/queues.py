@@ -165,48 +165,48 @@ def make_tasks(
         times=[0.0, 0.0, link_tasks_per_s],
         sizes=[0, group_count, len(clients), host_count, 0],
         host=list(hosts),
-        member=_wholes(slots, -1),
-        state=_wholes(slots, FREE),
-        since=_numbers(slots),
-        began=_numbers(slots),
-        end=_numbers(slots, math.inf),
-        ready=_numbers(slots, math.inf),
-        running=_wholes(slots, -1),
-        spent=_numbers(slots * STATES),
-        leaving=_wholes(group_count),
-        due=_wholes(group_count, -1),
+        member=[-1] * slots,
+        state=[FREE] * slots,
+        since=[0.0] * slots,
+        began=[0.0] * slots,
+        end=[math.inf] * slots,
+        ready=[math.inf] * slots,
+        running=[-1] * slots,
+        spent=[0.0] * (slots * STATES),
+        leaving=[0] * group_count,
+        due=[-1] * group_count,
         first_client=[
             sum(each < number for each in groups)
             for number in range(group_count + 1)
         ],
-        busy=_numbers(group_count),
-        programming=_numbers(group_count),
-        members=_wholes(places),
-        asking=_wholes(places),
+        busy=[0.0] * group_count,
+        programming=[0.0] * group_count,
+        members=[0] * places,
+        asking=[0] * places,
         group=groups,
         task_s=[client.task_s for client in clients],
         window_s=[client.window_s for client in clients],
-        arrived=_wholes(len(clients)),
-        ended=_wholes(len(clients)),
-        waiting=_wholes(len(clients)),
-        dropped=_wholes(len(clients)),
-        refused=_wholes(len(clients)),
-        taken=_numbers(len(clients)),
-        unfinished=_wholes(host_count * len(clients)),
+        arrived=[0] * len(clients),
+        ended=[0] * len(clients),
+        waiting=[0] * len(clients),
+        dropped=[0] * len(clients),
+        refused=[0] * len(clients),
+        taken=[0.0] * len(clients),
+        unfinished=[0] * (host_count * len(clients)),
         first_queue=first_queue,
         owner=owners,
-        head=_wholes(len(owners), -1),
-        tail=_wholes(len(owners), -1),
-        length=_wholes(len(owners)),
-        asked=_numbers(len(owners), math.inf),
+        head=[-1] * len(owners),
+        tail=[-1] * len(owners),
+        length=[0] * len(owners),
+        asked=[math.inf] * len(owners),
         arrival=[arrival_s for arrival_s, _ in order],
         client=[number for _, number in order],
         batch_tasks=sizes,
         first_task=[0, *itertools.accumulate(sizes)][:-1],
-        left=_wholes(len(order)),
-        finish=_numbers(len(order), NOT_ENDED),
+        left=[0] * len(order),
+        finish=[NOT_ENDED] * len(order),
         batch=batch,
-        following=_wholes(len(batch), -1),
+        following=[-1] * len(batch),
     )
 
 
@@ -223,20 +223,11 @@ def _queues(
     return owners, first_queue
 
 
-def _numbers(count: int, value: float = 0.0) -> list[float]:
-    return [value] * count
-
-
-def _wholes(count: int, value: int = 0) -> list[int]:
-    return [value] * count
-
-
 # -- slots -----------------------------------------------------------------
 
 
 @compiling.in_place
 def _account(net: Tasks, slot: int) -> None:
-    """Add the time since the last entry to a slot's state."""
     passed_s = net.times[NOW] - net.since[slot]
     net.since[slot] = net.times[NOW]
     net.spent[slot * STATES + net.state[slot]] += passed_s
@@ -277,7 +268,6 @@ def free(net: Tasks, slot: int) -> None:
 
 @compiling.in_place
 def _join(net: Tasks, slot: int) -> None:
-    """Let a programmed slot become a member."""
     _account(net, slot)
     group = net.member[slot]
     net.state[slot] = IDLE

@@ -26,14 +26,11 @@ _EPSILON = 1e-12
 _OWN_CAP = -1
 
 # Places in Network.counts.
-_DUE = 0  # size of the heap of ends
-_CAPS = 1  # size of the heap of caps
-_LEVELS = 2  # size of the heap of levels
-_CHANGED = 3  # flows whose rate is not valid any more
-_DIRTY = 4  # resources that a flow has left
-_FILLED = 5  # flows that get new rates
-_TOUCHED = 6  # resources that these use
-_COUNTS = 7
+_CHANGED = 0  # flows whose rate is not valid any more
+_DIRTY = 1  # resources that a flow has left
+_FILLED = 2  # flows that get new rates
+_TOUCHED = 3  # resources that these use
+_COUNTS = 4
 
 
 class Network(typing.NamedTuple):
@@ -94,6 +91,14 @@ class Network(typing.NamedTuple):
     found: list[int]
 
 
+# The vectors of all resources, and of all uses; most others are of all flows.
+_OF_RESOURCES = (
+    *("head", "level", "room", "weight", "growing", "level_place"),
+    *("dirty", "is_dirty", "touched", "is_touched"),
+)
+_OF_USES = ("resource", "cost", "following", "preceding")
+
+
 def make_network(
     capacities_bytes_per_s: typing.Sequence[float], flow_count: int
 ) -> Network:
@@ -102,38 +107,22 @@ def make_network(
     :param capacities_bytes_per_s: of each resource, above 0.
     """
     resources = len(capacities_bytes_per_s)
-    shapes: dict[str, typing.Any] = {"counts": _wholes(_COUNTS, 0)}
-    for name in ("level", "room", "weight"):
-        shapes[name] = _numbers(resources)
-    for name in ("growing", "dirty", "is_dirty", "touched", "is_touched"):
-        shapes[name] = _wholes(resources, 0)
-    for name in ("head", "level_order", "level_place"):
-        shapes[name] = _wholes(resources, -1)
-    for name in ("resource", "following", "preceding"):
-        shapes[name] = _wholes(flow_count * USES, -1)
-    for name in ("cap", "rate", "fresh", "total", "left", "since"):
-        shapes[name] = _numbers(flow_count)
-    for name in ("due_order", "due_place", "cap_order", "cap_place"):
-        shapes[name] = _wholes(flow_count, -1)
-    for name in ("changed", "filled", "found", "use_count", "bottleneck"):
-        shapes[name] = _wholes(flow_count, 0)
-    return Network(
-        capacity=list(map(float, capacities_bytes_per_s)),
-        cost=_numbers(flow_count * USES),
-        end=_numbers(flow_count),
-        due=_numbers(flow_count),
-        is_changed=_wholes(flow_count, 0),
-        is_filled=_wholes(flow_count, 0),
-        **shapes,
-    )
-
-
-def _numbers(count: int) -> list[float]:
-    return [0.0] * count
-
-
-def _wholes(count: int, value: int) -> list[int]:
-    return [value] * count
+    lengths = {
+        **dict.fromkeys(_OF_RESOURCES, resources),
+        **dict.fromkeys(_OF_USES, flow_count * USES),
+        "counts": _COUNTS,
+        "level_order": resources + 1,
+        "due_order": flow_count + 1,
+        "cap_order": flow_count + 1,
+    }
+    vectors: dict[str, typing.Any] = {
+        name: [0.0 if kind == list[float] else 0]
+        * lengths.get(name, flow_count)
+        for name, kind in typing.get_type_hints(Network).items()
+    }
+    vectors["capacity"] = list(map(float, capacities_bytes_per_s))
+    vectors["head"] = [-1] * resources
+    return Network(**vectors)
 
 
 @compiling.in_place
@@ -244,9 +233,7 @@ def stop(net: Network, flow: int) -> None:
             net.counts[_DIRTY] += 1
     net.use_count[flow] = 0
     net.rate[flow] = 0.0
-    net.counts[_DUE] = heaps.remove(
-        net.due, net.due_order, net.due_place, net.counts[_DUE], flow
-    )
+    heaps.remove(net.due, net.due_order, net.due_place, flow)
 
 
 @compiling.in_place
@@ -275,9 +262,7 @@ def _set_end(net: Network, flow: int) -> None:
     end = net.since[flow] + net.left[flow] / rate
     net.end[flow] = end
     net.due[flow] = end - 1e-9 * net.total[flow] / rate - 1e-12 * (1.0 + end)
-    net.counts[_DUE] = heaps.put(
-        net.due, net.due_order, net.due_place, net.counts[_DUE], flow
-    )
+    heaps.put(net.due, net.due_order, net.due_place, flow)
 
 
 @compiling.in_place
@@ -291,20 +276,16 @@ def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     # tolerance.
     time_s = limit_s
     count = 0
-    while net.counts[_DUE] and net.due[net.due_order[0]] <= time_s:
-        flow = net.due_order[0]
-        net.counts[_DUE] = heaps.remove(
-            net.due, net.due_order, net.due_place, net.counts[_DUE], flow
-        )
+    while net.due_order[0] and net.due[net.due_order[1]] <= time_s:
+        flow = net.due_order[1]
+        heaps.remove(net.due, net.due_order, net.due_place, flow)
         net.found[count] = flow
         count += 1
         time_s = min(time_s, net.end[flow])
     done = 0
     for at in range(count):
         flow = net.found[at]
-        net.counts[_DUE] = heaps.put(
-            net.due, net.due_order, net.due_place, net.counts[_DUE], flow
-        )
+        heaps.put(net.due, net.due_order, net.due_place, flow)
         if net.due[flow] <= time_s:
             net.found[done] = flow
             done += 1
@@ -366,17 +347,11 @@ def _fill(net: Network) -> None:
     """Progressive filling beside the flows that keep their rates."""
     _touch_resources(net)
     for at in range(net.counts[_FILLED]):
-        net.counts[_CAPS] = heaps.put(
-            net.cap,
-            net.cap_order,
-            net.cap_place,
-            net.counts[_CAPS],
-            net.filled[at],
-        )
-    while net.counts[_CAPS]:
-        flow = net.cap_order[0]
-        if net.counts[_LEVELS]:
-            resource = net.level_order[0]
+        heaps.put(net.cap, net.cap_order, net.cap_place, net.filled[at])
+    while net.cap_order[0]:
+        flow = net.cap_order[1]
+        if net.level_order[0]:
+            resource = net.level_order[1]
             if net.level[resource] < net.cap[flow]:
                 _fill_up(net, resource)
                 continue
@@ -415,13 +390,7 @@ def _open(net: Network, resource: int) -> None:
     net.weight[resource] = weight
     net.growing[resource] = growing
     net.level[resource] = max(room, 0.0) / weight
-    net.counts[_LEVELS] = heaps.put(
-        net.level,
-        net.level_order,
-        net.level_place,
-        net.counts[_LEVELS],
-        resource,
-    )
+    heaps.put(net.level, net.level_order, net.level_place, resource)
 
 
 @compiling.in_place
@@ -430,7 +399,7 @@ def _fill_up(net: Network, resource: int) -> None:
     level = net.level[resource]
     number = net.head[resource]
     while number >= 0:
-        if net.cap_place[number // USES] >= 0:
+        if net.cap_place[number // USES] > 0:
             _freeze(net, number // USES, level, resource)
         number = net.following[number]
 
@@ -439,9 +408,7 @@ def _fill_up(net: Network, resource: int) -> None:
 def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
     net.fresh[flow] = rate
     net.bottleneck[flow] = bottleneck
-    net.counts[_CAPS] = heaps.remove(
-        net.cap, net.cap_order, net.cap_place, net.counts[_CAPS], flow
-    )
+    heaps.remove(net.cap, net.cap_order, net.cap_place, flow)
     for number in range(flow * USES, flow * USES + net.use_count[flow]):
         resource = net.resource[number]
         cost = net.cost[number]
@@ -452,21 +419,9 @@ def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
             net.level[resource] = (
                 max(net.room[resource], 0.0) / net.weight[resource]
             )
-            net.counts[_LEVELS] = heaps.put(
-                net.level,
-                net.level_order,
-                net.level_place,
-                net.counts[_LEVELS],
-                resource,
-            )
+            heaps.put(net.level, net.level_order, net.level_place, resource)
         else:
-            net.counts[_LEVELS] = heaps.remove(
-                net.level,
-                net.level_order,
-                net.level_place,
-                net.counts[_LEVELS],
-                resource,
-            )
+            heaps.remove(net.level, net.level_order, net.level_place, resource)
 
 
 @compiling.in_place

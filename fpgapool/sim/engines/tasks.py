@@ -43,7 +43,6 @@ class Spent(typing.NamedTuple):
 class TaskEngine:
     """Runs tasks; at first no slot is in a group.
 
-    :param clients: by group; their numbers follow.
     :param link_tasks_per_s: tasks that all slots together end per second.
     """
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from fpgapool.sim import errors
+from fpgapool.sim import screen
 
 _CONNECT_LIMIT_S = 10
 _MAX_PROCESSES = 1024
@@ -23,23 +24,13 @@ _Result = typing.TypeVar("_Result")
 
 
 def add_processes(parser: argparse._ActionsContainer) -> None:
-    """Add the option for the number of processes."""
     parser.add_argument(
         "--processes",
-        type=int,
+        type=screen.whole(1, _MAX_PROCESSES),
         metavar="N",
         help="number of processes on this machine that simulate; default: one "
         "for each processor",
     )
-
-
-def check_processes(processes: int | None) -> None:
-    """Check the number of processes.
-
-    :raises errors.InputError: if it is below 1, or too high.
-    """
-    if processes is not None:
-        errors.check_range("--processes", processes, _MAX_PROCESSES)
 
 
 def work_here(
@@ -50,7 +41,6 @@ def work_here(
     """Do tasks in processes of this machine.
 
     :param processes: how many; None: one for each processor.
-    :returns: tasks with their results, in the order in which they end.
     :raises: the function's errors.
     """
     if not tasks:
@@ -75,7 +65,6 @@ def work_there(
     """Do tasks on a Dask cluster whose workers have fpgapool.
 
     :param address: of its scheduler, as ``tcp://host:8786``.
-    :returns: tasks with their results, in the order in which they end.
     :raises errors.InputError: if there is no such cluster.
     :raises: the function's errors.
     """

@@ -61,44 +61,31 @@ class Fit:
 def fit(sizes_bytes: npt.ArrayLike) -> Fit:
     """Choose a distribution for a sample, as the module describes.
 
-    :param sizes_bytes: the sample, in any order.
     :raises ValueError: if it is empty, or a size is not positive and finite.
     """
     sample = distributions.Empirical(sizes_bytes)
     sizes = sample.sizes_bytes
     limit = _KS_FACTOR / math.sqrt(sizes.size)
+    family: str = "empirical"
+    chosen: distributions.SizeDistribution = sample
+    candidates: tuple[Candidate, ...] = ()
     if sizes[0] == sizes[-1]:
-        return Fit(
-            "empirical",
-            sample,
-            (),
-            sizes.size,
-            limit,
-            "all sizes of the sample are equal",
+        reason = "all sizes of the sample are equal"
+    else:
+        reason = (
+            "no family has a Kolmogorov-Smirnov distance of at most "
+            f"{limit:.3g}, so the sample stands for itself"
         )
-    candidates = tuple(
-        sorted(_candidates(sizes), key=lambda candidate: candidate.aic)
-    )
+        candidates = tuple(sorted(_candidates(sizes), key=lambda c: c.aic))
     for candidate in candidates:
         if candidate.ks_distance <= limit:
-            return Fit(
-                candidate.family,
-                candidate.distribution,
-                candidates,
-                sizes.size,
-                limit,
+            family, chosen = candidate.family, candidate.distribution
+            reason = (
                 "smallest AIC of the families whose Kolmogorov-Smirnov "
-                f"distance is at most {limit:.3g}",
+                f"distance is at most {limit:.3g}"
             )
-    return Fit(
-        "empirical",
-        sample,
-        candidates,
-        sizes.size,
-        limit,
-        "no family has a Kolmogorov-Smirnov distance of at most "
-        f"{limit:.3g}, so the sample stands for itself",
-    )
+            break
+    return Fit(family, chosen, candidates, sizes.size, limit, reason)
 
 
 def fit_exponential(sizes_bytes: Floats) -> distributions.Exponential:

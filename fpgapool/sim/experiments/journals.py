@@ -22,9 +22,7 @@ def read(
     """Read the results so far.
 
     :param path: of the file; if it does not exist, there are no results.
-    :param keys: names of the columns that tell runs apart.
-    :param values: names of the columns of results.
-    :raises errors.InputError: if it cannot be read, or has other columns.
+    :raises errors.InputError: if it cannot be read, or has unexpected columns.
     """
     if not path.exists():
         return {}
@@ -38,10 +36,10 @@ def read(
         try:
             if number == 1:
                 if row != columns:
-                    raise ValueError("has other columns")
+                    raise ValueError("has unexpected columns")
                 continue
             if len(row) != len(columns):
-                raise ValueError("has another number of columns")
+                raise ValueError("has the wrong number of columns")
             rows[tuple(row[: len(keys)])] = [
                 float(cell) for cell in row[len(keys) :]
             ]

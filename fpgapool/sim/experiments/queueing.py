@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import scenario as scenarios
 
 Floats = npt.NDArray[np.float64]
 Formula = typing.Literal["cobham", "paper"]
@@ -25,43 +26,30 @@ Structure = typing.Literal["hybrid", "geometric", "linear"]
 
 
 class PriorityServer:
-    """A server and its load.
+    """A server with a given load.
 
-    :param sizes: the distribution of job sizes.
-    :param arrivals_per_s: the mean rate of arrivals.
-    :raises ValueError: if a rate is not positive and finite, or if the load is
-        1 or more: jobs would wait longer and longer.
+    The best thresholds depend only on the load and the sizes.
+
+    :param load: arrivals × mean size / bandwidth: the share of its time that
+        the server works.
+    :raises ValueError: if the load is not above 0 and below 1: jobs would wait
+        longer and longer.
     """
 
     def __init__(
         self,
         sizes: distributions.SizeDistribution,
-        arrivals_per_s: float,
-        bandwidth_bytes_per_s: float,
+        load: float,
+        bandwidth_bytes_per_s: float = 1e9,
     ) -> None:
-        if not 0 < arrivals_per_s < math.inf:
+        if not 0 < load < 1:
             raise ValueError(
-                f"arrivals_per_s must be positive, not {arrivals_per_s}"
-            )
-        if not 0 < bandwidth_bytes_per_s < math.inf:
-            raise ValueError(
-                "bandwidth_bytes_per_s must be positive, not "
-                f"{bandwidth_bytes_per_s}"
+                f"the load must be above 0 and below 1, not {load:g}"
             )
         self.sizes = sizes
-        self.arrivals_per_s = arrivals_per_s
+        self.arrivals_per_s = load * bandwidth_bytes_per_s / sizes.mean_bytes
         self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
-        check_load(self.load)
-        self._second_moment_bytes2 = sizes.second_moment_bytes2
-
-    @property
-    def load(self) -> float:
-        """The share of its time that the server works, below 1."""
-        return (
-            self.arrivals_per_s
-            * self.sizes.mean_bytes
-            / self.bandwidth_bytes_per_s
-        )
+        self._second_moment_bytes2 = sizes.partial_moment(2, 0.0, math.inf)
 
     def completion_s(
         self, thresholds_bytes: npt.ArrayLike, formula: Formula = "cobham"
@@ -89,7 +77,7 @@ class PriorityServer:
             squares = self._between(2, bounds)
             services = np.sum(works / left[..., :-1], axis=-1)
         else:
-            squares = np.asarray(self._second_moment_bytes2)
+            squares = self._second_moment_bytes2
             services = np.asarray(
                 self.sizes.mean_bytes / self.bandwidth_bytes_per_s
             )
@@ -105,36 +93,6 @@ class PriorityServer:
         return np.diff(up_to, axis=-1)
 
 
-def check_load(load: float) -> None:
-    """Check that a server can keep up.
-
-    :param load: arrivals × mean size / bandwidth.
-    :raises ValueError: if the load is not above 0 and below 1.
-    """
-    if not 0 < load < 1:
-        raise ValueError(
-            "the load must be above 0 and below 1, otherwise jobs would wait "
-            f"longer and longer, not {load:g}"
-        )
-
-
-def make_server(
-    sizes: distributions.SizeDistribution,
-    load: float,
-    bandwidth_bytes_per_s: float = 1e9,
-) -> PriorityServer:
-    """A server with a given load.
-
-    The best thresholds depend only on the load and the sizes.
-
-    :param load: arrivals × mean size / bandwidth.
-    :raises ValueError: if the load is not above 0 and below 1.
-    """
-    check_load(load)
-    arrivals_per_s = load * bandwidth_bytes_per_s / sizes.mean_bytes
-    return PriorityServer(sizes, arrivals_per_s, bandwidth_bytes_per_s)
-
-
 def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
     inner = np.asarray(thresholds_bytes, dtype=np.float64)
     ends = np.zeros((*inner.shape[:-1], 1))
@@ -145,25 +103,8 @@ def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
-    """Thresholds, as :func:`.thresholds.hybrid_thresholds` takes them.
-
-    :ivar completion_s: the expected mean completion time.
-    """
-
-    E_bytes: float
-    q: float
-    k1: int
-    k2: int
-    queues: int
-    completion_s: float
-
-    @property
-    def thresholds_bytes(self) -> tuple[float, ...]:
-        """Upper bounds of all queues but the last."""
-        return queue_thresholds.hybrid_thresholds(
-            self.E_bytes, self.q, self.k1, self.k2, self.queues
-        )
+class Tuning(scenarios.Queues):
+    completion_s: float = math.inf
 
 
 #: The relative gain that justifies another structure than geometric.
@@ -194,18 +135,12 @@ def minimise(
     the best choices of k1 and k2 shrink to their minima. The search is
     deterministic.
 
-    :param queues: the number of queues; not searched.
     :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
         k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
     :param E_bytes: the first threshold; None: searched too.
     :returns: the best thresholds; with k1 = 1 and k2 = 2 unless others are
         better by more than a thousandth.
-    :raises ValueError: if there are no queues, or E is not positive.
     """
-    if queues < 1:
-        raise ValueError(f"queues must be at least 1, not {queues}")
-    if E_bytes is not None and not 0 < E_bytes < math.inf:
-        raise ValueError(f"E_bytes must be positive, not {E_bytes}")
     search = _Search(server, queues, formula, E_bytes)
     geometric = (1, 2)
     if structure == "geometric" or queues <= 3:
@@ -300,7 +235,6 @@ class _Search:
     def _lowest(
         self, pair: tuple[int, int], log_E: Floats, log_span: Floats
     ) -> tuple[float, float, float]:
-        """The lowest point of a grid: its height and position."""
         factors = queue_thresholds.hybrid_factors(
             np.exp(log_span / self._steps), *pair, self._queues
         )
@@ -351,7 +285,6 @@ def _window(
 def _range_of(
     sizes: distributions.SizeDistribution,
 ) -> tuple[float, float]:
-    """The useful range of a first threshold, in bytes."""
     low_bytes, high_bytes = sizes.quantile([1e-4, 1 - 1e-5]).tolist()
     low_bytes = max(low_bytes, sizes.mean_bytes * 1e-6, 1.0)
     return low_bytes, max(high_bytes, low_bytes * 1.1)

@@ -94,9 +94,7 @@ class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Task:
     """One run.
 
-    :ivar source: the specification's file, for messages.
     :ivar values: of the varied options, by name.
-    :ivar options: of ``generate``, all but seed and strategy.
     """
 
     source: str
@@ -196,7 +194,6 @@ def _check(specification: Specification, source: str) -> None:
 def tasks(specification: Specification, source: str) -> list[Task]:
     """Return all runs, in order.
 
-    :param source: the specification's file, for messages.
     :raises errors.InputError: if the options of a run are invalid; this
         is checked before the first run.
     """
@@ -256,7 +253,7 @@ def run(task: Task) -> list[float]:
 def open_journal(
     directory: pathlib.Path, specification: Specification
 ) -> journals.Journal:
-    """Open the results so far; an interrupted sweep goes on with them.
+    """Open the results so far; an interrupted sweep continues from them.
 
     :raises errors.InputError: if it cannot be used, or holds the results of
         another sweep.

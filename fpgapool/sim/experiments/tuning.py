@@ -60,7 +60,6 @@ def compare(
 ) -> Iterator[Comparison]:
     """Simulate tuned and default thresholds.
 
-    :param seeds: of the jobs, and of random choices.
     :returns: a comparison of each strategy for each seed.
     :raises ValueError: if the workload does not fit the cluster.
     """

@@ -35,7 +35,6 @@ def draw(
 ) -> list[list[list[float]]]:
     """Return the arrivals of the batches in order, by group and client.
 
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if there are too many tasks.
     """
     count = sum(len(group.clients) for group in groups)

@@ -26,36 +26,17 @@ class SizeDistribution(abc.ABC):
     """
 
     def __init__(
-        self, min_bytes: float, max_bytes: float, mean_bytes: float
+        self, min_bytes: float, max_bytes: float, mean_bytes: float = math.nan
     ) -> None:
-        self._min_bytes = float(min_bytes)
-        self._max_bytes = float(max_bytes)
-        self._mean_bytes = float(mean_bytes)
-
-    @property
-    def min_bytes(self) -> float:
-        """No job is smaller."""
-        return self._min_bytes
-
-    @property
-    def max_bytes(self) -> float:
-        """No job is larger; may be infinite."""
-        return self._max_bytes
-
-    @property
-    def mean_bytes(self) -> float:
-        return self._mean_bytes
-
-    @property
-    def second_moment_bytes2(self) -> float:
-        """Mean of the square of the size."""
-        return float(self.partial_moment(2, 0.0, math.inf))
+        self.min_bytes = float(min_bytes)
+        self.max_bytes = float(max_bytes)
+        self.mean_bytes = float(mean_bytes)
 
     def cdf(self, size_bytes: npt.ArrayLike) -> Floats:
         """The share of jobs of at most this size."""
         sizes = np.asarray(size_bytes, dtype=np.float64)
-        return self._cdf(np.clip(sizes, self._min_bytes, self._max_bytes)) * (
-            sizes >= self._min_bytes
+        return self._cdf(np.clip(sizes, self.min_bytes, self.max_bytes)) * (
+            sizes >= self.min_bytes
         )
 
     def quantile(self, share: npt.ArrayLike) -> Floats:
@@ -67,9 +48,7 @@ class SizeDistribution(abc.ABC):
         shares = np.asarray(share, dtype=np.float64)
         if not np.all((shares >= 0) & (shares <= 1)):
             raise ValueError("a share must be from 0 to 1")
-        return np.clip(
-            self._quantile(shares), self._min_bytes, self._max_bytes
-        )
+        return np.clip(self._quantile(shares), self.min_bytes, self.max_bytes)
 
     def partial_moment(
         self,
@@ -107,7 +86,6 @@ class SizeDistribution(abc.ABC):
 class Exponential(SizeDistribution):
     """f(x) = exp(−(x − s0)/a)/a on x ≥ s0, where a is the mean less s0.
 
-    :param s0_bytes: the smallest size; may be 0.
     :raises ValueError: unless 0 ≤ s0 < mean < infinity.
     """
 
@@ -119,12 +97,6 @@ class Exponential(SizeDistribution):
             )
         super().__init__(s0_bytes, math.inf, mean_bytes)
         self._scale = float(mean_bytes) - float(s0_bytes)
-
-    def __repr__(self) -> str:
-        return (
-            f"Exponential(s0_bytes={self.min_bytes!r}, "
-            f"mean_bytes={self.mean_bytes!r})"
-        )
 
     def _cdf(self, sizes: Floats) -> Floats:
         return -np.expm1(-(sizes - self.min_bytes) / self._scale)
@@ -172,14 +144,8 @@ class BoundedPowerLaw(SizeDistribution):
         self.alpha = float(alpha)
         # Minus the share that the unbounded power law has up to smax.
         self._cut = math.expm1(-alpha * math.log(smax_bytes / s0_bytes))
-        super().__init__(s0_bytes, smax_bytes, math.nan)
-        self._mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
-
-    def __repr__(self) -> str:
-        return (
-            f"BoundedPowerLaw(s0_bytes={self.min_bytes!r}, "
-            f"smax_bytes={self.max_bytes!r}, alpha={self.alpha!r})"
-        )
+        super().__init__(s0_bytes, smax_bytes)
+        self.mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
 
     def _cdf(self, sizes: Floats) -> Floats:
         logs = np.log(sizes / self.min_bytes)
@@ -235,7 +201,7 @@ class Lognormal(SizeDistribution):
                 "0 <= min_bytes < max_bytes must hold, not "
                 f"min_bytes={min_bytes}, max_bytes={max_bytes}"
             )
-        super().__init__(min_bytes, max_bytes, math.nan)
+        super().__init__(min_bytes, max_bytes)
         self.median_bytes = float(median_bytes)
         self.sigma = float(sigma)
         self._share = 1.0
@@ -244,14 +210,7 @@ class Lognormal(SizeDistribution):
             raise ValueError(
                 f"there are no sizes from {min_bytes} to {max_bytes}"
             )
-        self._mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
-
-    def __repr__(self) -> str:
-        return (
-            f"Lognormal(median_bytes={self.median_bytes!r}, "
-            f"sigma={self.sigma!r}, min_bytes={self.min_bytes!r}, "
-            f"max_bytes={self.max_bytes!r})"
-        )
+        self.mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
 
     def _cdf(self, sizes: Floats) -> Floats:
         return self._partial_moment(0, np.zeros_like(sizes), sizes)
@@ -286,7 +245,6 @@ class Lognormal(SizeDistribution):
 class Empirical(SizeDistribution):
     """The sizes of a sample, each as likely as it is frequent.
 
-    :param sizes_bytes: the sample, in any order.
     :raises ValueError: if it is empty, or a size is not positive and finite.
     """
 
@@ -304,9 +262,6 @@ class Empirical(SizeDistribution):
             np.concatenate(([0.0], np.cumsum(sizes**order))) / sizes.size
             for order in range(3)
         ]
-
-    def __repr__(self) -> str:
-        return f"Empirical({self._sizes.size} sizes)"
 
     @property
     def sizes_bytes(self) -> Floats:

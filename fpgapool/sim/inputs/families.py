@@ -56,7 +56,6 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
 
     :param text: for example ``exponential:s0_bytes=20e6,mean_bytes=400e6``;
         missing parameters have their defaults.
-    :param option: the option with this text, for messages.
     :raises errors.InputError: if there is no such distribution.
     """
     name, _, rest = text.partition(":")

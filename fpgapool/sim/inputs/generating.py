@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
 
 from fpgapool.sim import errors
+from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
@@ -19,9 +19,11 @@ from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.inputs import scenario_options
 from fpgapool.sim.inputs import traces
 from fpgapool.sim.inputs import workloads
+from fpgapool.vocabulary import shapes
 
 _BY_SIZE = ("wa", "wra")
 _BY_PLACE = ("ra", "wra")
+_PLACEMENT = ("remote_limit", "skip_limit", "wait_s_per_byte", "offer_order")
 _COUNTS = ("jobs_per_host", "jobs", "duration_s")
 
 
@@ -31,7 +33,6 @@ def make_scenario(
     """Make a scenario as ``fpgapool-sim generate`` would write it.
 
     :param options: of its command line, without seed and output.
-    :param source: the source of the options, for messages.
     :raises errors.InputError: for invalid options.
     """
     parser = _Parser(source)
@@ -41,8 +42,6 @@ def make_scenario(
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises errors instead of ending the program."""
-
     def __init__(self, source: str) -> None:
         super().__init__(add_help=False, allow_abbrev=False)
         self._source = source
@@ -56,7 +55,6 @@ def make(
 ) -> tuple[scenarios.Scenario, list[str]]:
     """Make a scenario, and lines that describe the expected jobs.
 
-    :param arguments: of options that ``scenario_options`` has added.
     :raises errors.InputError: if they are invalid.
     """
     if arguments.trace is not None:
@@ -87,18 +85,6 @@ def make(
 
 
 def _cluster(arguments: argparse.Namespace) -> scenarios.Cluster:
-    for name, most in (
-        ("hosts", scenarios.MAX_HOSTS),
-        ("boards", scenarios.MAX_HOSTS),
-        ("slots_per_device", scenarios.MAX_SLOTS_PER_DEVICE),
-    ):
-        errors.check_range(_option(name), getattr(arguments, name), most)
-    for name in ("dma_bytes_per_s", "nic_bytes_per_s"):
-        value = getattr(arguments, name)
-        _check(name, value, above=True)
-        _check_most(name, value, scenarios.MAX_BYTES_PER_S)
-    for name in ("return_ratio", "reconfiguration_s"):
-        _check(name, getattr(arguments, name), above=False)
     try:
         boards = workloads.spread_boards(arguments.hosts, arguments.boards)
     except ValueError as error:
@@ -119,9 +105,6 @@ def _accelerators(
     arguments: argparse.Namespace,
 ) -> dict[str, scenarios.AcceleratorProfile]:
     peaks = dict(_pairs("peak_bytes_per_s", arguments.peak_bytes_per_s))
-    for name, peak in peaks.items():
-        _check("peak_bytes_per_s", peak, above=True, place=name)
-        _check_most("peak_bytes_per_s", peak, scenarios.MAX_BYTES_PER_S, name)
     return {
         name: scenarios.AcceleratorProfile(peak, arguments.return_ratio)
         for name, peak in (peaks or workloads.PEAKS_BYTES_PER_S).items()
@@ -134,8 +117,6 @@ def _power(arguments: argparse.Namespace) -> scenarios.Power | None:
         for name in ("device_idle_w", "device_active_w", "host_w")
         if getattr(arguments, name) is not None
     }
-    for name, value in given.items():
-        _check(name, value, above=False)
     return scenarios.Power(**given) if given else None
 
 
@@ -161,14 +142,8 @@ def _strategy(
 ) -> scenarios.StrategyOptions:
     options: dict[str, typing.Any] = {"slot_choice": arguments.slot_choice}
     if name in _BY_PLACE:
-        for option in ("remote_limit", "skip_limit"):
-            value = getattr(arguments, option)
-            if value is not None:
-                errors.check_range(_option(option), value, 2**31, 0)
-            options[option] = value
-        _check("wait_s_per_byte", arguments.wait_s_per_byte, above=False)
-        options["wait_s_per_byte"] = arguments.wait_s_per_byte
-        options["offer_order"] = arguments.offer_order
+        for option in _PLACEMENT:
+            options[option] = getattr(arguments, option)
     if name in _BY_SIZE and arguments.sizes in ("power-law", "lognormal"):
         options |= dataclasses.asdict(scenarios.LONG_TAIL)
     return scenarios.StrategyOptions(**options)
@@ -218,7 +193,7 @@ def _synthetic_jobs(
     span_s = workload.duration_s or len(jobs) / rate
     expected = [
         f"sizes: {_describe(chosen)}",
-        f"asked for: load {workload.load:.4g}, mean size "
+        f"requested: load {workload.load:.4g}, mean size "
         f"{workload.sizes.mean_bytes / 1e6:.1f} MB, {rate:.4g} jobs/s, "
         f"arrivals for {span_s:.1f} s",
     ]
@@ -234,9 +209,6 @@ def _workload(
     host_weights = _host_weights(chosen["host_weight"])
     tenants = _tenants(chosen["tenant"])
     distribution = _distribution(arguments, chosen)
-    for name in ("load", "arrivals_per_s", "bias", *_COUNTS):
-        if getattr(arguments, name) is not None:
-            _check(name, getattr(arguments, name), above=True)
     load = chosen["load"]
     if chosen["arrivals_per_s"] is not None:
         bytes_per_s = chosen["arrivals_per_s"] * distribution.mean_bytes
@@ -342,27 +314,9 @@ def _pairs(name: str, given: Iterable[str]) -> list[tuple[str, float]]:
 
 def _number(name: str, place: str, text: str) -> float:
     try:
-        return float(text)
-    except ValueError:
-        raise errors.InputError(
-            _option(name), place, f"{text!r} is not a number"
-        ) from None
-
-
-def _check(name: str, value: float, *, above: bool, place: str = "") -> None:
-    """Check that a number is finite, and not negative or above 0."""
-    if not (math.isfinite(value) and (value > 0 if above else value >= 0)):
-        limit = "above 0" if above else "at least 0"
-        raise errors.InputError(
-            _option(name), place, f"must be finite and {limit}, not {value:g}"
-        )
-
-
-def _check_most(name: str, value: float, most: float, place: str = "") -> None:
-    if value > most:
-        raise errors.InputError(
-            _option(name), place, f"must be at most {most:g}, not {value:g}"
-        )
+        return screen.argument(float, shapes.number())(text)
+    except argparse.ArgumentTypeError as error:
+        raise errors.InputError(_option(name), place, str(error)) from None
 
 
 def _option(name: str) -> str:

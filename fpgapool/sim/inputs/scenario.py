@@ -82,10 +82,9 @@ class AcceleratorProfile(_Record, frozen=True):
     """Loads of an accelerator's jobs on slots and links.
 
     :ivar peak_bytes_per_s: highest input rate of a slot.
-    :ivar return_ratio: bytes sent back per byte of input.
     :ivar platforms: by shape of the slot, the values that differ there.
     :ivar cpu_bytes_per_s: input rate of a core without a slot; the platform
-        ``cpu`` says it as well.
+        ``cpu`` may have it instead.
     :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
     """
 
@@ -176,7 +175,6 @@ class Cluster(_Record, frozen=True):
     containers_per_device: _Slots = 1
 
     def slot_count(self, host: int) -> int:
-        """Return the number of slots of a host with a device."""
         return self._of(host).slots_per_device or self.slots_per_device
 
     def dma_of(self, host: int) -> float:
@@ -201,7 +199,6 @@ _AS_EVERYWHERE = HostOverride()
 class Elasticity(_Record, frozen=True):
     """An elasticity policy.
 
-    :ivar period_s: from one resize to the next; None: the policy's.
     :ivar estimate: how the policy learns the time of tasks.
     :ivar own: options that only this policy has, by name.
     """
@@ -255,14 +252,11 @@ class StrategyOptions(_Shared):  # type: ignore[misc]
     :ivar strategy: name of the installed strategy; None: the name that the
         scenario gives it.
     :ivar seed: of random choices; None: the run's.
-    :ivar own: options that only this strategy has, by name.
     :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
         stay.
     :ivar affinity_misses: of ``affinity``, in place of a time; of ``gam`` and
         ``lpt``: an application takes any host after it has passed over this
         many.
-    :ivar largest_first: of ``affinity``.
-    :ivar rule: of ``hjf``.
     :ivar preempt: ``fine``: a slot may change hands after each chunk.
     :ivar preempt_quantum_bytes: the least input of a chunk without cores;
         None: that of the conductor by default.
@@ -318,7 +312,9 @@ class Queues:
     @property
     def thresholds_bytes(self) -> tuple[float, ...]:
         """Return the upper bounds of all queues but the last."""
-        return thresholds.hybrid_thresholds(*dataclasses.astuple(self))
+        return thresholds.hybrid_thresholds(
+            self.E_bytes, self.q, self.k1, self.k2, self.queues
+        )
 
 
 #: For sizes that vary about exponentially, and for heavy tails.
@@ -398,11 +394,9 @@ class Goal(_Record, frozen=True):
 class Group(_Record, frozen=True):
     """Slots with one accelerator, seen as one device.
 
-    :ivar slots: how many it has at first.
     :ivar max_size: None: all slots of the cluster.
     :ivar elastic: whether a policy may change its size.
     :ivar goal: a group with a goal begins when its first batch arrives.
-    :ivar end_s: when the group ends; its waiting tasks are dropped then.
     """
 
     name: _Name
@@ -439,7 +433,6 @@ class Scenario(_Record, frozen=True):
 
     @property
     def slot_count(self) -> int:
-        """Return the number of slots of the cluster."""
         cluster = self.cluster
         return sum(cluster.slot_count(host) for host in cluster.fpga_hosts)
 

@@ -97,50 +97,11 @@ def _check_keys(text: bytes, source: str) -> None:
 def _decode(text: bytes, source: str) -> scenarios.Scenario:
     try:
         _check_keys(text, source)
-        return _converted(text, source, _from_json)
+        return msgspec.json.decode(text, type=scenarios.Scenario)
     except RecursionError:
         raise errors.InputError(source, "", "is nested too deeply") from None
-    except msgspec.DecodeError as error:
-        offset = _offset(text, str(error))
-        if text.startswith(_NOT_IN_JSON, offset):
-            # The check of its member refuses it.
-            _converted(json.loads(text), source, _from_plain)
-        raise errors.InputError(
-            source, *_malformed(text, offset, str(error))
-        ) from error
-
-
-#: Tokens that Python's JSON accepts in addition.
-_NOT_IN_JSON = (b"NaN", b"Infinity")
-
-_Text = typing.TypeVar("_Text")
-
-
-def _from_json(text: bytes) -> scenarios.Scenario:
-    return msgspec.json.decode(text, type=scenarios.Scenario)
-
-
-def _from_plain(document: object) -> scenarios.Scenario:
-    return msgspec.convert(document, scenarios.Scenario, str_keys=True)
-
-
-def _converted(
-    text: _Text,
-    source: str,
-    convert: Callable[[_Text], scenarios.Scenario],
-) -> scenarios.Scenario:
-    """Convert a file, or its plain values, to a scenario.
-
-    :raises errors.InputError: if it is none.
-    """
-    try:
-        return convert(text)
     except msgspec.ValidationError as error:
-        document = (
-            msgspec.json.decode(text) if isinstance(text, bytes) else text
-        )
-        if isinstance(document, dict) and _take_old_name(document):
-            return _converted(document, source, _from_plain)
+        document = msgspec.json.decode(text)
         if isinstance(document, dict) and "$.jobs" not in str(error):
             # Not converted again for each member that may be wrong.
             document["jobs"] = []
@@ -149,28 +110,21 @@ def _converted(
             *place_and_reason(
                 error,
                 document,
-                lambda: _from_plain(document),
+                lambda: msgspec.convert(
+                    document, scenarios.Scenario, str_keys=True
+                ),
             ),
+        ) from error
+    except msgspec.DecodeError as error:
+        raise errors.InputError(
+            source, *_malformed(text, str(error))
         ) from error
 
 
-def _take_old_name(document: dict[str, typing.Any]) -> bool:
-    """Rename ``policies``, as older files call ``strategies``, if they do."""
-    if "policies" not in document or "strategies" in document:
-        return False
-    document["strategies"] = document.pop("policies")
-    return True
-
-
-def _offset(text: bytes, message: str) -> int:
-    """Return where msgspec says that a text stops being JSON."""
-    _, _, at = message.partition(" (byte ")
-    return int(at.removesuffix(")")) if at else len(text)
-
-
-def _malformed(text: bytes, offset: int, message: str) -> tuple[str, str]:
-    """Return where a text stops being JSON, and why."""
-    reason, _, _ = message.partition(" (byte ")
+def _malformed(text: bytes, message: str) -> tuple[str, str]:
+    """Return where a text stops being JSON, and why, as msgspec says."""
+    reason, _, at = message.partition(" (byte ")
+    offset = int(at.removesuffix(")")) if at else len(text)
     line = text.count(b"\n", 0, offset) + 1
     column = offset - text.rfind(b"\n", 0, offset)
     seen = text[offset : offset + 10].decode(errors="replace")

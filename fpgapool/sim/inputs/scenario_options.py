@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 from fpgapool.sim import screen
 from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import sizes
 from fpgapool.sim.inputs import workloads
+from fpgapool.vocabulary import shapes
 
 #: The strategies of a scenario, if no others are given.
 STRATEGIES = ("fifo", "sjf", "wa", "ra", "wra")
@@ -37,6 +39,7 @@ DEFAULTS: dict[str, typing.Any] = {
     "host_weight": (),
     "tenant": (),
 }
+_MAX_LIMIT = 2**31
 #: Default number of jobs per host.
 JOBS_PER_HOST = 50
 #: Each kind of sizes with its distribution, and the options that it takes.
@@ -65,7 +68,7 @@ SIZES: dict[
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed",
-        type=screen.seed,
+        type=screen.whole(0),
         default=0,
         metavar="N",
         help="seed of all random numbers; default: 0",
@@ -78,12 +81,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_strategies(parser.add_argument_group("strategies"))
 
 
+_Type = Callable[[str], object]
+_ABOVE_0: _Type = screen.argument(float, shapes.number(above=0))
+_FROM_0: _Type = screen.argument(float, shapes.number(0))
+_RATE: _Type = screen.argument(
+    float, shapes.number(above=0, most=scenarios.MAX_BYTES_PER_S)
+)
+
+
 def _add_number(
     group: argparse._ActionsContainer,
     option: str,
     default: object,
+    kind: _Type,
     text: str,
-    kind: Callable[[str], object] = float,
+    metavar: str = "X",
 ) -> None:
     """Add an option whose value is a number; its help shows the default."""
     name = option.removeprefix("--").replace("-", "_")
@@ -94,42 +106,51 @@ def _add_number(
     if shown is not None:
         text += f"; default: {shown:g}"
     group.add_argument(
-        option,
-        type=kind,
-        metavar="N" if kind is int else "X",
-        default=default,
-        help=text,
+        option, type=kind, metavar=metavar, default=default, help=text
     )
 
 
-#: Options of the cluster whose values are numbers: default, meaning.
-_CLUSTER: dict[str, tuple[int | float | None, str]] = {
-    "--hosts": (100, "number of hosts"),
+#: Options of the cluster whose values are whole: default, limit, meaning.
+_COUNTS = {
+    "--hosts": (100, scenarios.MAX_HOSTS, "number of hosts"),
     "--boards": (
         50,
+        scenarios.MAX_HOSTS,
         "number of boards, spread evenly over the hosts; a host has one at "
         "most",
     ),
-    "--slots-per-device": (4, "number of slots of each board"),
+    "--slots-per-device": (
+        4,
+        scenarios.MAX_SLOTS_PER_DEVICE,
+        "number of slots of each board",
+    ),
+}
+#: Others whose values are numbers: default, type, meaning.
+_CLUSTER: dict[str, tuple[float | None, _Type, str]] = {
     "--dma-bytes-per-s": (
         2.1e9,
+        _RATE,
         "rate of a board's DMA pipe, which its slots share",
     ),
     "--nic-bytes-per-s": (
         1.25e9,
+        _RATE,
         "rate of a host's network card in each direction",
     ),
     "--return-ratio": (
         1.0,
+        screen.argument(float, shapes.number(0, scenarios.MAX_RETURN_RATIO)),
         "bytes that each accelerator sends back per byte of input",
     ),
     "--reconfiguration-s": (
         0.0,
+        _FROM_0,
         "time to program another accelerator into a slot",
     ),
     **{
         option: (
             None,
+            _FROM_0,
             f"{text}, in W; results have energies if any power is given; "
             "default: 0",
         )
@@ -155,9 +176,11 @@ _SIZES = {
 
 
 def _add_cluster(group: argparse._ArgumentGroup) -> None:
-    for option, (default, text) in _CLUSTER.items():
-        kind = int if isinstance(default, int) else float
-        _add_number(group, option, default, text, kind)
+    for option, (default, most, text) in _COUNTS.items():
+        kind = screen.whole(1, most)
+        _add_number(group, option, default, kind, text, "N")
+    for option, (number, shape, text) in _CLUSTER.items():
+        _add_number(group, option, number, shape, text)
     group.add_argument(
         "--peak-bytes-per-s",
         action="append",
@@ -187,7 +210,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         help="distribution of the sizes; default: exponential",
     )
     for option, text in _SIZES.items():
-        _add_number(group, option, None, text)
+        _add_number(group, option, None, float, text)
     group.add_argument(
         "--sizes-file",
         type=pathlib.Path,
@@ -201,13 +224,14 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME[=WEIGHT]",
-        help="let jobs ask for this accelerator, in proportion to its weight; "
+        help="let jobs request this accelerator, in proportion to its weight; "
         "may be repeated; default: all accelerators alike",
     )
     _add_number(
         group,
         "--bias",
         None,
+        _ABOVE_0,
         "weight of a host with a board as a source of jobs; another host has "
         "the weight 1",
     )
@@ -242,18 +266,23 @@ def _add_amount(group: argparse._ArgumentGroup) -> None:
             "not depend on the boards",
         ),
     ):
-        _add_number(rate, option, None, text)
+        _add_number(rate, option, None, _ABOVE_0, text)
     count = group.add_mutually_exclusive_group()
-    for option, kind, text in (
+    for option, text in (
         (
             "--jobs-per-host",
-            int,
             f"number of jobs from each host; default: {JOBS_PER_HOST}",
         ),
-        ("--jobs", int, "number of jobs in all"),
-        ("--duration-s", float, "length of the time in which jobs arrive"),
+        ("--jobs", "number of jobs in all"),
     ):
-        _add_number(count, option, None, text, kind)
+        _add_number(count, option, None, screen.whole(1), text, "N")
+    _add_number(
+        count,
+        "--duration-s",
+        None,
+        _ABOVE_0,
+        "length of the time in which jobs arrive",
+    )
 
 
 def _add_strategies(group: argparse._ArgumentGroup) -> None:
@@ -264,9 +293,10 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         group,
         "--remote-limit",
         None,
+        screen.whole(0, _MAX_LIMIT),
         "ra, wra: number of slots of a host that jobs of other hosts may hold "
         "(C); default: half its slots",
-        int,
+        "N",
     )
     group.add_argument(
         "--skip-limit",
@@ -280,6 +310,7 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         group,
         "--wait-s-per-byte",
         1e-8,
+        _FROM_0,
         "ra, wra: a job may leave its host after it has waited this long per "
         "byte (W)",
     )
@@ -303,4 +334,4 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
 
 
 def _limit(text: str) -> int | None:
-    return None if text == "none" else int(text)
+    return None if text == "none" else screen.whole(0, _MAX_LIMIT)(text)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -26,7 +25,6 @@ from fpgapool.sim.outcomes import metrics
 
 _Places = npt.NDArray[np.int64]
 
-_QUANTILES = 1000
 #: Assumed peak rates of the pool's own accelerators in bytes/s.
 PEAKS_BYTES_PER_S = {
     "aes": 1.2e9,
@@ -55,7 +53,6 @@ class Tenant:
 class Workload:
     """A description of jobs. One of the last three members is needed.
 
-    :ivar sizes: their distribution; sizes are rounded to whole bytes.
     :ivar load: arriving bytes per second, divided by the rate of all boards'
         DMA pipes. Around and above 1 a queue builds up.
     :ivar bias: weight of a host with a board; other hosts have 1.
@@ -63,7 +60,6 @@ class Workload:
     :ivar tenants: if empty, jobs have no tenant.
     :ivar jobs_per_host: number of jobs from each host, each host at its own
         times; a mean, if hosts differ.
-    :ivar duration_s: time in which jobs arrive.
     """
 
     sizes: distributions.SizeDistribution
@@ -102,7 +98,6 @@ class Workload:
                 )
 
     def rate_per_s(self, cluster: scenarios.Cluster) -> float:
-        """Return the mean number of jobs that arrive per second."""
         return (
             self.load * capacity_bytes_per_s(cluster) / self.sizes.mean_bytes
         )
@@ -134,22 +129,6 @@ def make_cluster(
     )
 
 
-def gaussian(
-    mean_bytes: float, deviation_bytes: float, least_bytes: float = -math.inf
-) -> distributions.SizeDistribution:
-    """Return Gaussian sizes as a thousand quantiles.
-
-    :param least_bytes: replaces quantiles that are smaller.
-    """
-    normal = statistics.NormalDist(mean_bytes, deviation_bytes)
-    return distributions.Empirical(
-        [
-            max(least_bytes, normal.inv_cdf((at + 0.5) / _QUANTILES))
-            for at in range(_QUANTILES)
-        ]
-    )
-
-
 def capacity_bytes_per_s(cluster: scenarios.Cluster) -> float:
     """Return the rate of all boards' DMA pipes together."""
     return sum(cluster.dma_of(host) for host in cluster.fpga_hosts)
@@ -173,7 +152,6 @@ def make_jobs(
 ) -> list[scenarios.JobSpec]:
     """Draw the jobs of a workload.
 
-    :param cluster: the jobs come from its hosts.
     :param seed: the same seed gives the same jobs.
     :returns: the jobs by arrival; ids count from 0.
     :raises ValueError: if the workload does not fit the cluster, or no job

@@ -38,15 +38,6 @@ class Spread(typing.NamedTuple):
     interval_low: float
     interval_high: float
 
-    def bar(self) -> tuple[float, float]:
-        """Return how far the interval reaches below and above the mean.
-
-        :returns: zeros for a single seed, which has no interval.
-        """
-        if not math.isfinite(self.interval_high):
-            return 0.0, 0.0
-        return self.mean - self.interval_low, self.interval_high - self.mean
-
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
@@ -74,11 +65,6 @@ class Gain:
 def compare(
     before: Sequence[metrics.Metrics], after: Sequence[metrics.Metrics]
 ) -> Gain:
-    """Compare two strategies.
-
-    :param before: the metrics of the reference, by seed.
-    :param after: the metrics of the other strategy, for the same seeds.
-    """
     factors = [
         metrics.improvement(old, new)
         for old, new in zip(before, after, strict=True)
@@ -120,35 +106,6 @@ def _spread(factors: Sequence[float]) -> Spread:
 def _plain_spread(values: Sequence[float]) -> Spread:
     mean, half = confidence(values)
     return Spread(mean, min(values), max(values), mean - half, mean + half)
-
-
-def change_percent(before: Sequence[float], after: Sequence[float]) -> Spread:
-    """Return by how many percent the mean of times got shorter.
-
-    :param before: a time for each seed.
-    :param after: a time for each of the same seeds.
-    :returns: the change of the means; the extremes are of single seeds.
-    """
-    single = [
-        100 * (1 - new / old) for old, new in zip(before, after, strict=True)
-    ]
-    mean_before = statistics.fmean(before)
-    ratio = statistics.fmean(after) / mean_before
-    # For a ratio of means: the deviation of each seed from it.
-    _, half = confidence(
-        [
-            (new - ratio * old) / mean_before
-            for old, new in zip(before, after, strict=True)
-        ]
-    )
-    overall = 100 * (1 - ratio)
-    return Spread(
-        overall,
-        min(single),
-        max(single),
-        overall - 100 * half,
-        overall + 100 * half,
-    )
 
 
 def confidence(values: Sequence[float]) -> tuple[float, float]:

@@ -69,7 +69,7 @@ class GroupsResult(msgspec.Struct, frozen=True):
     """All groups under a policy.
 
     Shares are those of all slots for groups from time 0 to the horizon; they
-    add up to 1. Programming is no use.
+    add up to 1. Programming does not count as use.
 
     :ivar horizon_s: when the last load or, without loads, the last task ends.
     :ivar busy: share of the time with tasks.

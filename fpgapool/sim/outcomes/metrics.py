@@ -40,18 +40,6 @@ class JobResult:
     local: bool
     kind: str | None = None
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.size_bytes) and self.size_bytes > 0):
-            raise ValueError(f"job {self.job_id}: size_bytes must be above 0")
-        times_s = (0.0, self.arrival_s, self.start_s, self.finish_s)
-        if not all(map(math.isfinite, times_s)):
-            raise ValueError(f"job {self.job_id}: times must be finite")
-        if sorted(times_s) != list(times_s) or self.start_s == self.finish_s:
-            raise ValueError(
-                f"job {self.job_id}: arrival, start and finish must follow"
-                " each other"
-            )
-
 
 class Columns(typing.NamedTuple):
     """Finished jobs, a vector per property, all in the same order.
@@ -81,8 +69,6 @@ class Metrics:
 
     :ivar tct95_s: tail completion time, the 95th percentile.
     :ivar p99_s: 99th percentile of the completion time.
-    :ivar sar: slot access ratio: a job's time with a slot as a share of its
-        completion time, as a mean.
     :ivar dlr: data locality ratio, the share of all bytes that stayed on
         their host.
     :ivar makespan_s: when the last job ended.
@@ -180,10 +166,6 @@ class Improvement:
 
     A factor above 1 is better: the time is shorter, or the share is larger.
 
-    :ivar act: of the average completion time.
-    :ivar tct95: of the tail completion time.
-    :ivar p99: of the 99th percentile of the completion time.
-    :ivar sar: of the slot access ratio.
     :ivar dlr: of the data locality ratio; infinite if the other ratio is 0.
     """
 

@@ -35,9 +35,6 @@ class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much was used, from time 0 to the makespan, as shares.
 
     :ivar slots: of the time of all slots; None: there are no slots.
-    :ivar dma: of the bytes that DMA pipes can carry; None: there are no pipes.
-    :ivar nic_egress: of the bytes that NICs can send.
-    :ivar nic_ingress: of the bytes that NICs can receive.
     :ivar cores: of the time of all cores; None: hosts have no cores.
     """
 
@@ -49,8 +46,6 @@ class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Energy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Energy from time 0 to the makespan."""
-
     devices_j: float
     hosts_j: float
     total_j: float
@@ -72,7 +67,6 @@ class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """Results beyond the metrics of the scenario format.
 
-    :ivar p99_s: 99th percentile of the completion time.
     :ivar tenants: metrics by name, if any job has a tenant; "" stands for
         the jobs without one.
     :ivar outside: metrics of the jobs from outside of the cluster.
@@ -99,7 +93,7 @@ class Result(msgspec.Struct, frozen=True):
     :ivar outcome: as the scenario format writes it.
     :ivar measured: all metrics of all jobs.
     :ivar service: None: no job has a deadline.
-    :ivar packing: None: jobs are no containers.
+    :ivar packing: None: jobs are not containers.
     """
 
     outcome: schedules.Outcome
@@ -112,10 +106,7 @@ class Result(msgspec.Struct, frozen=True):
 def columns(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> metrics.Columns:
-    """Return the jobs of a schedule as vectors.
-
-    :param outcomes: of the scenario's jobs, in its order.
-    """
+    """Return the jobs of a schedule as vectors."""
     return metrics.Columns(
         arrivals_s=metrics.column(job.arrival_s for job in scenario.jobs),
         worked_s=metrics.column(job.worked_s for job in outcomes),
@@ -131,10 +122,6 @@ def columns(
 def evaluate(
     scenario: scenarios.Scenario, outcomes: list[schedules.JobOutcome]
 ) -> Result:
-    """Measure a schedule.
-
-    :param outcomes: of the scenario's jobs, in its order.
-    """
     jobs = columns(scenario, outcomes)
     measured = metrics.measure_columns(jobs)
     used = usage.measure(scenario, outcomes)
@@ -214,8 +201,6 @@ def write(
 ) -> None:
     """Write the results, as a whole or not at all.
 
-    :param found: of the jobs, by strategy.
-    :param groups: of the groups, by strategy.
     :raises fpgapool.sim.errors.InputError: if it cannot be written.
     """
     document: dict[str, object] = {

@@ -49,7 +49,6 @@ class InContainer(msgspec.Struct, frozen=True):
 class Stay(msgspec.Struct, frozen=True):
     """A time with a slot that the job had to leave to another one.
 
-    :ivar start_s: when the slot began to work for it.
     :ivar done_bytes: input that was computed there.
     """
 

@@ -76,10 +76,7 @@ class Energy(typing.NamedTuple):
 def measure(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> Usage:
-    """Add up the use by all jobs of a schedule.
-
-    :param outcomes: of the scenario's jobs, in its order.
-    """
+    """Add up the use by all jobs of a schedule."""
     cluster = scenario.cluster
     slots = np.zeros(cluster.hosts)
     for slot in base.slots_of(cluster)[scenario.group_slots :]:

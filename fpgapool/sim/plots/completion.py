@@ -27,8 +27,6 @@ def draw_completions(
 ) -> None:
     """Draw the distribution of completion times as a PNG file.
 
-    :param completions_s: of the jobs, by strategy.
-    :param subtitle: a line below the title.
     :raises ValueError: if there are no strategies, or one has no jobs.
     :raises OSError: if the file cannot be written.
     """

@@ -12,9 +12,6 @@ from fpgapool.sim.outcomes import group_results
 from fpgapool.sim.plots import style
 
 _PANEL_IN = 1.5
-_GAP_IN = 0.42
-_TOP_IN = 1.35
-_BOTTOM_IN = 0.55
 
 
 def draw_groups(
@@ -28,26 +25,13 @@ def draw_groups(
 ) -> None:
     """Draw the members and the waiting work of each group as a PNG file.
 
-    :param queue_label: of the panels with the waiting work.
     :raises OSError: if the file cannot be written.
     """
     from matplotlib import patches
 
-    count = len(courses)
-    height_in = _TOP_IN + count * (_PANEL_IN + _GAP_IN) - _GAP_IN + _BOTTOM_IN
-    figure, panels = style.make_panels(
-        height_in,
-        (count, 2),
-        left=0.055,
-        bottom=_BOTTOM_IN / height_in,
-        top=1 - _TOP_IN / height_in,
-        gaps=(_GAP_IN / _PANEL_IN, 0.13),
-        sharex=True,
-        sharey="col",
-    )
+    figure, panels = style.make_rows(list(courses), _PANEL_IN, 0.055)
     colours = style.colours_of(names)
-    for row, (policy, course) in enumerate(courses.items()):
-        sizes, queues = panels[row]
+    for course, (sizes, queues) in zip(courses.values(), panels, strict=True):
         sizes.stackplot(
             course.times_s,
             *course.members,
@@ -61,15 +45,11 @@ def draw_groups(
                 course.times_s, waiting_s, color=colours[name], linewidth=1.4
             )
         queues.set_ylabel(queue_label, fontsize=9, color=style.INK)
-        for axes in panels[row]:
-            style.prepare_axes(axes, "both")
-            style.name_panel(axes, policy, pad=4)
     for axes in panels[-1]:
         # All rows share the limits, so none is drawn before the last one is
         # known.
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
-        axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
     style.write_texts(figure, title, subtitle)
     style.add_legend(
         figure,

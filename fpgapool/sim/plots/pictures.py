@@ -32,7 +32,6 @@ def prepare(directory: pathlib.Path, source: str) -> None:
     """Check before a run that pictures can be drawn after it.
 
     :param directory: for the pictures; is made if needed.
-    :param source: the option or command that draws them, for messages.
     :raises errors.InputError: if they cannot.
     """
     if importlib.util.find_spec("matplotlib") is None:
@@ -48,13 +47,11 @@ def prepare(directory: pathlib.Path, source: str) -> None:
 def draw(
     scenario: scenarios.Scenario,
     found: Mapping[str, results.Result],
-    courses: Mapping[str, observation.Course],
+    observers: Mapping[str, observation.Observer],
     directory: pathlib.Path,
 ) -> list[pathlib.Path]:
     """Draw schedules.
 
-    :returns: the files: one with the slots of each strategy, one with the
-        completion times and one with the utilisation of all.
     :raises errors.InputError: if one cannot be written.
     """
     slots = base.slots_of(scenario.cluster)
@@ -85,7 +82,10 @@ def draw(
             subtitle=subtitle,
         )
         plots.draw_utilisation(
-            courses, utilisation, slot_count=len(slots), subtitle=subtitle
+            {name: each.course() for name, each in observers.items()},
+            utilisation,
+            slot_count=len(slots),
+            subtitle=subtitle,
         )
     except OSError as error:
         raise files.unusable(directory, error) from error

@@ -43,15 +43,11 @@ ColourOf = Callable[[metrics.JobResult], str]
 def rows_of(
     results: Iterable[metrics.JobResult], slots: Iterable[SlotName]
 ) -> list[SlotName]:
-    """Return the slots that get a row, in order.
-
-    :param slots: further slots, for the idle ones.
-    """
+    """Return the slots that get a row, in order."""
     return sorted({slot_of(job) for job in results} | set(slots), key=_order)
 
 
 def slot_of(job: metrics.JobResult) -> SlotName:
-    """Return the slot of a job."""
     return SlotName(job.host, job.device, job.slot)
 
 
@@ -96,10 +92,7 @@ def make_axes(
 
 
 def draw_rows(axes: mpl_axes.Axes, rows: Sequence[SlotName]) -> None:
-    """Label the slots and set hosts apart.
-
-    :param axes: where to draw; the first row is at the top.
-    """
+    """Label the slots and set hosts apart."""
     axes.set_yticks(
         range(len(rows)), [f"{row.device} · {row.number}" for row in rows]
     )
@@ -132,10 +125,6 @@ def draw_bars(
     rows: Sequence[SlotName],
     colour_of: ColourOf,
 ) -> None:
-    """Draw a bar for each job.
-
-    :param rows: all their slots, at least.
-    """
     positions = {row: position for position, row in enumerate(rows)}
     for job in results:
         axes.barh(
@@ -159,7 +148,6 @@ def write_in_bars(
 ) -> None:
     """Write the name of each job into its bar, where there is room.
 
-    :param rows: all their slots, at least.
     :param character_s: length of a bar with room for one character.
     """
     positions = {row: position for position, row in enumerate(rows)}

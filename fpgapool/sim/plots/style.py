@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.sim.outcomes import gains
-
 if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
     from matplotlib import figure as mpl_figure
@@ -51,6 +49,7 @@ LIGHT = "#B0B7BF"
 PATTERNS = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 
 WIDTH_IN = 12.0
+_TOP_IN, _GAP_IN, _BOTTOM_IN = 1.35, 0.42, 0.55
 _DPI = 130
 
 
@@ -77,8 +76,6 @@ def make_panels(
 ) -> tuple[mpl_figure.Figure, typing.Any]:
     """Return a figure with panels, and these as a matrix.
 
-    :param height_in: of the figure in inches.
-    :param shape: how many rows and columns.
     :param left: margin, as a share of the figure; so are the next three.
     :param gaps: between rows and between columns, as shares of a panel.
     :param sharing: ``sharex`` and ``sharey``, as matplotlib has them.
@@ -100,6 +97,34 @@ def make_panels(
     return figure, grid
 
 
+def make_rows(
+    names: Sequence[str], panel_in: float, left: float
+) -> tuple[mpl_figure.Figure, typing.Any]:
+    """Return a figure with a row of two panels over time for each name.
+
+    :param panel_in: height of a panel in inches.
+    """
+    count = len(names)
+    height_in = _TOP_IN + count * (panel_in + _GAP_IN) - _GAP_IN + _BOTTOM_IN
+    figure, panels = make_panels(
+        height_in,
+        (count, 2),
+        left=left,
+        bottom=_BOTTOM_IN / height_in,
+        top=1 - _TOP_IN / height_in,
+        gaps=(_GAP_IN / panel_in, 0.13),
+        sharex=True,
+        sharey="col",
+    )
+    for name, row in zip(names, panels, strict=True):
+        for axes in row:
+            prepare_axes(axes, "both")
+            name_panel(axes, name, pad=4)
+    for axes in panels[-1]:
+        axes.set_xlabel("seconds since the start", fontsize=9, color=INK)
+    return figure, panels
+
+
 def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
     """Write a figure as a PNG file.
 
@@ -109,57 +134,27 @@ def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for each name.
-
-    :param names: in the order of the legend.
-    """
     return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
 
 
 def lines_of(names: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for the line of each name.
-
-    :param names: in the order of the legend.
-    """
+    """Choose a colour for the line of each name."""
     return dict(zip(names, itertools.cycle(_LINE_COLOURS), strict=False))
 
 
 def prepare_axes(
     axes: mpl_axes.Axes, grid: typing.Literal["x", "y", "both"] = "x"
 ) -> None:
-    """Remove frame and ticks, and draw a thin grid.
-
-    :param grid: the axes whose values get a line.
-    """
+    """Remove frame and ticks, and draw a thin grid."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(length=0, colors=INK, labelsize=8.5)
     axes.grid(axis=grid, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
 
 
-def draw_spreads(
-    axes: mpl_axes.Axes,
-    places: Sequence[float],
-    spreads: Sequence[gains.Spread],
-    factor: float = 1.0,
-    **options: typing.Any,
-) -> None:
-    """Draw a line of means, with bars for their 95 % intervals."""
-    bars = [each.bar() for each in spreads]
-    axes.errorbar(
-        places,
-        [factor * each.mean for each in spreads],
-        yerr=[[factor * bar[end] for bar in bars] for end in (0, 1)],
-        elinewidth=1.1,
-        capsize=2.5,
-        **options,
-    )
-
-
 def name_panel(
     axes: mpl_axes.Axes, text: str, size: float = 10.5, **options: typing.Any
 ) -> None:
-    """Write the title of a panel."""
     axes.set_title(
         text,
         fontsize=size,
@@ -214,10 +209,7 @@ def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
 
 
 def draw_legend(figure: mpl_figure.Figure, colours: Mapping[str, str]) -> None:
-    """Explain colours and hatch, below the texts.
-
-    :param colours: by the kind of jobs that have them.
-    """
+    """Explain colours and hatch, below the texts."""
     from matplotlib import patches
 
     handles = [

@@ -19,9 +19,6 @@ if typing.TYPE_CHECKING:
     from matplotlib import figure as mpl_figure
 
 _PANEL_IN = 1.35
-_GAP_IN = 0.42
-_TOP_IN = 1.35
-_BOTTOM_IN = 0.55
 
 
 def draw_utilisation(
@@ -33,32 +30,15 @@ def draw_utilisation(
 ) -> None:
     """Draw busy slots and bytes/s of each strategy as a PNG file.
 
-    :param subtitle: a line below the title.
     :raises ValueError: if there are no strategies.
     :raises OSError: if the file cannot be written.
     """
     if not courses:
         raise ValueError("there is nothing to draw")
-    count = len(courses)
-    height_in = _TOP_IN + count * (_PANEL_IN + _GAP_IN) - _GAP_IN + _BOTTOM_IN
-    figure, panels = style.make_panels(
-        height_in,
-        (count, 2),
-        left=0.065,
-        bottom=_BOTTOM_IN / height_in,
-        top=1 - _TOP_IN / height_in,
-        gaps=(_GAP_IN / _PANEL_IN, 0.13),
-        sharex=True,
-        sharey="col",
-    )
-    for row, (name, course) in enumerate(courses.items()):
-        _draw_slots(panels[row, 0], course, slot_count)
-        _draw_rates(panels[row, 1], course)
-        for axes in panels[row]:
-            style.prepare_axes(axes, "both")
-            style.name_panel(axes, name, pad=4)
-    for axes in panels[-1]:
-        axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
+    figure, panels = style.make_rows(list(courses), _PANEL_IN, 0.065)
+    for course, (slots, rates) in zip(courses.values(), panels, strict=True):
+        _draw_slots(slots, course, slot_count)
+        _draw_rates(rates, course)
     _set_limits(panels, courses, slot_count)
     style.write_texts(figure, "Utilisation over time", subtitle)
     _draw_legend(figure)

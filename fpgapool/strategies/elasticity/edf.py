@@ -40,7 +40,6 @@ class EdfPolicy(elasticity.Policy):
         self.stay_programmings = options.stay_programmings
 
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
-        """Divide the slots between groups with deadlines."""
         groups = [
             group
             for group in view.pursuing()

@@ -55,7 +55,6 @@ class HybridPolicy(elasticity.Policy):
         self.stay_programmings = options.stay_programmings
 
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
-        """Divide the slots between groups with goals."""
         groups = view.pursuing()
         rates = [_at_full(g, view) for g in groups if not _is_due(g)]
         due = [group for group in groups if _is_due(group)]

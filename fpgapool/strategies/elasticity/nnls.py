@@ -19,7 +19,6 @@ class NnlsPolicy(elasticity.Policy):
     """
 
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
-        """Divide the slots of the set."""
         work = [group.waiting_s for group in view.groups]
         known = [each for each in work if each is not None]
         if len(known) < len(work) or not sum(known) > 0:

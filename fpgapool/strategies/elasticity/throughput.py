@@ -50,7 +50,6 @@ class ThroughputPolicy(elasticity.Policy):
         self.stay_programmings = options.stay_programmings
 
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
-        """Divide the slots between groups with goals."""
         groups = view.pursuing()
         slots = view.slots_for(groups)
         asked = requests(groups, slots, now, self.options.try_fewer)

@@ -160,7 +160,7 @@ class _Pass:
     """One pass.
 
     Most kinds of waiting jobs are not allowed anywhere, so each decision
-    first drops those for which bounds say so. The rest, and the boards with
+    first drops those that bounds rule out. The rest, and the boards with
     idle slots, are rows and columns of matrices; a place is a number of such
     a row or column, or of a job of these kinds.
     """
@@ -410,7 +410,7 @@ class _Pass:
     def _remote_rates(self) -> tuple[_Floats, _Floats, _Flags]:
         """Return, for each pair as if remote, rate and peak.
 
-        The last of the three says whether all its pipes are free enough.
+        The third is whether all its pipes are free enough.
         """
         share, is_free = self._share, self._is_free
         egress, out, inward = self._egress, self._out, self._in

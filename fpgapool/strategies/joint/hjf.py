@@ -2,7 +2,7 @@
 
 """Highest job first: by the work that is left over the time that is left.
 
-That order changes with time, so that it is no key of an ordering.
+That order changes with time, so it cannot be the key of an ordering.
 """
 
 import dataclasses

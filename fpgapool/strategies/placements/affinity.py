@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs avoid to program slots of devices that run other accelerators."""
+"""Keeps jobs off devices that run other accelerators, for a while."""
 
 import dataclasses
 from collections import abc

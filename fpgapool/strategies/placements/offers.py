@@ -356,8 +356,7 @@ class AffineOffers(Offers):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
-        # Most offers are declined by all, and the one that has waited longest
-        # says so.
+        # Usually all decline, which the job that has waited longest shows.
         oldest_s = jobs.oldest_s(group)
         if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)
@@ -383,11 +382,7 @@ def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
 
 
 def fitness(n_acc: int, n: int) -> float:
-    """Return how well an accelerator fits a device.
-
-    :returns: the share of the accelerator, from 0 to 1; infinite if the
-        device runs nothing.
-    """
+    """Return how well an accelerator fits a device."""
     return n_acc / n if n else math.inf
 
 
@@ -397,6 +392,5 @@ def threshold_by_misses(misses: int, allowed: int) -> float:
     :param misses: how often the job was passed over since the last grant.
     :param allowed: the misses after which it takes any slot; with 0, it does
         at once.
-    :returns: from 1 without misses to 0; linear.
     """
     return max(0.0, 1.0 - misses / allowed) if allowed else 0.0

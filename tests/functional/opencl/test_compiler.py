@@ -77,9 +77,7 @@ def test_the_binary_runs_here(tmp_path: pathlib.Path) -> None:
         from fpgapool.drivers.opencl import runner
 
         parsed = manifest.parse(packages.manifest())
-        program = runner.programs.Program(
-            device, parsed, binary, is_source=False
-        )
+        program = runner.programs.Program(device, parsed, binary)
         made = runner.Runner(program, {"amount": 3}, 1000)
         output = bytearray(1000)
         data = bytes(range(250)) * 4

@@ -44,7 +44,8 @@ def build(source):
         "variants": [{"block_bytes": 1, "process": phase}],
     }
     parsed = manifest.parse(json.dumps(document).encode())
-    return runner.programs.Program(device, parsed, source.encode())
+    binary = pocl.binary(device, source.encode())
+    return runner.programs.Program(device, parsed, binary)
 
 def session(program, data):
     made = runner.Runner(program, {}, len(data))

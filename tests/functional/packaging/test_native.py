@@ -33,7 +33,7 @@ from fpgapool.sim import simulation
 from tests.benchmarks import sim_clusters
 
 print(state.__file__)
-for name in simulation.strategy_names():
+for name in sorted(simulation.installed()):
     made = sim_clusters.make(sim_clusters.Size(20, 20), name)
     for fair in (False, True):
         print(name, simulation.run(made, name, seed=1, fair_share=fair))

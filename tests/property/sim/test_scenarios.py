@@ -13,6 +13,9 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.outcomes import schedules
 
+# Scenarios with cores can be checked only with their model.
+from reproduction import models as _models  # noqa: F401
+
 positive = st.floats(1e-3, 1e12)
 not_negative = st.one_of(st.just(0.0), positive)
 rates = st.floats(scenarios.MIN_BYTES_PER_S, scenarios.MAX_BYTES_PER_S)

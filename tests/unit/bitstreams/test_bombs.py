@@ -10,7 +10,6 @@ import tracemalloc
 
 import pytest
 
-from fpgapool.bitstreams import base
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import intake
 from fpgapool.common import exception
@@ -95,13 +94,7 @@ def test_frames(name):
     assert _peak_bytes(decode) < ENOUGH_BYTES
 
 
-ABOUT = base.About(
-    bitstream_id=samples.record(1).bitstream_id,
-    name="bomb",
-    project_id="p1",
-    accelerator="mine",
-    version="1.0",
-)
+RECORD = samples.record()
 
 
 class Endless:
@@ -121,7 +114,7 @@ def test_endless_uploads(tmp_path, length_bytes):
     sender = Endless()
     incoming = intake.Intake(sender, length_bytes, MIB)
     with pytest.raises(exception.BitstreamRefused) as caught:
-        files.FileStore(tmp_path).write(ABOUT, incoming)
+        files.FileStore(tmp_path).write(RECORD, incoming)
     assert caught.value.code == codes.BITSTREAM_TOO_LARGE
     assert sender.sent_bytes <= MIB + 64 * 1024
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -132,5 +125,5 @@ def test_compressed_files_stay_compressed(tmp_path):
     packed = gzip.compress(bytes(50 * MIB))
     incoming = samples.incoming(packed, max_bytes=MIB)
     store = files.FileStore(tmp_path)
-    location = store.write(ABOUT, incoming)
+    location = store.write(RECORD, incoming)
     assert b"".join(store.read(location)) == packed

@@ -16,13 +16,7 @@ from fpgapool.vocabulary import codes
 from tests.unit.bitstreams import samples
 
 DATA = bytes(range(256)) * 9000
-ABOUT = base.About(
-    bitstream_id=samples.record(1).bitstream_id,
-    name="../../etc/passwd",
-    project_id="p1",
-    accelerator="mine",
-    version="1.0",
-)
+RECORD = samples.record(name="../../etc/passwd")
 
 
 @pytest.fixture
@@ -44,11 +38,11 @@ def contents(directory: pathlib.Path) -> list[str]:
 
 
 def test_what_was_written_is_read(store, directory):
-    location = store.write(ABOUT, samples.incoming(DATA))
+    location = store.write(RECORD, samples.incoming(DATA))
     parts = list(store.read(location))
     assert b"".join(parts) == DATA
     assert max(map(len, parts)) <= base.CHUNK_BYTES
-    path = files.relative_path(samples.sha256(DATA), ABOUT.bitstream_id)
+    path = files.relative_path(samples.sha256(DATA), RECORD.bitstream_id)
     assert contents(directory) == [path]
     assert (directory / path).stat().st_mode & 0o777 == 0o640
     # Another process finds it, too.
@@ -57,7 +51,7 @@ def test_what_was_written_is_read(store, directory):
 
 
 def test_a_file_can_be_deleted_again_and_again(store, directory):
-    location = store.write(ABOUT, samples.incoming(DATA))
+    location = store.write(RECORD, samples.incoming(DATA))
     store.delete(location)
     store.delete(location)
     assert contents(directory) == []
@@ -66,15 +60,8 @@ def test_a_file_can_be_deleted_again_and_again(store, directory):
 
 
 def test_two_bitstreams_of_the_same_content_have_two_files(store):
-    first = store.write(ABOUT, samples.incoming(DATA))
-    other = base.About(
-        bitstream_id=samples.record(2).bitstream_id,
-        name="n",
-        project_id="p2",
-        accelerator="mine",
-        version="1.0",
-    )
-    second = store.write(other, samples.incoming(DATA))
+    first = store.write(RECORD, samples.incoming(DATA))
+    second = store.write(samples.record(2), samples.incoming(DATA))
     store.delete(first)
     assert b"".join(store.read(second)) == DATA
 
@@ -91,7 +78,7 @@ def test_two_bitstreams_of_the_same_content_have_two_files(store):
 )
 def test_nothing_is_left_of_what_is_wrong(store, directory, incoming, code):
     with pytest.raises(exception.BitstreamRefused) as caught:
-        store.write(ABOUT, incoming())
+        store.write(RECORD, incoming())
     assert caught.value.code.endswith(code)
     assert contents(directory) == []
 
@@ -100,7 +87,7 @@ def test_nothing_is_left_when_the_sender_goes(store, directory):
     incoming = samples.incoming(b"")
     incoming._stream = samples.Broken(DATA)
     with pytest.raises(exception.BitstreamRefused) as caught:
-        store.write(ABOUT, incoming)
+        store.write(RECORD, incoming)
     assert caught.value.code == codes.UPLOAD_INCOMPLETE
     assert contents(directory) == []
 
@@ -113,10 +100,10 @@ def test_a_sender_that_takes_its_time(store, directory, timeout_s, in_time):
         DATA, timeout_s=timeout_s, clock=lambda: next(ticks)
     )
     if in_time:
-        assert b"".join(store.read(store.write(ABOUT, incoming))) == DATA
+        assert b"".join(store.read(store.write(RECORD, incoming))) == DATA
         return
     with pytest.raises(exception.BitstreamRefused) as caught:
-        store.write(ABOUT, incoming)
+        store.write(RECORD, incoming)
     assert caught.value.code == codes.UPLOAD_INCOMPLETE
     assert contents(directory) == []
 
@@ -125,7 +112,7 @@ def test_a_store_that_cannot_be_written_is_told_without_its_path(tmp_path):
     (tmp_path / "store").write_text("a file")
     store = files.FileStore(tmp_path / "store")
     with pytest.raises(exception.StoreUnavailable) as caught:
-        store.write(ABOUT, samples.incoming(DATA))
+        store.write(RECORD, samples.incoming(DATA))
     assert str(tmp_path) not in str(caught.value)
 
 
@@ -145,16 +132,7 @@ def age(path: pathlib.Path, age_s: float) -> None:
 
 def test_sweeping_removes_what_belongs_to_nobody(store, directory):
     kept, orphan, fresh = (
-        store.write(
-            base.About(
-                bitstream_id=samples.record(number).bitstream_id,
-                name="n",
-                project_id="p1",
-                accelerator="mine",
-                version="1.0",
-            ),
-            samples.incoming(DATA),
-        )
+        store.write(samples.record(number), samples.incoming(DATA))
         for number in (1, 2, 3)
     )
     part = directory / "incoming" / "tmpabc"

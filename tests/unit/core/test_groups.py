@@ -10,6 +10,7 @@ import typing
 import pytest
 
 from fpgapool.core import events
+from fpgapool.core import model
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import groups as core_groups
@@ -33,13 +34,12 @@ class Scripted(elasticity.Policy):
         return self.sizes
 
 
-def make_spec(
-    group_id: int, size: int, **more: typing.Any
-) -> core_groups.Spec:
-    return core_groups.Spec(
+def make_spec(group_id: int, size: int, **more: typing.Any) -> model.Group:
+    return model.Group(
         id=group_id,
+        accelerator="aes",
         size=size,
-        **{"min_size": 1, "max_size": 8, **more},
+        **{"min_size": 1, "max_size": 8, "elastic": True, **more},
     )
 
 
@@ -137,7 +137,7 @@ def test_bad_sizes_are_refused(
     size: int, min_size: int, max_size: int
 ) -> None:
     with pytest.raises(ValueError, match="size"):
-        core_groups.Spec(id=1, size=size, min_size=min_size, max_size=max_size)
+        make_spec(1, size, min_size=min_size, max_size=max_size).check_sizes()
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_sets_do_not_mix() -> None:
     groups = core_groups.Groups(Scripted())
     large = frozenset({"large"})
     groups.create(make_spec(1, 4), 0.0)
-    groups.create(make_spec(2, 4, shapes=large), 0.0)
+    groups.create(make_spec(2, 4), 0.0, shapes=large)
     groups.create(make_spec(3, 4, elastic=False), 0.0)
     fill(groups, 0.0)
     groups.set_slots(large, 6)
@@ -454,9 +454,7 @@ def test_groups_that_gave_slots_want_some_again(
     policy = Scripted()
     policy.sizes_all = sizes_all
     groups = core_groups.Groups(policy, core_groups.SizingOptions())
-    spec = core_groups.Spec(
-        id=1, size=2, min_size=0, max_size=2, elastic=elastic
-    )
+    spec = make_spec(1, 2, min_size=0, max_size=2, elastic=elastic)
     groups.create(spec, 0.0)
     fill(groups, 0.0)
     found = []
@@ -476,7 +474,7 @@ def test_group_that_has_reached_its_goal_wants_no_given_slot_again() -> None:
     policy = Scripted()
     policy.serves_goals, policy.sizes_all = True, False
     groups = core_groups.Groups(policy, core_groups.SizingOptions())
-    spec = core_groups.Spec(id=1, size=2, min_size=0, max_size=2)
+    spec = make_spec(1, 2, min_size=0, max_size=2)
     groups.create(spec, 0.0, goals.Goal(rate_per_s=1.0, actions=5))
     fill(groups, 0.0)
     assert groups.call_back([1]) == 1

@@ -2,16 +2,16 @@
 
 """What the emulator makes of a bitstream's file."""
 
+import functools
 import hashlib
 import json
 
 import pytest
-import yaml
 
 from fpgapool.drivers import base
-from fpgapool.drivers import emulator
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
+from tests.unit.drivers import emulated
 
 SHAPES = {"small": {"lut": 100, "dsp": 0}, "large": {"lut": 1000, "dsp": 10}}
 
@@ -50,29 +50,9 @@ def make_file(tmp_path):
 
 @pytest.fixture
 def make_driver(tmp_path):
-    def make(shapes=SHAPES, **board):
-        path = tmp_path / "boards.yaml"
-        path.write_text(
-            yaml.safe_dump(
-                {
-                    "unlimited": True,
-                    "shapes": shapes,
-                    "boards": [
-                        {
-                            "name": "board0",
-                            "slots": 2,
-                            "shape": "small",
-                            **board,
-                        }
-                    ],
-                }
-            )
-        )
-        return emulator.EmulatorDriver(
-            {"state_dir": str(tmp_path), "boards_file": str(path)}
-        )
-
-    return make
+    return functools.partial(
+        emulated.make, tmp_path, shapes=SHAPES, shape="small"
+    )
 
 
 def refusal(call, *arguments):
@@ -102,7 +82,7 @@ def test_slots_tell_how_much_they_have(make_driver):
 )
 def test_a_wrong_table_of_shapes_is_refused(make_driver, shapes, place):
     with pytest.raises(base.DriverError) as caught:
-        make_driver(shapes)
+        make_driver(shapes=shapes)
     assert caught.value.code == codes.INVALID_SETTINGS
     assert place in caught.value.message
 

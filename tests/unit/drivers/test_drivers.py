@@ -18,11 +18,12 @@ from fpgapool.drivers import noop
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import pacing
 from fpgapool.drivers.emulator import shares
+from tests.unit.drivers import emulated
 
 SAMPLE = (
     pathlib.Path(__file__).parents[3] / "etc" / "fpgapool"
 ) / "boards.yaml.sample"
-BOARD = {"name": "board0", "slots": 2}
+BOARD = emulated.BOARD
 
 
 def write(path, document):
@@ -32,16 +33,7 @@ def write(path, document):
 
 @pytest.fixture
 def make_driver(tmp_path):
-    def make(**board):
-        path = write(
-            tmp_path / "boards.yaml",
-            {"unlimited": True, "boards": [{**BOARD, **board}]},
-        )
-        return emulator.EmulatorDriver(
-            {"state_dir": str(tmp_path), "boards_file": path}
-        )
-
-    return make
+    return functools.partial(emulated.make, tmp_path)
 
 
 class TestLoader:

@@ -9,24 +9,16 @@ import yaml
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
-from fpgapool.drivers import emulator
 from fpgapool.drivers import selftest
 from fpgapool.vocabulary import codes
+from tests.unit.drivers import emulated
 
 DEVICE = "board0"
 
 
 @pytest.fixture
 def driver(tmp_path):
-    path = tmp_path / "boards.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {"unlimited": True, "boards": [{"name": DEVICE, "slots": 2}]}
-        )
-    )
-    return emulator.EmulatorDriver(
-        {"state_dir": str(tmp_path), "boards_file": str(path)}
-    )
+    return emulated.make(tmp_path)
 
 
 def break_slot(directory, **faults):

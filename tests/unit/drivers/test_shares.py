@@ -61,11 +61,11 @@ class TestShareTable:
         assert table.busy_users(pipe, NOW_NS) == 0
 
     def test_the_owner_knows_better(self, table):
-        guessed = table.assume("nic", 10.0)
+        guessed = table.declare("nic", 10.0, is_owner=False)
         stream = table.join("stream", 80.0, {guessed: 1})
         assert table.rate_bytes_per_s(stream, NOW_NS) == 10.0
         assert table.declare("nic", 20.0) == guessed
-        assert table.assume("nic", 10.0) == guessed
+        assert table.declare("nic", 10.0, is_owner=False) == guessed
         assert table.rate_bytes_per_s(stream, NOW_NS) == 20.0
 
     def test_an_earlier_boot_is_forgotten(self, table, tmp_path):
@@ -83,7 +83,7 @@ class TestShareTable:
         monkeypatch.setattr(shares, "MAX_RESOURCES", 2)
         monkeypatch.setattr(shares, "MAX_STREAMS", 1)
         table.declare("a", 1.0)
-        table.assume("b", 1.0)
+        table.declare("b", 1.0, is_owner=False)
         table.declare("a", 2.0)
         with pytest.raises(shares.TableFull):
             table.declare("c", 1.0)

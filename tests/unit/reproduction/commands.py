@@ -2,18 +2,27 @@
 
 """Runs ``python -m reproduction`` in the process of the tests."""
 
+import functools
 import pathlib
 
 import pytest
 
 from reproduction import __main__ as reproduction
+from tests.unit.sim.commands import complaint as _complaint
 from tests.unit.sim.commands import make_job
 from tests.unit.sim.commands import make_scenario
 from tests.unit.sim.commands import said_by
 from tests.unit.sim.commands import without_progress
 from tests.unit.sim.commands import write
 
-__all__ = ["make_job", "make_scenario", "refused", "without_progress", "write"]
+__all__ = [
+    "complaint",
+    "make_job",
+    "make_scenario",
+    "refused",
+    "without_progress",
+    "write",
+]
 
 
 def refused(
@@ -23,5 +32,7 @@ def refused(
 
     :returns: what it says, without the program's name.
     """
-    code = reproduction.main([str(each) for each in arguments])
-    return said_by(capsys, code, reproduction.PROGRAM)
+    return said_by(capsys, reproduction.main, reproduction.PROGRAM, arguments)
+
+
+complaint = functools.partial(_complaint, refused=refused)

@@ -501,7 +501,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "jobs[1].priority: cannot be combined with containers",
     ),
     "endless processor": (
-        _job(cpu_s_per_task=float("inf")),
+        _job(cpu_s_per_task=1e300),
         "jobs[1].cpu_s_per_task: expected `float` <= 1000000000000.0",
     ),
     "negative processor": (
@@ -556,7 +556,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "cluster.heartbeat_s: expected `float` >= 0.001",
     ),
     "endless heartbeat": (
-        _cluster(heartbeat_s=float("inf")),
+        _cluster(heartbeat_s=1e300),
         "cluster.heartbeat_s: expected `float` <= 1000000000.0",
     ),
     "no places": (
@@ -610,8 +610,7 @@ def test_what_does_not_fit_is_refused(
     change, reason = REFUSED[name]
     document = json.loads(json.dumps(EXAMPLE))
     change(document)
-    path = commands.write(tmp_path / "s.json", document)
-    assert commands.refused(capsys, "run", path) == f"{path}: {reason}"
+    assert commands.complaint(capsys, tmp_path, document) == reason
 
 
 @pytest.mark.parametrize(
@@ -625,9 +624,8 @@ def test_options_that_containers_do_not_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = commands.write(tmp_path / "s.json", EXAMPLE)
-    said = commands.refused(capsys, "run", path, *option)
+    said = commands.complaint(capsys, tmp_path, EXAMPLE, *option)
     assert said == (
-        f"{path}: cluster.heartbeat_s: containers support neither the "
+        "cluster.heartbeat_s: containers support neither the "
         "chunk engine, nor pictures, nor fair shares"
     )

@@ -97,7 +97,10 @@ def test_all_makes_each_once(
     ("options", "said"),
     [
         (["4"], "figures: 4: unknown figure; known: 5"),
-        (["9", "--processes", "0"], "--processes: must be at least 1, not 0"),
+        (
+            ["9", "--processes", "0"],
+            "--processes: must be an integer from 1 to",
+        ),
     ],
 )
 def test_what_is_refused(
@@ -274,6 +277,17 @@ def test_hosts_apart_do_not_use_the_network() -> None:
     assert together.jobs == 40
     assert 0.2 < together.dlr < 0.8
     assert together.act_s != first.act_s
+
+
+def test_a_change_of_means_has_an_interval() -> None:
+    change = pairs.change_percent([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    # All seeds agree.
+    assert change == pytest.approx((50.0, 50.0, 50.0, 50.0, 50.0))
+    change = pairs.change_percent([2.0, 4.0], [1.0, 3.0])
+    assert change[:3] == pytest.approx((100 / 3, 25.0, 50.0))
+    # The means are 3 and 2; seeds deviate by ∓ 1/3 s from two thirds.
+    half = 12.71 * 100 * (1 / 3) / 3
+    assert charts.bar(change) == pytest.approx((half, half))
 
 
 def test_gaussian_sizes() -> None:

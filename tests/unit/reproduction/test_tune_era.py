@@ -109,12 +109,18 @@ def test_a_run_is_that_of_the_study() -> None:
     ("options", "said"),
     [
         ("--options colour", "--options: colour: unknown option of era; "),
-        ("--settings 26", "--settings: must be at most 25, not 26"),
-        ("--settings 0", "--settings: must be at least 1, not 0"),
-        ("--seeds 0", "--seeds: must be at least 1, not 0"),
-        ("--seeds 1001", "--seeds: must be at most 1000, not 1001"),
-        ("--jobs-per-host 0", "--jobs-per-host: must be at least 1, not 0"),
-        ("--processes 0", "--processes: must be at least 1, not 0"),
+        (
+            "--settings 26",
+            "--settings: must be an integer from 1 to 25, not 26",
+        ),
+        ("--settings 0", "--settings: must be an integer from 1 to 25, not 0"),
+        ("--seeds 0", "--seeds: must be an integer from 1 to 1000, not 0"),
+        (
+            "--seeds 1001",
+            "--seeds: must be an integer from 1 to 1000, not 1001",
+        ),
+        ("--jobs-per-host 0", "--jobs-per-host: must be an integer from 1 to"),
+        ("--processes 0", "--processes: must be an integer from 1 to"),
     ],
 )
 def test_bad_options(

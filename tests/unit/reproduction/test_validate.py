@@ -281,11 +281,17 @@ def test_interrupt(real: Real, tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--jobs=0"], "--jobs: must be at least 1, not 0"),
-        (["--jobs=2001"], "--jobs: must be at most 2000, not 2001"),
-        (["--runs=-1"], "--runs: must be at least 1, not -1"),
-        (["--scale=nan"], "--scale: must be from 0.0001 to 0.1, not nan"),
-        (["--scale=1"], "--scale: must be from 0.0001 to 0.1, not 1"),
+        (["--jobs=0"], "--jobs: must be an integer from 1 to 2000, not 0"),
+        (
+            ["--jobs=2001"],
+            "--jobs: must be an integer from 1 to 2000, not 2001",
+        ),
+        (["--runs=-1"], "--runs: must be an integer from 1 to "),
+        (
+            ["--scale=nan"],
+            "--scale: must be a number from 0.0001 to 0.1, not nan",
+        ),
+        (["--scale=1"], "--scale: must be a number from 0.0001 to 0.1, not 1"),
         (
             ["--modes=local,remot"],
             "--modes: unknown mode 'remot'; known: local, remote, global",

@@ -62,19 +62,47 @@ def refused(
 
     :returns: what it says, without the program's name.
     """
-    code = sim.main([str(each) for each in arguments])
-    return said_by(capsys, code, sim.PROGRAM)
+    return said_by(capsys, sim.main, sim.PROGRAM, arguments)
+
+
+def complaint(
+    capsys: pytest.CaptureFixture[str],
+    directory: pathlib.Path,
+    scenario: dict[str, typing.Any],
+    *options: str | pathlib.Path,
+    refused: typing.Callable[..., str] = refused,
+) -> str:
+    """What is said of a scenario that cannot be run, behind its file's name.
+
+    :param refused: runs a command; see above.
+    """
+    path, out = write(directory / "s.json", scenario), directory / "o.json"
+    said = refused(capsys, "run", path, "--output", out, *options)
+    assert said.startswith(f"{path}: ")
+    assert not out.exists()
+    return said.removeprefix(f"{path}: ")
 
 
 def said_by(
-    capsys: pytest.CaptureFixture[str], code: int, program: str
+    capsys: pytest.CaptureFixture[str],
+    main: typing.Callable[[list[str]], int],
+    program: str,
+    arguments: typing.Iterable[str | pathlib.Path],
 ) -> str:
-    """What a program says that has refused its command line."""
+    """What a program says when it refuses its command line."""
+    code: object
+    try:
+        code = main([str(each) for each in arguments])
+    except SystemExit as stopped:
+        code = stopped.code
     said = capsys.readouterr()
     assert code == 2
     assert said.out == ""
-    [line] = without_progress(said.err)
-    assert line.startswith(f"{program}: ")
+    *usage, line = without_progress(said.err)
+    assert line.startswith(program)
+    if usage:
+        assert usage[0].startswith("usage: ")
+        return line.partition(": error: argument ")[2]
     return line.removeprefix(f"{program}: ")
 
 

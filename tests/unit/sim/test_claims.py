@@ -185,19 +185,3 @@ def test_bad_claims(
     path = commands.write(tmp_path / "s.json", content)
     said = commands.refused(capsys, "run", path)
     assert said.startswith(f"{path}: jobs[0].claimed_bytes: expected")
-
-
-def test_no_claims_with_cores(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = commands.make_scenario(
-        jobs=[commands.make_job(0, claimed_bytes=1)]
-    )
-    content["cluster"]["cores_per_host"] = 1
-    for profile in content["cluster"]["accelerators"].values():
-        profile.update(cpu_bytes_per_s=1e6, quantum_bytes=1e6)
-    path = commands.write(tmp_path / "s.json", content)
-    said = commands.refused(capsys, "run", path)
-    assert (
-        said == f"{path}: jobs[0].claimed_bytes: cannot be combined with cores"
-    )

@@ -318,7 +318,7 @@ BAD = {
     "twice": (_group(name="busy"), "groups[1].name", "used twice"),
     "no clients": (_group(clients=[]), "groups[1].clients", "one"),
     "unknown": (_group(colour="red"), "groups[1]", "colour"),
-    "end": (_group(end_s=float("inf")), "groups[1].end_s", "<= 1"),
+    "end": (_group(end_s=1e300), "groups[1].end_s", "<= 1"),
     "no time": (_client(task_s=0), "groups[1].clients[0].task_s", "> 0"),
     "no tasks": (
         _client(batch_tasks=0),
@@ -346,7 +346,7 @@ BAD = {
         ">= 0",
     ),
     "endless load": (
-        _client(load=[[1.0, float("inf")]]),
+        _client(load=[[1.0, 1e300]]),
         "groups[1].clients[0].load[0][1]",
         "<= 1",
     ),
@@ -399,20 +399,16 @@ def test_bad_groups(
 ) -> None:
     scenario = make_scenario()
     change(scenario)
-    path = commands.write(tmp_path / "s.json", scenario)
-    out = tmp_path / "o.json"
-    said = commands.refused(capsys, "run", path, "--output", out)
-    assert said.startswith(f"{path}: {place}")
+    said = commands.complaint(capsys, tmp_path, scenario)
+    assert said.startswith(place)
     assert reason in said
-    assert not out.exists()
 
 
 def test_groups_leave_a_slot_for_jobs(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = commands.make_scenario(groups=[make_group("g", slots=8)])
-    path = commands.write(tmp_path / "s.json", scenario)
-    said = commands.refused(capsys, "run", path)
+    said = commands.complaint(capsys, tmp_path, scenario)
     assert "groups: the cluster has 8 slots" in said
 
 

@@ -141,21 +141,3 @@ def test_improvement_on_no_locality_at_all() -> None:
 def test_nothing_cannot_be_measured() -> None:
     with pytest.raises(ValueError, match="no jobs"):
         metrics.measure([])
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"size_bytes": 0},
-        {"size_bytes": float("nan")},
-        {"arrival_s": -1},
-        {"arrival_s": 3},
-        {"start_s": 6},
-        {"start_s": 5},
-        {"finish_s": float("inf")},
-        {"finish_s": float("nan")},
-    ],
-)
-def test_impossible_jobs_are_refused(wrong: dict) -> None:
-    with pytest.raises(ValueError, match="job 1"):
-        dataclasses.replace(JOB, **wrong)

@@ -276,7 +276,7 @@ def test_pictures_have_a_bar_for_each_stay(
     for name in ("draw_completions", "draw_utilisation"):
         monkeypatch.setattr(plots, name, lambda *_, **__: None)
     found = {"fifo": results.evaluate(scenario, outcomes)}
-    pictures.draw(scenario, found, {"fifo": observer.course()}, tmp_path)
+    pictures.draw(scenario, found, {"fifo": observer}, tmp_path)
     [(jobs, subtitle)] = drawn
     assert [(job.job_id, job.arrival_s, job.start_s) for job in jobs] == [
         ("0", 0.0, 0.0),
@@ -350,52 +350,18 @@ def test_bad_values_are_named(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = commands.write(
-        tmp_path / "s.json", commands.make_scenario(**members)
-    )
-    said = commands.refused(capsys, "run", path)
-    assert said.startswith(f"{path}: {place}: "), said
+    scenario = commands.make_scenario(**members)
+    said = commands.complaint(capsys, tmp_path, scenario)
+    assert said.startswith(f"{place}: "), said
     assert reason in said
-
-
-@pytest.mark.parametrize(
-    ("members", "place"),
-    [
-        (
-            {
-                "strategies": {
-                    "edf": {"preempt": "fine", "preempt_quantum_bytes": 1}
-                }
-            },
-            "strategies.edf.preempt_quantum_bytes",
-        ),
-        ({"jobs": [commands.make_job(0, priority=1)]}, "jobs[0].priority"),
-        ({"max_priorities": {"a": 1}}, "max_priorities"),
-    ],
-)
-def test_hosts_with_cores_have_neither(
-    members: dict[str, typing.Any],
-    place: str,
-    tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    document = commands.make_scenario(**members)
-    document["cluster"]["cores_per_host"] = 1
-    for profile in document["cluster"]["accelerators"].values():
-        profile |= {"cpu_bytes_per_s": 1e8, "quantum_bytes": 1e8}
-    path = commands.write(tmp_path / "s.json", document)
-    said = commands.refused(capsys, "run", path)
-    assert said.startswith(f"{path}: {place}: "), said
-    assert "cores" in said
 
 
 def test_chunks_on_the_way_do_not_change_hands(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = commands.make_scenario(strategies={"fifo": {"preempt": "fine"}})
-    path = commands.write(tmp_path / "s.json", document)
-    said = commands.refused(capsys, "run", path, "--engine", "chunk")
+    said = commands.complaint(capsys, tmp_path, document, "--engine=chunk")
     assert said == (
-        f"{path}: strategies.fifo.preempt: preemption needs the fluid"
+        "strategies.fifo.preempt: preemption needs the fluid"
         " engine: use --engine fluid"
     )

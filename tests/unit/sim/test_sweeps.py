@@ -139,7 +139,7 @@ def test_results_of_another_sweep(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("a,b\n", "line 2: has another number of columns"),
+        ("a,b\n", "line 2: has the wrong number of columns"),
         ("0.5,False,1,fifo,x,1,1,1,1,1,1\n", "line 2: could not convert"),
     ],
 )
@@ -176,8 +176,8 @@ def test_results_that_make_no_sense(
         ),
         ("[0.5, 0.9]", "[]", "vary.load: expected `array` of length >= 1"),
         ("[0.5, 0.9]", "[0.5, 0.5]", "load: has the same value twice"),
-        ("[0.5, 0.9]", "[0.5, -1]", "--load: must be finite and above 0"),
-        ("[0.5, 0.9]", "[.nan]", "--load: must be finite and above 0"),
+        ("[0.5, 0.9]", "[0.5, -1]", "--load: must be a number above 0"),
+        ("[0.5, 0.9]", "[.nan]", "--load: must be a number above 0"),
         ("  load", "  laod", "unrecognized arguments: --laod=0.5"),
         (
             "  load",
@@ -189,7 +189,11 @@ def test_results_that_make_no_sense(
             "  strategy",
             "vary.strategy: a sweep sets this option itself",
         ),
-        ("hosts: 4", "hosts: x", "argument --hosts: invalid int value: 'x'"),
+        (
+            "hosts: 4",
+            "hosts: x",
+            "--hosts: must be an integer from 1 to 100000, not x",
+        ),
         ("seeds: 2", "engine: x\nseeds: 2", "engine: unknown engine 'x'"),
         ("seeds: 2", "seeds: [", "line "),
         (SPECIFICATION, "", "expected `object`, got `null`"),
@@ -221,4 +225,4 @@ def test_files_that_cannot_be_used(
     said = commands.refused(
         capsys, "sweep", path, "--out", path.parent, "--processes", "0"
     )
-    assert said == "--processes: must be at least 1, not 0"
+    assert said == "--processes: must be an integer from 1 to 1024, not 0"

@@ -69,29 +69,32 @@ BAD = {
     ),
     "half a priority": (
         f"{HEADER},priority\n0,0,1,aes,1.5\n",
-        "line 2, column priority: 1.5 is not a finite number from -1000 to",
+        "line 2, column priority: '1.5': expected `int`",
     ),
     "a high priority": (
         f"{HEADER},priority\n0,0,1,aes,1001\n",
-        "line 2, column priority: 1001 is not",
+        "line 2, column priority: '1001': expected `int` <= 1000",
     ),
     "no time": (
         f"{HEADER},deadline_s\n0,0,1,aes,0\n",
-        "line 2, column deadline_s: 0 is not a finite number above 0",
+        "line 2, column deadline_s: '0': expected `float` > 0",
     ),
-    "early": (f"{HEADER}\n-1,0,1,aes\n", "line 2, column arrival_s: -1"),
-    "never": (f"{HEADER}\ninf,0,1,aes\n", "line 2, column arrival_s: inf"),
-    "negative": (f"{HEADER}\n0,0,-5,aes\n", "line 2, column size_bytes: -5"),
-    "zero": (f"{HEADER}\n0,0,0,aes\n", "line 2, column size_bytes: 0"),
-    "nan": (f"{HEADER}\n0,0,nan,aes\n", "line 2, column size_bytes: nan"),
-    "text": (f"{HEADER}\n0,0,big,aes\n", "size_bytes: 'big' is not a number"),
-    "no size": (f"{HEADER}\n0,0,,aes\n", "size_bytes: '' is not a number"),
+    "early": (f"{HEADER}\n-1,0,1,aes\n", "line 2, column arrival_s: '-1'"),
+    "never": (f"{HEADER}\ninf,0,1,aes\n", "line 2, column arrival_s: 'inf'"),
+    "negative": (f"{HEADER}\n0,0,-5,aes\n", "line 2, column size_bytes: '-5'"),
+    "zero": (f"{HEADER}\n0,0,0,aes\n", "line 2, column size_bytes: '0'"),
+    "nan": (f"{HEADER}\n0,0,nan,aes\n", "line 2, column size_bytes: 'nan'"),
+    "text": (
+        f"{HEADER}\n0,0,big,aes\n",
+        "size_bytes: 'big': expected `float`",
+    ),
+    "no size": (f"{HEADER}\n0,0,,aes\n", "size_bytes: '': expected `float`"),
     "host": (
         f"{HEADER}\n0,3,1,aes\n",
         "line 2, column host: there is no host 3, only 0 to 2",
     ),
     "no host": (f"{HEADER}\n0,node1,1,aes\n", "column host: 'node1'"),
-    "huge": (f"{HEADER}\n0,{'9' * 30},1,aes\n", "column host: 9"),
+    "huge": (f"{HEADER}\n0,{'9' * 30},1,aes\n", "column host: '9"),
     "accelerator": (
         f"{HEADER}\n0,0,1,gpu\n",
         "line 2, column accelerator: unknown accelerator 'gpu'; known: "

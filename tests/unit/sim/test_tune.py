@@ -184,9 +184,15 @@ def test_means_over_seeds() -> None:
 
 
 BAD = {
-    "load 1": ("--dist=exponential --load=1", "--load: the load must be"),
+    "load 1": (
+        "--dist=exponential --load=1",
+        "--load: must be a number above 0 and below 1",
+    ),
     "load above 1": ("--dist=exponential --load=1.2", "not 1.2"),
-    "load 0": ("--dist=exponential --load=0", "--load: the load must be"),
+    "load 0": (
+        "--dist=exponential --load=0",
+        "--load: must be a number above 0 and below 1",
+    ),
     "load below 0": ("--dist=exponential --load=-0.5", "not -0.5"),
     "load NaN": ("--dist=exponential --load=nan", "not nan"),
     "unknown distribution": (
@@ -221,15 +227,15 @@ BAD = {
     ),
     "no queue": (
         "--dist=exponential --load=0.5 --queues=0",
-        "--queues: must be from 1 to 1000, not 0",
+        "--queues: must be an integer from 1 to 1000, not 0",
     ),
     "too many queues": (
         "--dist=exponential --load=0.5 --queues=1001",
-        "--queues: must be from 1 to 1000, not 1001",
+        "--queues: must be an integer from 1 to 1000, not 1001",
     ),
     "no board": (
         "--dist=exponential --load=0.5 --boards=0",
-        "--boards: must be at least 1, not 0",
+        "--boards: must be an integer from 1 to 100000, not 0",
     ),
     "more boards than hosts": (
         "--dist=exponential --load=0.5 --boards=5 --hosts=4",
@@ -237,11 +243,11 @@ BAD = {
     ),
     "no seeds": (
         "--dist=exponential --load=0.5 --seeds=0",
-        "--seeds: must be at least 1, not 0",
+        "--seeds: must be an integer from 1 to 1000, not 0",
     ),
     "hosts": (
         "--dist=exponential --load=0.5 --hosts=100001",
-        "--hosts: must be at most 100000, not 100001",
+        "--hosts: must be an integer from 1 to 100000, not 100001",
     ),
     "too many jobs": (
         "--dist=exponential --load=0.5 --jobs-per-host=20001",
@@ -249,7 +255,7 @@ BAD = {
     ),
     "return ratio": (
         "--dist=exponential --load=0.5 --return-ratio=nan",
-        "--return-ratio: must be from 0 to 1000, not nan",
+        "--return-ratio: must be a number from 0 to 1000, not nan",
     ),
 }
 

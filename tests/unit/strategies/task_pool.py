@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 
 from fpgapool.core import events
+from fpgapool.core import model
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import groups as core_groups
@@ -67,11 +68,13 @@ class TaskPool:
         :raises goals.Infeasible: if the policy refuses its goal.
         """
         most = max_size or 64
-        spec = core_groups.Spec(
+        spec = model.Group(
             id=group_id,
+            accelerator="aes",
             size=max(min_size, 1),
             min_size=min_size,
             max_size=most,
+            elastic=True,
         )
         self.groups.create(spec, self.now, goal)
         self.groups.start(group_id, self.now)

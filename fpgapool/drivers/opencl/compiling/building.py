@@ -17,16 +17,15 @@ import pathlib
 import shutil
 import typing
 
+from fpgapool.drivers import common
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl.compiling import compiler
 from fpgapool.drivers.opencl.contents import bitstreams
-from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.vocabulary import formats
 
 if typing.TYPE_CHECKING:
     import pyopencl as cl
 
-    from fpgapool.drivers.opencl import programs
     from fpgapool.drivers.opencl import runner as runners
     from fpgapool.drivers.opencl import wiping
 
@@ -49,8 +48,6 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
 
 class Builder:
-    """Makes programs for one device."""
-
     def __init__(
         self,
         opened: cl.Device,
@@ -70,25 +67,6 @@ class Builder:
             return loaded.code
         return self._compiled(loaded.code)
 
-    def program(
-        self,
-        manifest: manifests.Manifest,
-        code: bytes,
-        memory_bytes: int | None,
-        instance: str,
-    ) -> programs.Program:
-        """Load a binary; see :class:`programs.Program`."""
-        from fpgapool.drivers.opencl import programs
-
-        return programs.Program(
-            self._opened,
-            manifest,
-            code,
-            is_source=False,
-            memory_bytes=memory_bytes,
-            instance=instance,
-        )
-
     def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
         """Make what overwrites the device's local memory.
 
@@ -100,9 +78,7 @@ class Builder:
         if not self._found.has_compiler:
             return None
         binary = self._compiled(wiping.SOURCE)
-        program = programs.Program(
-            self._opened, wiping.MANIFEST, binary, is_source=False
-        )
+        program = programs.Program(self._opened, wiping.MANIFEST, binary)
         return wiping.Wiper(program, wait)
 
     def _compiled(self, source: bytes) -> bytes:
@@ -156,9 +132,7 @@ class Builder:
         return digest.hexdigest()
 
     def _keep(self, path: pathlib.Path, binary: bytes) -> None:
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(binary)
-        fresh.replace(path)
+        common.replace_file(path, binary)
         kept = sorted(
             self._directory.glob("?" * len(path.name)),
             key=lambda each: each.stat().st_mtime,

@@ -97,7 +97,6 @@ def compile_source(
         file.
     :param device_pattern: pattern of the device's name. The first matching
         device is the target.
-    :param timeout_s: how long it may take, and how much processor time.
     :param manifest: if given, the program must have its kernels.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
         compiler's log, or with the limit that it met; ``INVALID_MANIFEST``
@@ -407,7 +406,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
         raise _failed(str(error)) from None
     if request["manifest"] is not None:
         manifest = manifests.parse(request["manifest"].encode())
-        programs.Program(device, manifest, binary, is_source=False)
+        programs.Program(device, manifest, binary)
     return binary
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the file of an OpenCL bitstream says. It loads no runtime of OpenCL.
+"""Reads the files of OpenCL bitstreams. It loads no runtime of OpenCL.
 
 * ``package`` reads and writes the file: a ``manifest`` and a payload.
 * ``manifest`` says how kernels are called, with ``expressions``, the types of

@@ -7,8 +7,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
+from fpgapool.drivers import common
 from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import package as packages
@@ -38,7 +38,6 @@ class Bitstream:
 def load_builtin(bitstream: str) -> Bitstream:
     """Read a kernel that comes with fpgapool.
 
-    :returns: it, with the profile of this host.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
     """
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
@@ -50,10 +49,7 @@ def load_builtin(bitstream: str) -> Bitstream:
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
             ),
         )
-    try:
-        profile = accelerators.load_profile(name)
-    except accelerators.AcceleratorError as exc:
-        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
+    profile = common.load_profile(name)
     return Bitstream(profile, formats.OPENCL_SOURCE, *_kernel(name))
 
 
@@ -81,7 +77,6 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 def load_file(file: base.BitstreamFile) -> Bitstream:
     """Read a bitstream of the library.
 
-    :returns: it, with a profile made of its manifest.
     :raises base.DriverError: see :func:`package.load`.
     """
     package = packages.load(file)

@@ -177,10 +177,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requirement:
-    """A limit that several parameters have together.
-
-    :ivar message: for the tenant whose parameters exceed it.
-    """
+    """A limit that several parameters have together."""
 
     value: expressions.Expression
     maximum: int
@@ -191,7 +188,6 @@ class Requirement:
 class Variant:
     """How kernels are called for certain parameters.
 
-    :ivar when: value of each parameter that chooses this variant.
     :ivar block_bytes: every piece of the input but the last is a multiple.
     :ivar whole_blocks: whether the last piece has to be one, too.
     :ivar block: name of a block, for messages.
@@ -213,7 +209,6 @@ class Variant:
     finish: Phase | None
 
     def steps(self) -> tuple[Step, ...]:
-        """Return the steps of both phases."""
         return self.process.steps + (self.finish.steps if self.finish else ())
 
 
@@ -221,9 +216,8 @@ class Variant:
 class Manifest:
     """A checked manifest.
 
-    :ivar name: of the accelerator, without a project.
     :ivar peak_bytes_per_s: the highest input rate of one slot; None if it
-        does not say.
+        has none.
     :ivar variants: the first one whose ``when`` fits is used.
     """
 
@@ -245,7 +239,6 @@ class Manifest:
 def parse(data: bytes) -> Manifest:
     """Read and check a manifest.
 
-    :param data: JSON, UTF-8, of :data:`MAX_SIZE_BYTES` at most.
     :raises InvalidManifest: with the member and the fault.
     """
     try:

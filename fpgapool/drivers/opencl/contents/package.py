@@ -51,11 +51,9 @@ class InvalidPackage(exceptions.CodedError, ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """What a checked package says of itself.
+    """A checked package without its payload.
 
-    :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
-    :ivar payload_bytes: length of the payload, at the end of the file.
-    :ivar xclbin: what the payload says of itself; None if it is none.
+    :ivar xclbin: the contents of the payload; None if it is no xclbin.
     """
 
     kind: str
@@ -66,18 +64,12 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Package(Summary):
-    """A checked package.
-
-    :ivar payload: OpenCL C in UTF-8, a device's binary, or an xclbin.
-    """
-
     payload: bytes
 
 
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
     """Make a package.
 
-    :param payload: OpenCL C, a device's binary, or an xclbin.
     :raises InvalidPackage: if the kind is unknown, or the payload is empty,
         too long, or a source that is not a text.
     :raises InvalidManifest: if the manifest is wrong.
@@ -99,7 +91,6 @@ def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
 def unpack(contents: bytes) -> Package:
     """Read a package.
 
-    :returns: its parts, all of them checked.
     :raises: as :func:`check`.
     """
     found = check(parts.Forward([contents], len(contents)))
@@ -165,7 +156,6 @@ def check(file: parts.Forward) -> Summary:
 def load(file: base.BitstreamFile) -> Package:
     """Read a package of the library.
 
-    :returns: its parts, all of them checked.
     :raises DriverError: as :meth:`base.BitstreamFile.read`; or
         ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
         or than the library says; or the code of :func:`unpack`.
@@ -204,10 +194,10 @@ def _check_kernels(
     manifest: manifests.Manifest, found: xclbins.Xclbin
 ) -> None:
     # Without metadata only the device can tell.
-    there = {kernel.name for kernel in found.kernels}
-    if there and not manifest.kernels() <= there:
-        missing = ", ".join(sorted(manifest.kernels() - there))
+    missing = manifest.kernels().difference(found.kernels)
+    if found.kernels and missing:
         raise xclbins.XclbinError(
             codes.INVALID_XCLBIN,
-            f"the xclbin lacks kernels of the manifest: {missing:.200}",
+            "the xclbin lacks kernels of the manifest: "
+            f"{', '.join(sorted(missing)):.200}",
         )

@@ -116,8 +116,6 @@ class Param:
     def read(self, value: object, name: str) -> typing.Any:
         """Check a session's value.
 
-        :param value: as the session gives it.
-        :returns: int, float, bool, str, bytes or a list of int.
         :raises InvalidParams: if it is wrong.
         """
         given = {name: value}
@@ -148,7 +146,6 @@ def read(
 ) -> dict[str, typing.Any]:
     """Check the values of a session.
 
-    :returns: the value of each parameter.
     :raises InvalidParams: if one is missing, unknown or wrong.
     """
     required = [name for name, each in params.items() if each.default is None]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a manifest says of its accelerator's profile."""
+"""Derives an accelerator's profile from a manifest."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ def _ratio(variant: manifests.Variant, block_bytes: int) -> float | None:
 def _schema(
     params: dict[str, parameters.Param],
 ) -> dict[str, typing.Any]:
-    """Return the JSON schema of a session's parameters."""
     schema: dict[str, typing.Any] = {
         "type": "object",
         "additionalProperties": False,

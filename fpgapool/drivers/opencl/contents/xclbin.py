@@ -30,8 +30,6 @@ MAX_METADATA_BYTES = 4 << 20
 MAX_XML_ELEMENTS = 100_000
 MAX_XML_DEPTH = 32
 MAX_KERNELS = 256
-MAX_ARGUMENTS = 256
-MAX_INSTANCES = 256
 MAX_BANKS = 1024
 
 #: Kinds of sections that are read, or that a file has at most once.
@@ -47,13 +45,13 @@ _FRONT = struct.Struct("<8si28s256sQ")
 _HEADER = struct.Struct("<QQQHBBHH16s64s16s16sI4x")
 _SECTION = struct.Struct("<I16s4xQQ")
 _BANK_COUNT = struct.Struct("<i4x")
-_BANK = struct.Struct("<BB6xQQ16s")
+_BANK_BYTES = 40
 
 HEADER_BYTES = _FRONT.size + _HEADER.size
 SECTION_HEADER_BYTES = _SECTION.size
 
 _MAX_TEXT_CHARS = 256
-# Paths of kernels and their parts, from the root of the document.
+# Path of kernels, from the root of the document.
 _KERNEL_PATH = ("project", "platform", "device", "core", "kernel")
 
 
@@ -79,101 +77,43 @@ class Section:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KernelArgument:
-    """An argument of a kernel.
-
-    :ivar number: its position, from 0.
-    """
-
-    name: str
-    number: int
-    type: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kernel:
-    """A kernel of the file.
-
-    :ivar arguments: in the order of their positions.
-    """
-
-    name: str
-    arguments: tuple[KernelArgument, ...]
-    instances: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bank:
-    """A memory of the board.
-
-    :ivar size_bytes: its size; 0 if it has none, such as a stream.
-    :ivar used: whether a kernel is connected to it.
-    """
-
-    tag: str
-    size_bytes: int
-    used: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shell:
-    """What a board runs around its kernels.
-
-    :ivar platform: vendor, board, name and version of the platform, as
-        ``xilinx_u250_gen3x16_xdma_shell_4_1``.
-    :ivar interface_uuid: UUID of the interface for xclbins; None if the
-        board has none, as with platforms of one stage.
-    """
-
-    platform: str
-    interface_uuid: uuid.UUID | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Xclbin:
     """A checked file.
 
-    :ivar version: of the format: major, minor and patch.
-    :ivar platform: of the boards for which it was made.
-    :ivar interface_uuid: of their shell; None if it names none.
-    :ivar sections: in the order of the table.
+    :ivar platform: of the boards for which it was made: vendor, board, name
+        and version, as ``xilinx_u250_gen3x16_xdma_shell_4_1``.
+    :ivar interface_uuid: of the interface of their shell; None if it names
+        none, as with platforms of one stage.
+    :ivar kernels: their names; empty without metadata.
     """
 
-    version: tuple[int, int, int]
     platform: str
     interface_uuid: uuid.UUID | None
-    uuid: uuid.UUID
     sections: tuple[Section, ...]
-    kernels: tuple[Kernel, ...]
-    banks: tuple[Bank, ...]
+    kernels: tuple[str, ...]
 
-    def check_fits(self, shell: Shell) -> None:
+    def check_fits(
+        self, platform: str, interface_uuid: uuid.UUID | None
+    ) -> None:
         """Refuse a board that the file was not made for.
 
+        :param interface_uuid: of the board's shell; None if it has none.
         :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
             ``XCLBIN_OTHER_SHELL`` if the platform has the right name, but
             another interface.
         """
-        if self.platform != shell.platform:
+        if self.platform != platform:
             raise XclbinError(
                 codes.XCLBIN_OTHER_PLATFORM,
                 f"the xclbin is for the platform {self.platform!r}; the "
-                f"board has {shell.platform!r}",
+                f"board has {platform!r}",
             )
-        if self.interface_uuid != shell.interface_uuid:
+        if self.interface_uuid != interface_uuid:
             raise XclbinError(
                 codes.XCLBIN_OTHER_SHELL,
                 "the xclbin is for a shell with the interface "
-                f"{self.interface_uuid}; the board has {shell.interface_uuid}",
+                f"{self.interface_uuid}; the board has {interface_uuid}",
             )
-
-    def fits(self, shell: Shell) -> bool:
-        """Whether the file was made for a board."""
-        try:
-            self.check_fits(shell)
-        except XclbinError:
-            return False
-        return True
 
 
 def parse(data: bytes) -> Xclbin:
@@ -198,8 +138,8 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     size_bytes = file.size_bytes - start_bytes
     _, signature_bytes, *_ = _FRONT.unpack_from(front)
     header = _HEADER.unpack_from(front, _FRONT.size)
-    length_bytes, _, _, patch, major, minor, _, _ = header[:8]
-    interface, platform, own, _, section_count = header[8:]
+    length_bytes, _, _, _, major, _, _, _ = header[:8]
+    interface, platform, _, _, section_count = header[8:]
     if length_bytes > size_bytes:
         raise _truncated(length_bytes, size_bytes)
     if length_bytes < HEADER_BYTES:
@@ -229,14 +169,13 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
             start_bytes + section.offset_bytes,
             min(section.size_bytes, MAX_METADATA_BYTES),
         )
+    if topology:
+        _check_topology(contents[topology.kind])
     return Xclbin(
-        version=(major, minor, patch),
         platform=_text(platform, "the platform"),
-        interface_uuid=_uuid(interface),
-        uuid=uuid.UUID(bytes=own),
+        interface_uuid=uuid.UUID(bytes=interface) if any(interface) else None,
         sections=sections,
         kernels=_kernels(contents[metadata.kind]) if metadata else (),
-        banks=_banks(contents[topology.kind]) if topology else (),
     )
 
 
@@ -280,7 +219,8 @@ def _only(
     return found[0] if found else None
 
 
-def _banks(data: bytes) -> tuple[Bank, ...]:
+def _check_topology(data: bytes) -> None:
+    """Refuse a list of memories that is longer than its section."""
     if len(data) < _BANK_COUNT.size:
         raise _invalid("the memory topology is too short")
     (count,) = _BANK_COUNT.unpack_from(data)
@@ -288,51 +228,37 @@ def _banks(data: bytes) -> tuple[Bank, ...]:
         raise _invalid(
             f"it has {count} memories; at most {MAX_BANKS} are allowed"
         )
-    if _BANK_COUNT.size + count * _BANK.size > len(data):
+    if _BANK_COUNT.size + count * _BANK_BYTES > len(data):
         raise _invalid("the memory topology is too short")
-    found = []
-    for number in range(count):
-        _, used, size_kib, _, tag = _BANK.unpack_from(
-            data, _BANK_COUNT.size + number * _BANK.size
-        )
-        name = _text(tag, "a memory's name")
-        found.append(Bank(name, size_kib << 10, bool(used)))
-    return tuple(found)
 
 
-def _kernels(xml: bytes) -> tuple[Kernel, ...]:
+def _kernels(xml: bytes) -> tuple[str, ...]:
     reader = _Metadata()
+    # The declared encoding is ignored: there are many.
+    parser = expat.ParserCreate("UTF-8")
+    parser.StartDoctypeDeclHandler = reader.refuse
+    parser.EntityDeclHandler = reader.refuse
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
     try:
-        reader.parse(xml.rstrip(b"\0"))
+        parser.Parse(xml.rstrip(b"\0"), True)
     except expat.ExpatError as error:
         raise _invalid(f"the metadata is not XML: {error}") from None
     return tuple(reader.kernels)
 
 
 class _Metadata:
-    """Collects the kernels of the XML metadata."""
+    """Collects the names of the kernels in the XML metadata."""
 
     def __init__(self) -> None:
-        self.kernels: list[Kernel] = []
+        self.kernels: list[str] = []
         self._path: list[str] = []
         self._elements = 0
-        self._name = ""
-        self._arguments: list[KernelArgument] = []
-        self._instances: list[str] = []
 
-    def parse(self, xml: bytes) -> None:
-        # The declared encoding is ignored: there are many.
-        parser = expat.ParserCreate("UTF-8")
-        parser.StartDoctypeDeclHandler = self._refuse
-        parser.EntityDeclHandler = self._refuse
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.Parse(xml, True)
-
-    def _refuse(self, *_: object) -> typing.NoReturn:
+    def refuse(self, *_: object) -> typing.NoReturn:
         raise _invalid("the metadata declares a document type")
 
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._path.append(tag)
         self._elements += 1
         if len(self._path) > MAX_XML_DEPTH:
@@ -343,71 +269,20 @@ class _Metadata:
             raise _invalid(
                 f"the metadata has more than {MAX_XML_ELEMENTS} elements"
             )
-        match tuple(self._path[len(_KERNEL_PATH) :]):
-            case _ if tuple(self._path[: len(_KERNEL_PATH)]) != _KERNEL_PATH:
-                return
-            case ():
-                self._name = _attribute(attributes, "name")
-                self._arguments = []
-                self._instances = []
-            # Others have no number: the host does not set them.
-            case ("arg",) if attributes.get("id"):
-                _append(
-                    self._arguments,
-                    KernelArgument(
-                        _attribute(attributes, "name"),
-                        _number(_attribute(attributes, "id")),
-                        _optional(attributes, "type"),
-                    ),
-                    MAX_ARGUMENTS,
-                    "arguments",
-                )
-            case ("instance",):
-                name = _attribute(attributes, "name")
-                _append(self._instances, name, MAX_INSTANCES, "instances")
-
-    def _end(self, _: str) -> None:
-        if tuple(self._path) == _KERNEL_PATH:
-            arguments = sorted(self._arguments, key=lambda each: each.number)
-            _append(
-                self.kernels,
-                Kernel(self._name, tuple(arguments), tuple(self._instances)),
-                MAX_KERNELS,
-                "kernels",
+        if tuple(self._path) != _KERNEL_PATH:
+            return
+        if len(self.kernels) == MAX_KERNELS:
+            raise _invalid(f"the metadata has more than {MAX_KERNELS} kernels")
+        name = attributes.get("name", "")
+        if not 0 < len(name) <= _MAX_TEXT_CHARS or not name.isprintable():
+            raise _invalid(
+                "the name of a kernel in the metadata must be one printable "
+                f"line of 1 to {_MAX_TEXT_CHARS} characters"
             )
+        self.kernels.append(name)
+
+    def end(self, _: str) -> None:
         self._path.pop()
-
-
-_Item = typing.TypeVar("_Item")
-
-
-def _append(found: list[_Item], item: _Item, most: int, what: str) -> None:
-    if len(found) >= most:
-        raise _invalid(f"the metadata has more than {most} {what}")
-    found.append(item)
-
-
-def _attribute(attributes: dict[str, str], name: str) -> str:
-    value = _optional(attributes, name)
-    if not value:
-        raise _invalid(f"{name!r} is missing in the metadata")
-    return value
-
-
-def _optional(attributes: dict[str, str], name: str) -> str:
-    value = attributes.get(name, "")
-    if len(value) > _MAX_TEXT_CHARS or not value.isprintable():
-        raise _invalid(
-            f"{name!r} in the metadata must be one printable line of up to "
-            f"{_MAX_TEXT_CHARS} characters"
-        )
-    return value
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise _invalid("'id' in the metadata must be a whole number")
-    return int(text)
 
 
 def _text(field: bytes, what: str) -> str:
@@ -416,10 +291,6 @@ def _text(field: bytes, what: str) -> str:
     if not text.isascii() or not text.decode("ascii").isprintable():
         raise _invalid(f"{what} is not printable ASCII")
     return text.decode("ascii")
-
-
-def _uuid(field: bytes) -> uuid.UUID | None:
-    return uuid.UUID(bytes=field) if any(field) else None
 
 
 def _invalid(message: str) -> XclbinError:

@@ -136,7 +136,7 @@ def test_a_refused_file_changes_nothing(tree, driver, members, code):
 
 def test_an_accelerator_without_a_file_of_the_host(driver):
     code, message = code_of(driver.program, "kria0", 0, "builtin:fft")
-    assert (code, "names no file" in message) == (
+    assert (code, "has no file" in message) == (
         codes.BITSTREAM_UNKNOWN,
         True,
     )

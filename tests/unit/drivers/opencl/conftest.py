@@ -36,7 +36,9 @@ def program(device: Any) -> Callable[[str], Any]:
     @functools.cache
     def build(name: str) -> runner.programs.Program:
         data, source = kernels.read(name)
-        return runner.programs.Program(device, manifest.parse(data), source)
+        return runner.programs.Program(
+            device, manifest.parse(data), pocl.binary(device, source)
+        )
 
     return build
 

@@ -21,7 +21,6 @@ CPU = devices.Found(
     platform="Portable Computing Language",
     name="pthread-AMD EPYC (TM) 7763",
     number=0,
-    kind=devices.CPU,
     pci=None,
     memory_bytes=1 << 30,
     unified=True,
@@ -29,9 +28,7 @@ CPU = devices.Found(
 
 
 def gpu(number, pci=None):
-    return devices.Found(
-        "NVIDIA CUDA", "A100", number, devices.GPU, pci, 1 << 32, False
-    )
+    return devices.Found("NVIDIA CUDA", "A100", number, pci, 1 << 32, False)
 
 
 def read(tmp_path, document):
@@ -145,9 +142,9 @@ def test_the_first_entry_that_fits_has_a_device():
         devices.Board("none"),
     )
     found = devices.matched(boards, [CPU, gpu(0)])
-    assert [(each.name, each.found.kind) for each in found] == [
-        ("first", "gpu"),
-        ("rest", "cpu"),
+    assert [(each.name, each.found) for each in found] == [
+        ("first", gpu(0)),
+        ("rest", CPU),
     ]
 
 

@@ -13,6 +13,7 @@ from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl.contents import manifest
 from fpgapool.drivers.opencl.contents import params
 from fpgapool.drivers.opencl.contents import preparers
+from tests.harness import pocl
 from tests.unit.accelerators import runs
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -32,7 +33,8 @@ def test_the_example_runs(device):
     from fpgapool.drivers.opencl import runner
 
     found = manifest.parse(example("scale.json"))
-    program = runner.programs.Program(device, found, example("scale.cl"))
+    binary = pocl.binary(device, example("scale.cl"))
+    program = runner.programs.Program(device, found, binary)
     values = numpy.arange(1000, dtype="<f4")
     kernel = runner.Runner(program, {"gain": -0.5}, values.nbytes)
     output = runs.run(kernel, values.tobytes(), [1, 7, 600], 4)

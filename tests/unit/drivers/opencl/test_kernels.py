@@ -19,11 +19,11 @@ LARGE_BYTES = 8 << 20
 SMALL_BYTES = 1 << 16
 
 
-def start(program, session, max_input_bytes, **more):
+def start(program, session, max_input_bytes):
     from fpgapool.drivers.opencl import runner
 
     built = program(session.name)
-    made = runner.Runner(built, session.params, max_input_bytes, **more)
+    made = runner.Runner(built, session.params, max_input_bytes)
     base.set_arguments(made, session.arguments)
     return made
 
@@ -99,13 +99,8 @@ def test_another_device_goes_on(program, session, blocks, rest, cut):
         found = runs.process(first, data[:middle_bytes])
     state = first.state()
     first.clear()
-    second = start(
-        program,
-        session,
-        len(data),
-        state=state,
-        offset_bytes=middle_bytes,
-    )
+    second = start(program, session, len(data))
+    second.restore(state, middle_bytes)
     if middle_bytes < len(data):
         found += runs.process(second, data[middle_bytes:], middle_bytes)
     found += runs.finish(second)

@@ -42,48 +42,38 @@ def code_of(data):
 
 def test_reads_what_was_written():
     found = xclbin.parse(SOUND)
-    assert found.version == (2, 13, 0)
     assert found.platform == xclbins.PLATFORM
     assert found.interface_uuid == xclbins.INTERFACE
-    assert found.uuid == xclbins.OWN
     assert [section.kind for section in found.sections] == [0, 2, 6, 7, 8]
-    assert found.banks == (xclbin.Bank("bank0", 1 << 34, True),)
-    (kernel,) = found.kernels
-    assert (kernel.name, kernel.instances) == ("vadd", ("vadd_1", "vadd_2"))
-    assert kernel.arguments == (
-        xclbin.KernelArgument("a", 0, "int*"),
-        xclbin.KernelArgument("n", 1, "uint"),
-    )
+    assert found.kernels == ("vadd",)
 
 
 def test_a_file_may_have_no_more_than_a_bitstream():
     found = xclbin.parse(xclbins.write(xclbins.SECTIONS[:1], interface=None))
-    assert (found.kernels, found.banks) == ((), ())
+    assert found.kernels == ()
     assert found.interface_uuid is None
 
 
 def test_a_signature_follows_the_file():
     signed = xclbins.write(signature=b"signature")
-    assert xclbin.parse(signed).uuid == xclbins.OWN
+    assert xclbin.parse(signed) == xclbin.parse(SOUND)
     assert code_of(signed[:-1]) == "INVALID_XCLBIN"
     assert code_of(SOUND + b"!") == "INVALID_XCLBIN"
 
 
 def test_which_board_it_fits():
     found = xclbin.parse(SOUND)
-    assert found.fits(xclbin.Shell(xclbins.PLATFORM, xclbins.INTERFACE))
-    for shell, code in (
-        (("xilinx_u250", xclbins.INTERFACE), "XCLBIN_OTHER_PLATFORM"),
-        ((xclbins.PLATFORM, uuid.UUID(int=1)), "XCLBIN_OTHER_SHELL"),
-        ((xclbins.PLATFORM, None), "XCLBIN_OTHER_SHELL"),
+    found.check_fits(xclbins.PLATFORM, xclbins.INTERFACE)
+    for platform, interface, code in (
+        ("xilinx_u250", xclbins.INTERFACE, "XCLBIN_OTHER_PLATFORM"),
+        (xclbins.PLATFORM, uuid.UUID(int=1), "XCLBIN_OTHER_SHELL"),
+        (xclbins.PLATFORM, None, "XCLBIN_OTHER_SHELL"),
     ):
-        other = xclbin.Shell(*shell)
-        assert not found.fits(other)
         with pytest.raises(xclbin.XclbinError) as caught:
-            found.check_fits(other)
+            found.check_fits(platform, interface)
         assert caught.value.code == code
     plain = xclbin.parse(xclbins.write(interface=None))
-    assert plain.fits(xclbin.Shell(xclbins.PLATFORM))
+    plain.check_fits(xclbins.PLATFORM, None)
 
 
 def test_every_cut_is_noticed():
@@ -157,32 +147,12 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE project [<!ENTITY a "%s">\
         (b"<a>" * 100_000, "nested more than"),
         (kernels(b"<a/>" * 100_000), "more than 100000 elements"),
         (kernels(b'<kernel name="k"/>' * 257), "more than 256 kernels"),
-        (kernels(b"<kernel/>"), "'name' is missing"),
-        (kernels(b'<kernel name="%s"/>' % (b"k" * 257)), "'name' in"),
-        (kernels(b'<kernel name="a&#10;b"/>'), "'name' in"),
+        (kernels(b"<kernel/>"), "the name of a kernel"),
         (
-            kernels(b'<kernel name="k"><arg name="a" id="-1"/></kernel>'),
-            "'id'",
+            kernels(b'<kernel name="%s"/>' % (b"k" * 257)),
+            "the name of a kernel",
         ),
-        (
-            kernels(b'<kernel name="k"><arg name="a" id="%s"/></kernel>')
-            % (b"9" * 200),
-            "'id'",
-        ),
-        (
-            kernels(
-                b'<kernel name="k">%s</kernel>'
-                % (b'<arg name="a" id="1"/>' * 257)
-            ),
-            "more than 256 arguments",
-        ),
-        (
-            kernels(
-                b'<kernel name="k">%s</kernel>'
-                % (b'<instance name="i"/>' * 257)
-            ),
-            "more than 256 instances",
-        ),
+        (kernels(b'<kernel name="a&#10;b"/>'), "the name of a kernel"),
         (
             b"<p>" + b" " * xclbin.MAX_METADATA_BYTES + b"</p>",
             "larger than the limit",

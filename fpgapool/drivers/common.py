@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What several drivers do alike: settings, slots, profiles and small files."""
+
+from __future__ import annotations
+
+import collections.abc
+import os
+import pathlib
+import typing
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
+
+
+def make_directory(
+    driver: str,
+    settings: collections.abc.Mapping[str, typing.Any],
+    *needed: str,
+) -> pathlib.Path:
+    """Make a driver's directory in ``state_dir``.
+
+    :param needed: further settings that must be given, as text.
+    :raises base.DriverError: ``INVALID_SETTINGS``.
+    """
+    for name in ("state_dir", *needed):
+        if not isinstance(settings.get(name), str) or not settings[name]:
+            raise base.DriverError(
+                codes.INVALID_SETTINGS, f"{driver} needs the setting {name!r}"
+            )
+    directory = pathlib.Path(settings["state_dir"]) / driver
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise base.DriverError(
+            codes.INVALID_SETTINGS, f"{driver}: {exc}"
+        ) from exc
+    return directory
+
+
+def no_such_slot(device: str, slot: int) -> base.DriverError:
+    return base.DriverError(
+        codes.NO_SUCH_SLOT, f"device {device!r:.80} has no slot {slot}"
+    )
+
+
+def not_programmed(device: str, slot: int) -> base.DriverError:
+    return base.DriverError(
+        codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+    )
+
+
+def load_profile(accelerator: str) -> base.Profile:
+    """Read the profile of an accelerator of this host.
+
+    :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
+    """
+    try:
+        return accelerators.load_profile(accelerator)
+    except accelerators.AcceleratorError as exc:
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
+
+
+def check_shape(profile: base.Profile, shape: str, name: str) -> None:
+    """Refuse a bitstream that does not fit a slot's shape.
+
+    :param name: of the bitstream, for the message.
+    :raises base.DriverError: ``BITSTREAM_UNFIT``.
+    """
+    if profile.shapes and shape not in profile.shapes:
+        raise base.DriverError(
+            codes.BITSTREAM_UNFIT,
+            f"{name!r:.80} fits {', '.join(profile.shapes)}, not {shape}",
+        )
+
+
+def replace_file(path: pathlib.Path, contents: bytes) -> None:
+    """Write a file that other processes may read at any time."""
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_bytes(contents)
+    fresh.replace(path)
