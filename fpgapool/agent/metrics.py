@@ -112,7 +112,7 @@ DEVICES = metrics.table(
 gauge fpgapool_agent_slots{host,device,state} = states
     Slots of a device by state.
 gauge fpgapool_agent_device_healthy{host,device} = healthy
-    1 if the driver says that a device is healthy.
+    1 if the driver reports a device as healthy.
 gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
     What a device's DMA can move in each direction.
 """

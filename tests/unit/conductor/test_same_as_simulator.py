@@ -3,7 +3,6 @@
 """The conductor's engine and the simulator serve a trace alike."""
 
 import dataclasses
-import importlib.metadata
 import math
 import random
 import typing
@@ -344,16 +343,10 @@ def test_grants_are_the_same(name: str) -> None:
     ],
 )
 def test_grants_with_affinity_are_the_same(
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
     options: dict[str, typing.Any],
 ) -> None:
     """Time causes passes, and slots take time to be programmed."""
-    # Installed only after the next installation of the package.
-    known = importlib.metadata.EntryPoint(
-        name, f"fpgapool.strategies:{name}", "fpgapool.strategies"
-    )
-    monkeypatch.setattr(simulation, "_strategies", lambda: {name: known})
     trace = msgspec.structs.replace(
         make_trace(
             11,

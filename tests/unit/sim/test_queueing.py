@@ -63,7 +63,7 @@ def simulate(
         (distributions.Lognormal(100, 0.8), (60.0, 120.0)),
         (distributions.Empirical([10, 10, 10, 40, 200]), (10.0, 40.0)),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_cobham_is_what_a_simulation_gives(
     sizes: distributions.SizeDistribution, bounds_bytes: tuple[float, ...]
