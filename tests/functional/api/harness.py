@@ -18,7 +18,6 @@ from keystoneauth1 import token_endpoint
 
 from fpgapool import client
 from fpgapool.api import app
-from fpgapool.api import call as calls
 from fpgapool.api.http import microversion
 from tests.functional.worker import harness as wire
 from tests.harness import cloud as clouds
@@ -50,7 +49,7 @@ class Answer(typing.NamedTuple):
     @property
     def is_recorded(self) -> bool:
         """Whether the database answers, as no conductor does."""
-        return calls.SOURCE_HEADER.lower() in self.headers
+        return "openstack-fpgapool-source" in self.headers
 
     @property
     def session(self) -> dict[str, typing.Any]:

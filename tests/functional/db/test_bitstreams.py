@@ -27,7 +27,7 @@ def test_what_was_written_is_read_changed_and_deleted(
     assert database.get_bitstream(second.bitstream_id) == second
     snapshot = database.load()
     assert snapshot.bitstreams == [first, second]
-    assert snapshot.max_ids.bitstream == 2
+    assert snapshot.max_ids[api.BitstreamRecord] == 2
     changed = dataclasses.replace(first, state="rejected", decided_at=9.5)
     gone = dataclasses.replace(second, state=api.DELETED)
     for _ in range(2):

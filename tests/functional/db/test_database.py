@@ -324,7 +324,7 @@ def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):
     )
     snapshot = database.load()
     assert [one.id for one in snapshot.live_sessions] == [1]
-    assert snapshot.max_ids.session == 2
+    assert snapshot.max_ids[api.SessionRecord] == 2
 
 
 def test_live_sessions_come_in_order_of_arrival(database, epoch):
@@ -770,7 +770,7 @@ def test_usage_is_added_up_by_project_and_day(database, epoch):
     assert database.sum_usage("nobody", limit=9) == []
     snapshot = database.load()
     assert snapshot.usage == rows[4:]
-    assert snapshot.max_ids.usage == 6
+    assert snapshot.max_ids[api.UsageRecord] == 6
 
 
 @pytest.mark.dialect

@@ -97,7 +97,10 @@ def test_groups_are_written_loaded_and_deleted(
     snapshot = database.load()
     assert snapshot.groups == database.groups() == [FIRST, SECOND]
     assert snapshot.group_clients == database.group_clients() == clients
-    assert (snapshot.max_ids.group, snapshot.max_ids.group_client) == (2, 2)
+    assert (
+        snapshot.max_ids[api.GroupRecord],
+        snapshot.max_ids[db_api.GroupClientRecord],
+    ) == (2, 2)
     gone = [
         dataclasses.replace(FIRST, state=states.GROUP_DELETED),
         *(
@@ -130,7 +133,7 @@ def test_counts_of_desks(database: api.Database, epoch: int) -> None:
     database.commit(epoch, api.Changes.of([row, other]))
     snapshot = database.load()
     assert snapshot.group_desks == [row, other]
-    assert snapshot.max_ids.group_desk == 8
+    assert snapshot.max_ids[api.GroupDeskRecord] == 8
     assert [one.charged_at for one in snapshot.moved(5.0).group_desks] == [
         row.charged_at + 5.0
     ] * 2

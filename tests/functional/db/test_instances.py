@@ -56,7 +56,7 @@ def test_a_leader_takes_over_those_that_are_not_deleted(
 ) -> None:
     snapshot = database.load()
     assert snapshot.instances == rows[1:4]
-    assert snapshot.max_ids.instance == 5
+    assert snapshot.max_ids[api.InstanceRecord] == 5
 
 
 def test_rows_are_changed(

@@ -156,4 +156,4 @@ def test_limits_are_written_and_loaded(
     database.commit(epoch, api.Changes.of([none]))
     snapshot = database.load()
     assert snapshot.quotas == [limits[0], none, limits[2]]
-    assert snapshot.max_ids.quota == 3
+    assert snapshot.max_ids[api.QuotaRecord] == 3
