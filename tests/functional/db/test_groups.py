@@ -99,7 +99,7 @@ def test_groups_are_written_loaded_and_deleted(
     assert snapshot.group_clients == database.group_clients() == clients
     assert (
         snapshot.max_ids[api.GroupRecord],
-        snapshot.max_ids[db_api.GroupClientRecord],
+        snapshot.max_ids[api.GroupClientRecord],
     ) == (2, 2)
     gone = [
         dataclasses.replace(FIRST, state=states.GROUP_DELETED),

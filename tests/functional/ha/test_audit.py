@@ -104,6 +104,7 @@ def test_what_is_broken_is_found_and_mended(cloud) -> None:
             host_id=None,
             slot_id=None,
             generation=0,
+            arrival_s=1.0,
         )
         bitstream = db_api.BitstreamRecord(
             id=FOREIGN_ID,
