@@ -184,13 +184,6 @@ def test_piece_that_is_no_multiple_is_the_last_one(door):
     ("accelerator", "params", "word"),
     [
         ("fft", {"frame_samples": "64"}, "'frame_samples'"),
-        ("dtw", {}, "'length_samples'"),
-        ("lr", {"features": 4, "block_records": 0}, "'block_records'"),
-        ("km", {"features": 4}, "'centres'"),
-        ("sw", {"query_symbols": 9}, "'target_symbols'"),
-        ("ec", {"missing": [0]}, "'missing'"),
-        ("sha", {"algorithm": "md5"}, "sha1, sha256"),
-        ("aes-cbc", {"key": KEY, "iv": IV, "mode": "ctr"}, "'mode'"),
         # A frame that no chunk of this worker holds.
         ("fft", {"frame_samples": 8193}, "pieces of 65544 bytes"),
         ("gzip", {}, "pieces of 1048576 bytes"),

@@ -173,11 +173,6 @@ def test_what_is_not_there(world: Administered, path: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (messaging.MessagingTimeout(), (503, codes.CONDUCTOR_UNAVAILABLE)),
-        (
-            exception.DatabaseUnavailable(reason="gone"),
-            (503, codes.DATABASE_UNAVAILABLE),
-        ),
         (
             exception.DeviceNotFound(device="d", host_uuid="h"),
             (404, codes.DEVICE_NOT_FOUND),

@@ -541,57 +541,40 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
         yield path
 
 
+GOAL = {"deadline_at": "2030-01-01", "actions": 5}
+#: What else may be said in these bodies.
+_MORE: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/bitstreams"): {
+        "name": "b",
+        "description": "d",
+        "version": "1",
+        "profile": {
+            "peak_bytes_per_s": 1e8,
+            "params_schema": {"type": "object", "title": "t"},
+        },
+        "properties": {"a": "b"},
+        "checksum_sha256": "0" * 64,
+        "signature": "s",
+    },
+    ("PATCH", "/v1/bitstreams/{bitstream_id}"): {"description": "d"},
+    ("POST", "/v1/sessions"): {"request_id": "r", "host_uuid": fakes.HOST},
+    ("POST", "/v1/groups"): {"shared": True, "projects": ["p2"], "goal": GOAL},
+    ("PATCH", "/v1/groups/{group_id}"): {"projects": ["p2"]},
+}
 #: Bodies with all that may be said.
 FULL_BODIES = BODIES | {
-    ("POST", "/v1/bitstreams"): {
-        "bitstream": {
-            "accelerator": "mine",
-            "name": "b",
-            "description": "d",
-            "version": "1",
-            "shapes": ["medium"],
-            "profile": {
-                "peak_bytes_per_s": 1e8,
-                "params_schema": {"type": "object", "title": "t"},
-            },
-            "properties": {"a": "b"},
-            "checksum_sha256": "0" * 64,
-            "signature": "s",
-        }
-    },
-    ("PATCH", "/v1/bitstreams/{bitstream_id}"): {
-        "bitstream": {"name": "b", "description": "d"}
-    },
-    ("POST", "/v1/sessions"): {
-        "session": {
-            "accelerator": "copy",
-            "claimed_bytes": 1,
-            "request_id": "r",
-            "host_uuid": fakes.HOST,
-        }
-    },
-    ("POST", "/v1/groups"): {
-        "group": {
-            "name": "b",
-            "accelerator": "copy",
-            "size": 1,
-            "shared": True,
-            "projects": ["p2"],
-            "goal": {"deadline_at": "2030-01-01", "actions": 5},
-        }
-    },
-    ("PATCH", "/v1/groups/{group_id}"): {
-        "group": {"name": "b", "projects": ["p2"]}
-    },
-    ("PUT", "/v1/groups/{group_id}/goal"): {
-        "goal": {"deadline_at": "2030-01-01", "actions": 5}
-    },
-    ("POST", "/v1/vendordata"): {
-        "instance-id": OWNER,
-        "project-id": "p1",
-        "hostname": "vm",
-        "metadata": {"a": "b"},
-    },
+    operation: {
+        kind: {**members, **more}
+        for kind, members in BODIES[operation].items()
+    }
+    for operation, more in _MORE.items()
+}
+FULL_BODIES["PUT", "/v1/groups/{group_id}/goal"] = {"goal": GOAL}
+FULL_BODIES["POST", "/v1/vendordata"] = {
+    "instance-id": OWNER,
+    "project-id": "p1",
+    "hostname": "vm",
+    "metadata": {"a": "b"},
 }
 
 

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import oslo_messaging as messaging
 import pytest
 
 from fpgapool.common import exception
@@ -115,7 +114,6 @@ def test_a_slot_that_is_not_there(world: SlotTests) -> None:
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (messaging.MessagingTimeout(), (503, codes.CONDUCTOR_UNAVAILABLE)),
         (exception.NotLeader(reason="no"), (503, codes.NOT_LEADER)),
         (
             exception.SlotNotFound(slot=1, device="d", host_uuid="h"),

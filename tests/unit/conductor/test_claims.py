@@ -18,14 +18,6 @@ def send(pool: world.Conductor, sent_bytes: int) -> None:
     pool.feed(agent.report())
 
 
-def test_a_liar_keeps_the_slot_while_nobody_waits(single):
-    request_id = steps.open_until_ready(single)
-    steps.activate(single)
-    send(single, 5000)
-    assert single.view(request_id).state == states.ACTIVE
-    assert not single.memory.holds[1].revoked
-
-
 def test_a_liar_yields_and_waits_with_a_doubled_claim(single):
     liar = steps.open_until_ready(single)
     steps.activate(single)

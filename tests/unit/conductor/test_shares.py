@@ -200,15 +200,6 @@ def test_queued_bytes_are_limited_and_given_back():
     assert find(pool, "a", again).state == states.QUEUED
 
 
-def test_queued_requests_are_limited_by_project():
-    pool = make_world(default_quota=admission.ProjectQuota(queued=1))
-    pool.open(project_id="a")
-    pool.open(project_id="a")
-    code, message = refusal_of(pool, project_id="a")
-    assert code == codes.QUOTA_EXCEEDED
-    assert "queued requests: limit 1, 1 used, 1 requested" in message
-
-
 # -- usage ------------------------------------------------------------------
 
 
