@@ -121,24 +121,6 @@ def test_what_exceeds_a_limit_is_named(tool: types.ModuleType) -> None:
     ]
 
 
-def test_the_group_side_is_named_after_groups(tool: types.ModuleType) -> None:
-    lines = {
-        "fpgapool/client/groups/group.py": 1,
-        "fpgapool/client/groups/link.py": 2,
-        "fpgapool/client/apigroups.py": 4,
-        "fpgapool/client/sessions/session.py": 8,
-        "fpgapool/agent/groupdesk/service.py": 16,
-    }
-    assert tool.group_side(lines) == 7
-
-
-def test_only_the_largest_are_named(tool: types.ModuleType) -> None:
-    counts = {f"{number:02}": number // 2 for number in range(14)}
-    named = tool.largest(counts)
-    assert named[:3] == [("12", 6), ("13", 6), ("10", 5)]
-    assert len(named) == tool.TOP
-
-
 def test_calls_of_all_threads_count(
     tool: types.ModuleType, tmp_path: pathlib.Path
 ) -> None:
@@ -169,41 +151,3 @@ class _Request:
 
 
 _Request.__module__ = "fpgapool.requests"
-
-
-def test_each_form_of_a_session_is_noted_once(
-    tool: types.ModuleType, tmp_path: pathlib.Path
-) -> None:
-    source = tmp_path / "core" / "a.py"
-    source.parent.mkdir()
-    source.write_text(
-        "def road(Request):\n"
-        "    begun = {'request_id': 'r', 'size': 7, 'accelerator': 'copy',"
-        " 'other': 1}\n"
-        "    made = Request(7)\n"
-        "    again = Request(7)\n"
-        "    stranger = Request(8) and {'size': 8, 'a': 'copy', 'b': 1,"
-        " 'c': 2}\n"
-        "    few = {'request_id': 'r', 'size': 7, 'accelerator': 'copy'}\n"
-        "    return {**begun, 'id': 3, 'size_bytes': 7}\n"
-    )
-    names: dict[str, types.FunctionType] = {}
-    exec(compile(source.read_text(), str(source), "exec"), names)
-    forms = tool.Forms(tmp_path)
-    forms.on = True
-    before = sys.getprofile()
-    try:
-        forms.start()
-        names["road"](_Request)
-    finally:
-        threading.setprofile(None)
-        sys.setprofile(before)
-    found = tool.form_list(forms.taken({"r", 7}, {"copy"}))
-    assert found == [
-        (
-            "dict of accelerator, other, request_id, size, size_bytes",
-            "core/a.py:road",
-        ),
-        ("fpgapool.requests._Request", "core/a.py:road"),
-    ]
-    assert tool.form_list(forms.taken({"r", 7}, {"copy"})) == []
