@@ -232,34 +232,3 @@ def test_a_withdrawn_key_programs_no_slot(tmp_path: pathlib.Path) -> None:
         assert pool.run("aes", key=KEY, iv=IV) == expected(key=KEY, iv=IV)
         withdrawn.rename(key_file)
         assert pool.run("signed", key=KEY) == expected(key=KEY, iv=IV)
-
-
-@pytest.mark.long
-def test_the_cpu_does_not_stand_in_for_a_projects_own(pool: Pool) -> None:
-    """A project's "copy" need not be what this machine has of that name."""
-    pool.bring(declaration("copy"))
-
-    def is_known() -> bool:
-        with contextlib.suppress(client.InvalidParams):
-            return pool.run("copy", key=KEY) == expected(key=KEY, iv=IV)
-        return False
-
-    # The front door remembers the library's for a while.
-    waiting.wait_until(is_known, "the project's own copy")
-    blocker = client.acc_open(
-        "aes",
-        len(DATA),
-        params={"key": KEY, "iv": IV},
-        front_door=pool.front_door,
-    )
-    with blocker, pytest.raises(client.InvalidRequest) as caught:
-        client.acc_open(
-            "copy",
-            len(DATA),
-            params={"key": KEY},
-            front_door=pool.front_door,
-            wait_timeout_s=0.2,
-            fallback="cpu",
-        )
-    assert caught.value.code == "CORE_UNAVAILABLE"
-    assert "bitstream of a project" in caught.value.message

@@ -220,23 +220,6 @@ class TestLeftovers:
         assert self.snoop(member) == []
 
 
-class TestLock:
-    """Cores that may stay."""
-
-    STAY = {"do": "stay"}
-
-    def test_a_core_stays_under_a_lock_only(self, nosy):
-        member, _ = nosy
-        for _ in range(2):
-            assert member.run(b"x", params=self.STAY).output == b"1"
-        member.send(records.KEEP)
-        for number in (b"1", b"2", b"3"):
-            assert member.run(b"x", params=self.STAY).output == number
-        member.clear()
-        for _ in range(2):
-            assert member.run(b"x", params=self.STAY).output == b"1"
-
-
 class TestDeaths:
     """Desks, workers and cores that end in the middle."""
 

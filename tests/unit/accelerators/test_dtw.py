@@ -6,8 +6,6 @@ import math
 
 import numpy
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fpgapool.accelerators import base
 from tests.unit.accelerators import runs
@@ -70,37 +68,9 @@ def test_what_is_no_number_stays_none():
     assert numpy.isnan(found).tolist() == [True, False]
 
 
-@given(
-    length_samples=st.integers(1, 8),
-    count=st.integers(1, 40),
-    cuts=runs.CUTS,
-)
-def test_cuts_change_nothing(length_samples, count, cuts):
-    data = make_pairs(count, length_samples).tobytes()
-    core = runs.load("dtw", length_samples=length_samples)
-    unit_bytes = runs.multiple_bytes("dtw", core)
-    assert unit_bytes == 8 * length_samples
-    expected = runs.run(core, data)
-    assert len(expected) == 8 * count
-    assert runs.run(core, data, cuts, unit_bytes) == expected
-
-
-def test_refuses_an_incomplete_pair():
-    core = runs.load("dtw", length_samples=3)
-    with pytest.raises(base.InvalidInput) as caught:
-        runs.run(core, bytes(24 + 12))
-    assert "12 bytes into a pair of series" in caught.value.message
-
-
 def test_long_series_need_a_window():
     with pytest.raises(base.InvalidParams) as caught:
         runs.load("dtw", length_samples=65536)
     assert "'window_samples'" in caught.value.message
     core = runs.load("dtw", length_samples=65536, window_samples=100)
     assert core.chunk_multiple_bytes == 1 << 19
-
-
-def test_cancel_ends_a_call_early():
-    core = runs.load("dtw", length_samples=4)
-    core.cancel()
-    assert runs.process(core, make_pairs(3, 4).tobytes()) == b""

@@ -4,10 +4,7 @@
 
 import numpy
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fpgapool.accelerators import base
 from tests.unit.accelerators import runs
 
 
@@ -56,20 +53,6 @@ def test_there_and_back():
     assert numpy.abs(back - data).max() < 1e-5
 
 
-@given(
-    frame_samples=st.sampled_from([1, 4, 30, 64]),
-    count=st.integers(1, 40),
-    cuts=runs.CUTS,
-)
-def test_cuts_change_nothing(frame_samples, count, cuts):
-    data = frames(count, frame_samples).tobytes()
-    core = runs.load("fft", frame_samples=frame_samples)
-    unit_bytes = runs.multiple_bytes("fft", core)
-    assert unit_bytes == 8 * frame_samples
-    expected = runs.run(core, data)
-    assert runs.run(core, data, cuts, unit_bytes) == expected
-
-
 @pytest.mark.parametrize("odd", [numpy.nan, numpy.inf, 1j * -numpy.inf, 3e38])
 @pytest.mark.parametrize("frame_samples", [1, 4, 6, 1009])
 def test_a_frame_is_finite_or_no_number(frame_samples, odd):
@@ -84,13 +67,6 @@ def test_a_frame_is_finite_or_no_number(frame_samples, odd):
     parts = found[1].view("<f4")
     assert (numpy.isnan if is_lost else numpy.isfinite)(parts).all()
     assert numpy.isfinite(found[[0, 2]]).all()
-
-
-def test_refuses_an_incomplete_frame():
-    core = runs.load("fft", frame_samples=10)
-    with pytest.raises(base.InvalidInput) as caught:
-        runs.run(core, bytes(161))
-    assert "1 bytes into a frame of 80 bytes" in caught.value.message
 
 
 def test_the_largest_frame_is_a_megabyte():

@@ -93,9 +93,3 @@ def test_no_input_gives_an_empty_member():
     file = runs.run(runs.load("gzip"), b"")
     subprocess.run(["gzip", "-t"], input=file, check=True)
     assert members(file) == [b""]
-
-
-def test_cancel_ends_a_call_early():
-    core = runs.load("gzip")
-    core.cancel()
-    assert runs.process(core, b"data") == b""

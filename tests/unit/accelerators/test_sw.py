@@ -136,34 +136,9 @@ def test_long_scores_do_not_overflow(monkeypatch):
     assert align(pairs) == expected
 
 
-@given(count=st.integers(1, 40), cuts=runs.CUTS)
-def test_cuts_change_nothing(count, cuts):
-    pairs = make_pairs(count, 5, 9, count)
-    data = b"".join(map(b"".join, pairs))
-    core = runs.load("sw", query_symbols=5, target_symbols=9)
-    unit_bytes = runs.multiple_bytes("sw", core)
-    assert unit_bytes == 14
-    output = runs.run(core, data, cuts, unit_bytes)
-    assert len(output) == 12 * count
-    assert output == runs.run(core, data)
-
-
-def test_refuses_an_incomplete_pair():
-    core = runs.load("sw", query_symbols=5, target_symbols=9)
-    with pytest.raises(base.InvalidInput) as caught:
-        runs.process(core, bytes(14 + 5))
-    assert "5 bytes into a pair of sequences" in caught.value.message
-
-
 def test_pairs_that_take_too_long():
     with pytest.raises(base.InvalidParams) as caught:
         runs.load("sw", query_symbols=65536, target_symbols=2049)
     assert "'target_symbols'" in caught.value.message
     core = runs.load("sw", query_symbols=65536, target_symbols=2048)
     assert core.chunk_multiple_bytes == 65536 + 2048
-
-
-def test_cancel_ends_a_call_early():
-    core = runs.load("sw", query_symbols=2, target_symbols=2)
-    core.cancel()
-    assert runs.process(core, b"ACAC") == b""

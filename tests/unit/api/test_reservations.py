@@ -99,12 +99,6 @@ def test_what_makes_no_sense_is_refused(
     assert world.said == []
 
 
-def test_only_administrators_may(world: Reserving) -> None:
-    wish = {"reservable_slots": 1}
-    assert world.ask("PATCH", PATH, body=wish).status_code == 403
-    assert world.said == []
-
-
 @pytest.mark.parametrize(
     ("failure", "status"),
     [

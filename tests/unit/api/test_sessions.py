@@ -137,15 +137,6 @@ def test_a_dry_run_may_fail(world, failure, status, code):
     assert world.error("POST", DRY, body=body) == (status, code)
 
 
-def test_who_may_not_create_may_make_no_dry_run(world):
-    body = {"session": WANTED}
-    assert world.error("POST", DRY, fakes.READER, body=body) == (
-        403,
-        codes.FORBIDDEN,
-    )
-    assert world.conductor.requests == []
-
-
 def test_dry_run_is_a_flag(world):
     body = {"session": WANTED}
     for value in ("perhaps", ""):
@@ -634,11 +625,6 @@ def test_closing_is_repeatable(world, token):
     assert left.state == states.CANCELLED
     assert left.reason == codes.CANCELLED_BY_CLIENT
     assert left.revision == fakes.view().revision + 1
-
-
-def test_readers_do_not_close(world):
-    assert world.error("DELETE", ONE, fakes.READER) == (403, codes.FORBIDDEN)
-    assert world.conductor.views[fakes.view().session_id] == fakes.view()
 
 
 def test_what_is_not_closed_is_not_said_to_be(world, monkeypatch):

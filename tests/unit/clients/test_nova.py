@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from keystoneauth1 import exceptions
-from oslo_config import cfg
 
-from fpgapool import conf as fpgapool_conf
 from fpgapool.clients import nova
 from fpgapool.common import exception
 
@@ -228,41 +226,3 @@ def test_whatever_makes_no_sense_means_that_nova_is_away(answer):
         asked, _ = client(answer)
         with pytest.raises(exception.NovaUnavailable):
             ask(asked)
-
-
-def test_nobody_is_asked_unless_that_is_configured():
-    conf = cfg.ConfigOpts()
-    fpgapool_conf.register_opts(conf)
-    conf([], default_config_files=[], default_config_dirs=[])
-    assert nova.Nova.from_conf(conf) is None
-
-
-def _configured(tmp_path, **options: str) -> cfg.ConfigOpts:
-    path = tmp_path / "fpgapool.conf"
-    lines = ["[nova]", *(f"{n} = {v}" for n, v in options.items())]
-    path.write_text("\n".join(lines))
-    conf = cfg.ConfigOpts()
-    fpgapool_conf.register_opts(conf)
-    conf([], default_config_files=[str(path)], default_config_dirs=[])
-    return conf
-
-
-def test_a_configuration_of_keystone_is_usable(tmp_path):
-    conf = _configured(
-        tmp_path,
-        auth_type="password",
-        auth_url="http://127.0.0.1:9/v3",
-        username="fpgapool",
-        password="secret",
-    )
-    asked = nova.Nova.from_conf(conf, timeout_s=0.5)
-    assert asked is not None
-    # Nobody is there; it was not asked for before.
-    with pytest.raises(exception.NovaUnavailable):
-        asked.server(VM)
-
-
-def test_a_wrong_configuration_is_told(tmp_path):
-    conf = _configured(tmp_path, auth_type="no-such-thing")
-    with pytest.raises(exception.ConfigurationError, match="nova"):
-        nova.Nova.from_conf(conf)

@@ -6,11 +6,11 @@ import pytest
 from keystoneauth1 import exceptions
 from oslo_config import cfg
 
-from fpgapool import conf as fpgapool_conf
 from fpgapool.clients import placement
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from tests.harness import placement as fake
+from tests.unit.clients import configuring
 
 ROOT = "00000001-0000-4000-8000-000000000000"
 CHILD = "c0000001-0000-4000-8000-000000000000"
@@ -235,46 +235,8 @@ def test_a_refusal_is_told_in_its_words():
         asked.traits("X")
 
 
-def _configured(tmp_path, **options: str) -> cfg.ConfigOpts:
-    path = tmp_path / "fpgapool.conf"
-    lines = ["[placement]", *(f"{n} = {v}" for n, v in options.items())]
-    path.write_text("\n".join(lines))
-    conf = cfg.ConfigOpts()
-    fpgapool_conf.register_opts(conf)
-    conf([], default_config_files=[str(path)], default_config_dirs=[])
-    return conf
-
-
-def test_nobody_is_asked_unless_that_is_configured(tmp_path):
-    conf = _configured(tmp_path)
-    assert placement.Placement.from_conf(conf) is None
-    assert conf.placement.pool_name == "default"
-
-
-def test_a_configuration_of_keystone_is_usable(tmp_path):
-    conf = _configured(
-        tmp_path,
-        auth_type="password",
-        auth_url="http://127.0.0.1:9/v3",
-        username="fpgapool",
-        password="secret",
-        request_timeout_s="0.5",
-    )
-    asked = placement.Placement.from_conf(conf)
-    assert asked is not None
-    # Nobody is there; it was not asked for before.
-    with pytest.raises(exception.PlacementUnavailable):
-        asked.provider(ROOT)
-
-
-def test_a_wrong_configuration_is_told(tmp_path):
-    conf = _configured(tmp_path, auth_type="no-such-thing")
-    with pytest.raises(exception.ConfigurationError, match="placement"):
-        placement.Placement.from_conf(conf)
-
-
 @pytest.mark.parametrize("name", ["", "Pool", "a-b", "a" * 65, "é"])
 def test_a_pool_name_fits_into_a_trait(tmp_path, name):
-    conf = _configured(tmp_path, pool_name=name)
+    conf = configuring.configured(tmp_path, "placement", pool_name=name)
     with pytest.raises(cfg.ConfigFileValueError):
         _ = conf.placement.pool_name
