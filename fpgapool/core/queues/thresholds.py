@@ -40,9 +40,9 @@ def hybrid_thresholds(
     :raises ValueError: if the thresholds would not be finite and increasing.
     """
     if not 0 < E_bytes < math.inf:
-        raise ValueError(f"E_bytes must be positive, not {E_bytes}")
+        raise ValueError(f"E_bytes must be positive and finite, not {E_bytes}")
     if not 1 < q < math.inf:
-        raise ValueError(f"q must be above 1, not {q}")
+        raise ValueError(f"q must be above 1 and finite, not {q}")
     if not 1 <= k1 < k2:
         raise ValueError(f"1 <= k1 < k2 must hold, not k1={k1}, k2={k2}")
     if queues < 1:

@@ -61,7 +61,8 @@ class Admission:
             self._reject(
                 job.id,
                 codes.INVALID_SIZE,
-                f"claimed_bytes must be positive, not {job.claimed_bytes}",
+                "claimed_bytes must be positive and finite, not "
+                f"{job.claimed_bytes}",
             )
             return
         record = self.add_record(job)

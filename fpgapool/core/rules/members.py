@@ -25,8 +25,8 @@ from fpgapool.vocabulary import states
 
 _PREPARING = model.Phase.PREPARING
 
-# After this many consecutive failures, a group pauses. Each pause is twice as
-# long as the one before, up to the longest.
+# A group pauses after more than this many consecutive failures. Each pause is
+# twice as long as the one before, up to the longest.
 _FREE_FAILURES = 2
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 64.0

@@ -39,8 +39,8 @@ class Goal:
     :param rate_per_s: the tasks that must be completed per second.
     :param actions: the number of tasks, after which the goal is retired;
         required for a deadline; None: the goal has no end.
-    :raises ValueError: unless there is exactly one of deadline and rate, and
-        all numbers are finite and positive.
+    :raises ValueError: unless exactly one of deadline and rate is given, and
+        all values are valid.
     """
 
     deadline_s: float | None = None
