@@ -140,7 +140,7 @@ class BoundedPowerLaw(SizeDistribution):
                 f"s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
             )
         if not 0 < alpha < math.inf:
-            raise ValueError(f"alpha must be positive, not {alpha}")
+            raise ValueError(f"alpha must be positive and finite, not {alpha}")
         self.alpha = float(alpha)
         # Minus the fraction that the unbounded power law has up to smax.
         self._cut = math.expm1(-alpha * math.log(smax_bytes / s0_bytes))
@@ -191,7 +191,7 @@ class Lognormal(SizeDistribution):
     ) -> None:
         if not 0 < median_bytes < math.inf:
             raise ValueError(
-                f"median_bytes must be positive, not {median_bytes}"
+                f"median_bytes must be positive and finite, not {median_bytes}"
             )
         # Above 15, the second moment overflows, however the sizes are
         # truncated.

@@ -215,7 +215,7 @@ BAD = {
     ),
     "parameter NaN": (
         "--dist=power-law:alpha=nan --load=0.5",
-        "--dist: power-law: alpha must be positive, not nan",
+        "--dist: power-law: alpha must be positive and finite, not nan",
     ),
     "mean below s0": (
         "--dist=exponential:mean_bytes=1 --load=0.5",
