@@ -2,21 +2,22 @@
 
 """The scheduling core: events and times in, instructions out.
 
-The conductor and the simulator feed a :class:`~fpgapool.core.state.PoolState`.
-Nothing here reads a clock, does I/O, starts a thread or draws a random number
-without a seed. Nothing here imports a strategy, the database or a service.
+The conductor and the simulator send events to a
+:class:`~fpgapool.core.state.PoolState`. Nothing here reads a clock, does I/O,
+starts a thread or draws a random number without a seed. Nothing here imports a
+strategy, the database or a service.
 
 What callers see:
 
 ``model``, ``events``, ``instructions``
     Values: the hardware and the jobs; what happened; what to do.
 ``state``
-    ``PoolState.step(events, now)``, which ties all rooms together.
+    ``PoolState.step(events, now)``, which ties all packages together.
 ``what_if``
     The same on a copy of the pool, for dry runs.
 ``health``
-    Which slots, boards and accelerators are out of use. The conductor asks it
-    apart from the pool.
+    Which slots, boards and accelerators are out of use. The conductor uses it
+    separately from the pool.
 
 What strategies see:
 
@@ -25,7 +26,7 @@ What strategies see:
 ``view``
     The pool during a pass, and the only way to assign a slot.
 
-Rooms, each with a map of its own:
+Packages, each with an overview of its own:
 
 ``queues``
     Waiting jobs, in the orders that passes need; shares of projects.
@@ -36,5 +37,6 @@ Rooms, each with a map of its own:
 ``rules``
     What each event changes in queues and topology.
 
-``ordered`` has sorted containers, and ``native`` the mark of compiled classes.
+``ordered`` has sorted containers; ``native`` has the decorator of compiled
+classes.
 """

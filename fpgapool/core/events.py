@@ -2,8 +2,8 @@
 
 """Events that change the pool.
 
-An event about an assignment carries its generation. A generation other than
-the slot's current one makes the event stale: it changes nothing.
+An event about an assignment carries its generation. If that is not the slot's
+current generation, the event is stale and changes nothing.
 """
 
 import typing
@@ -15,7 +15,7 @@ from fpgapool.core.sizing import goals
 class Event:
     """Base of all events.
 
-    :cvar batch_order: the core applies events of one instant in this order.
+    :cvar batch_order: the core applies simultaneous events in this order.
     """
 
     __slots__ = ()
@@ -90,10 +90,10 @@ class DeviceDisabled(DeviceEvent):
 
 @model.value
 class DrainRequested(DeviceEvent):
-    """Like :class:`DeviceDisabled`; the core reports when it is empty.
+    """Like :class:`DeviceDisabled`; the core also reports when it is empty.
 
-    :param deadline_s: when the remaining holders lose their slots; a job that
-        has not begun goes back to its place in the queue; None: never.
+    :param deadline_s: when the remaining holders lose their slots; None:
+        never. A job that has not begun then returns to its place in the queue.
     """
 
     deadline_s: float | None = None
@@ -103,8 +103,8 @@ class DrainRequested(DeviceEvent):
 class ReservableSlotsChanged(DeviceEvent):
     """The number of slots of a board that instances can reserve.
 
-    The core holds back this many slots, less those already reserved: they go
-    only to jobs that can move to another slot later.
+    The core holds back this many slots, minus those already reserved: only
+    jobs that can move to another slot later may use them.
     """
 
     count: int
@@ -114,7 +114,7 @@ class ReservableSlotsChanged(DeviceEvent):
 class ReservationsChanged(Event):
     """All reservations of all instances.
 
-    Only jobs of its instance get a reserved slot.
+    A reserved slot goes only to jobs of its instance.
     """
 
     by_device: tuple[
@@ -142,7 +142,7 @@ class SlotRestored(Event):
 class TestRequested(Event):
     """Test a slot without a holder, even if it is out of use.
 
-    The test has the slot until :class:`SlotReleased` or
+    The test holds the slot until :class:`SlotReleased` or
     :class:`PrepareFailed`, or until its host is lost.
     """
 
@@ -154,7 +154,7 @@ class TestRequested(Event):
 class AcceleratorFaulty(Event):
     """An accelerator fails in slots of a shape on a host.
 
-    Its jobs avoid these slots while other slots fit them.
+    Its jobs avoid these slots as long as other slots fit.
     """
 
     host_id: model.HostId
@@ -173,12 +173,12 @@ class AcceleratorRestored(Event):
 
 @model.value
 class SessionLimitsChanged(Event):
-    """The slots that a project may have at a time, and its priorities.
+    """How many slots a project may hold at once, and its priorities.
 
     Limits apply only if the strategy shares the pool between projects. A lower
     limit takes no slot away.
 
-    :param default: for projects that are not listed; None: any number.
+    :param default: limit of projects that are not listed; None: no limit.
     :param of_projects: limits of individual projects.
     :param default_priority: the highest priority that counts against other
         projects, for projects that are not listed; None: every priority
@@ -201,11 +201,11 @@ class PowerCapsChanged(Event):
 
 @model.value
 class JobSubmitted(Event):
-    """A new job. A known id is ignored.
+    """A new job. A job with a known id is ignored.
 
-    :param paid_bytes: the unused part of a claim that an earlier job of the
-        same session paid for; None: nothing was paid.
-    :param yields: whether it gave up its slot for other jobs: it is queued
+    :param paid_bytes: the unused part of an earlier claim of the same session,
+        which is already paid for; None: nothing has been paid.
+    :param yields: whether the job gave up its slot for others: it is queued
         only after the pass that serves them.
     """
 
@@ -220,7 +220,7 @@ class JobSubmitted(Event):
 class JobCancelled(Event):
     """A job is cancelled, whether it waits or has a slot.
 
-    It may be submitted and cancelled in one instant.
+    It may be submitted and cancelled at the same instant.
     """
 
     batch_order = 2
@@ -236,9 +236,9 @@ class AssignmentRestored(Event):
     The slot's host counts as down until its :class:`HostUp`.
 
     :param host_id: the slot's host, so that :class:`HostLost` finds the
-        assignment before the host was up; None: not known.
+        assignment even before the host is up; None: unknown.
     :param device_id: the slot's device, so that a drain waits for the
-        assignment; None: not known.
+        assignment; None: unknown.
     """
 
     job: model.Job
@@ -261,7 +261,7 @@ class HolderAttached(HolderEvent):
 
 @model.value
 class HolderDetached(HolderEvent):
-    """The holder's connection is lost; the slot is kept for it."""
+    """The holder's connection was lost; the slot is kept for the holder."""
 
 
 #: The next phase of an assignment. SlotReady and HolderAttached may come late
@@ -298,7 +298,7 @@ class QuantumDone(HolderEvent):
 
 @model.value
 class JobProgress(Event):
-    """The client of a waiting job has computed a part of it elsewhere."""
+    """The client of a waiting job has computed part of it elsewhere."""
 
     job_id: model.JobId
     bytes: int
@@ -306,7 +306,7 @@ class JobProgress(Event):
 
 @model.value
 class ClaimExceeded(HolderEvent):
-    """The holder has sent more than it claimed, slack included."""
+    """The holder has sent more than its claim plus the slack."""
 
 
 @model.value
@@ -316,9 +316,9 @@ class SlotReleased(HolderEvent):
 
 @model.value
 class PrepareFailed(HolderEvent):
-    """The slot was not prepared; its job goes back to its place.
+    """The slot could not be prepared; its job returns to its place.
 
-    A failed self-test sends it too.
+    A failed self-test also sends this event.
     """
 
     reason: str
@@ -326,7 +326,7 @@ class PrepareFailed(HolderEvent):
 
 @model.value
 class GroupCreated(Event):
-    """A new group; it gets its slots by ordinary jobs in the queue.
+    """A new group; it gets its slots through ordinary jobs in the queue.
 
     :class:`~.instructions.RejectGroup` follows if the group is refused.
     """
@@ -379,7 +379,7 @@ class GroupDeleted(Event):
 
 @model.value
 class GroupClientsChanged(Event):
-    """The clients of other projects than the owner's."""
+    """A group's clients from projects other than its owner's have changed."""
 
     group_id: model.GroupId
     projects: tuple[tuple[str, str], ...]
@@ -389,8 +389,8 @@ class GroupClientsChanged(Event):
 class ClientStats:
     """The tasks of one client of a group, on one host.
 
-    :param waiting: tasks that wait in the host's queues now. It counts
-        neither running ones nor those that the client still holds back.
+    :param waiting: tasks that are waiting in the host's queues now, except
+        those that the client still holds back.
     :param busy_s: slot-seconds of the tasks that have ended, and of locks.
     """
 
@@ -403,14 +403,14 @@ class ClientStats:
 
 @model.value
 class TaskStats(Event):
-    """What a group's desk on one host counted since its last report.
+    """What a group's desk on one host has counted since its last report.
 
-    :param host_id: the desk's host. A desk that has gone is reported once
-        more, without clients.
-    :param clients: clients with tasks; a client that is missing has none.
-    :param busy_s: slot-seconds in which members on this host were busy since
-        the last report, also with tasks that run still.
-    :param busy_members: members on this host that run a task now, or are
+    :param host_id: the desk's host. A desk that is gone is reported once more,
+        without clients.
+    :param clients: clients with tasks; a missing client has none.
+    :param busy_s: slot-seconds for which members on this host were busy since
+        the last report, including tasks that are still running.
+    :param busy_members: members on this host that are running a task or are
         locked.
     """
 

@@ -2,18 +2,19 @@
 
 """Decides which accelerators, slots and devices are out of use.
 
-Pure: failures and times come in, instructions come out.
+It has no side effects: failures and times come in, instructions come out.
 
-Each failure in a row counts for three units: the accelerator in the slot, the
-slot with any accelerator, and the device with all its slots. A unit whose
-count reaches its limit is taken out; for an accelerator, that is off this
-host's slots of the same shape, which share its implementation. The limits grow
-with the unit, so that repeated failures take out larger units.
+Each consecutive failure counts against three units: the accelerator in the
+slot, the slot with any accelerator, and the device with all its slots. A unit
+whose count reaches its limit is taken out of use. An accelerator is taken off
+all slots of the same shape on this host, because they share its
+implementation. The limits grow with the unit, so that repeated failures take
+out larger units.
 
-A unit that is out is on probation: after some time it is tested. A passed test
-brings it back. A failed test lengthens the time to the next one. If a unit is
-brought back and fails again before any work succeeded, its time to the next
-test is not reset.
+A unit that is out of use is on probation: after some time it is tested. A
+passed test brings it back. A failed test lengthens the time to the next one.
+That time is not reset if a unit is brought back and fails again before any
+work has succeeded.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 
 from fpgapool.core import model
 
-# Keeps 2 ** tries from overflowing.
+# Keeps ``factor ** tries`` from overflowing.
 _MAX_EXPONENT = 64
 
 
@@ -39,12 +40,12 @@ class Level(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unit:
-    """An accelerator in slots of a shape on a host, a slot or a device.
+    """A device, a slot, or an accelerator in a host's slots of one shape.
 
-    :param id: of the device or slot; for an accelerator, of its host.
-    :param accelerator: empty for devices and slots.
-    :param shape: of the accelerator's slots; empty for any shape, for devices
-        and for slots.
+    :param id: id of the device or slot, or of the accelerator's host.
+    :param accelerator: its name; empty for devices and slots.
+    :param shape: shape of the accelerator's slots; empty for any shape, and
+        for devices and slots.
     """
 
     level: Level
@@ -64,7 +65,7 @@ class Place:
     shape: str = ""
 
     def units(self) -> tuple[Unit, Unit, Unit]:
-        """Return the units that it counts for, smallest first."""
+        """Return the units that it counts against, smallest first."""
         return (
             Unit(
                 Level.ACCELERATOR, self.host_id, self.accelerator, self.shape
@@ -76,11 +77,11 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HealthOptions:
-    """Limits of failures, and times between tests.
+    """Limits on failures, and times between tests.
 
     :param accelerator_limit: consecutive failures that take an accelerator off
-        a host. Failed preparations in one more slot of a shape than this do
-        the same.
+        a host. Failed preparations in more than this many slots of a shape
+        also take it off.
     """
 
     accelerator_limit: int = 2
@@ -108,7 +109,7 @@ class HealthOptions:
         }[level]
 
     def wait_s(self, tries: int) -> float:
-        """Return the time to the next test."""
+        """Return the time until the next test."""
         growth = self.factor ** min(tries, _MAX_EXPONENT)
         return min(self.first_s * growth, self.max_s)
 
@@ -117,7 +118,7 @@ class HealthOptions:
 class Fault:
     """Why a unit is out of use, and its tests. Times are in seconds.
 
-    :param failures: consecutive failures that took it out.
+    :param failures: number of consecutive failures that took it out.
     :param next_test_at: when the next test may begin; None during a test.
     """
 
@@ -133,7 +134,7 @@ class Fault:
 
     @property
     def is_tested(self) -> bool:
-        """Whether a test is under way."""
+        """Whether a test is running."""
         return self.next_test_at is None
 
 
@@ -153,7 +154,7 @@ class BringBack:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TestUnit:
-    """Test a unit, and report the result by :meth:`Health.tested`."""
+    """Test a unit, and report the result to :meth:`Health.tested`."""
 
     fault: Fault
 
@@ -162,10 +163,10 @@ Instruction = TakeOut | BringBack | TestUnit
 
 
 class Health:
-    """The units out of use, and the counts of failures in a row.
+    """The units out of use, and the counts of consecutive failures.
 
-    :param faults: the units that were out before a restart. Their tests did
-        not survive it and are due now.
+    :param faults: the units that were out of use before a restart. Their tests
+        did not survive the restart, and are due again now.
     """
 
     def __init__(
@@ -183,8 +184,8 @@ class Health:
         self._unprepared: dict[Unit, set[model.SlotId]] = {}
         # Failures of slots and devices.
         self._counts: dict[Unit, int] = {}
-        # Failed tests of units that were brought back and have not worked
-        # since.
+        # Number of failed tests of units that were brought back but have not
+        # worked since.
         self._tries: dict[Unit, int] = {}
         for fault in faults:
             if fault.next_test_at is None:
@@ -196,7 +197,7 @@ class Health:
         return self._faults
 
     def failures(self, unit: Unit) -> int:
-        """Return how often in a row a slot or device has failed."""
+        """Return how many times in a row a slot or device has failed."""
         return self._counts.get(unit, 0)
 
     def failed(
@@ -210,9 +211,9 @@ class Health:
     ) -> list[Instruction]:
         """Count a failure.
 
-        :param is_preparation: whether no client has used the slot.
-        :param spares_device: whether the failure has been counted for the
-            device already.
+        :param is_preparation: whether the slot failed before a client used it.
+        :param spares_device: whether the failure has already been counted
+            against the device.
         """
         accelerator, slot, device = place.units()
         pairs = self._pairs.setdefault(accelerator, {})
@@ -222,7 +223,7 @@ class Health:
             failed = self._unprepared.setdefault(accelerator, set())
             failed.add(place.slot_id)
             if len(failed) > self._options.accelerator_limit:
-                # Faults of single slots do not explain that.
+                # Faults of individual slots cannot explain this many failures.
                 counts[accelerator] = max(pairs[place.slot_id], len(failed))
         if not self._is_to_blame(accelerator):
             for unit in (slot,) if spares_device else (slot, device):
@@ -234,11 +235,11 @@ class Health:
         return found
 
     def _is_to_blame(self, accelerator: Unit) -> bool:
-        """Whether to blame the accelerator rather than its slots.
+        """Return whether to blame the accelerator rather than its slots.
 
-        That is so if it is out on this host, and has failed in several slots
-        or is out on another host too. Such an accelerator still gets slots if
-        it is out everywhere.
+        This is so if it is out of use on this host, and has failed in several
+        slots or is out of use on another host, too. An accelerator that is out
+        of use everywhere can still get slots.
         """
         return accelerator in self._faults and (
             len(self._pairs.get(accelerator, ())) > 1
@@ -256,7 +257,7 @@ class Health:
     ) -> list[Instruction]:
         """Take a unit out at once, if it is not out already.
 
-        :param last_test: the error of the test that it failed just now; empty
+        :param last_test: the error of the test that it has just failed; empty
             if there was no test.
         """
         return self._take_out(
@@ -310,17 +311,17 @@ class Health:
     ) -> Iterator[Instruction]:
         """Yield the tests that are due, and mark them as under way.
 
-        A unit whose test is late by more than its waiting time, only because
-        all slots for it are busy, is brought back without a test. If it fails
-        again, its time to the next test is not reset.
+        If the test of a unit is overdue by more than its waiting time, only
+        because all slots for it are busy, the unit is brought back without a
+        test. If it fails again, its time to the next test is not reset.
 
-        The caller must begin each test before it takes the next one from the
-        iterator: the two may need the same slot.
+        The caller must start each test before it takes the next one from the
+        iterator, because both may need the same slot.
 
-        :param can_test: whether a due unit can be tested now; if not, it stays
-            due.
-        :param is_crowded_out: whether all slots in which a late unit could be
-            tested are busy.
+        :param can_test: returns whether a due unit can be tested now; if not,
+            it stays due.
+        :param is_crowded_out: returns whether all slots in which an overdue
+            unit could be tested are busy.
         """
         for unit in list(self._faults):
             fault = self._faults.get(unit)
@@ -339,7 +340,7 @@ class Health:
                 self._tries[unit] = fault.tries + 1
 
     def begin(self, unit: Unit) -> None:
-        """Mark a unit as being tested, due or not.
+        """Mark a unit as under test, whether or not the test is due.
 
         A unit in use stays in use during the test.
         """
@@ -350,10 +351,10 @@ class Health:
     def tested(
         self, place: Place, unit: Unit, error: str, now: float
     ) -> list[Instruction]:
-        """Take the result of a test.
+        """Process the result of a test.
 
-        :param unit: the tested unit; nothing happens if no test of it is under
-            way.
+        :param unit: the tested unit; the result is ignored unless a test of
+            this unit is running.
         :param error: why it failed; empty if it passed.
         """
         fault = self._faults.get(unit)
@@ -375,7 +376,7 @@ class Health:
         return []
 
     def postpone(self, unit: Unit, now: float) -> None:
-        """Schedule a test again that did not take place."""
+        """Reschedule a test that did not take place."""
         fault = self._faults.get(unit)
         if fault is not None and fault.is_tested:
             self._faults[unit] = dataclasses.replace(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instructions of the core: what the conductor has to do.
+"""Instructions of the core: what the conductor must do.
 
-An instruction about a slot has the generation of its assignment. The job of a
-group's member has a negative id; :meth:`.PoolState.hold` has the group.
+An instruction about a slot carries the generation of its assignment. The job
+of a group's member has a negative id; :meth:`.PoolState.hold` returns its
+group.
 """
 
 import typing
@@ -22,7 +23,7 @@ class Program:
 
 @model.value
 class Test:
-    """Test a slot with this accelerator; the test has the slot."""
+    """Test a slot with this accelerator; the test holds the slot."""
 
     slot_id: model.SlotId
     accelerator: str
@@ -33,7 +34,7 @@ class Test:
 class Grant:
     """The slot is ready: send its endpoints to the job's client.
 
-    If a group has it, the slot serves the group's clients from now on.
+    If a group holds it, the slot serves the group's clients from now on.
     """
 
     slot_id: model.SlotId
@@ -63,7 +64,7 @@ class Requeue:
 class Revoke:
     """Take the slot from its holder, which was cancelled or must leave.
 
-    A member of a group leaves when its task has ended.
+    A group's member leaves when its task has ended.
 
     The slot stays assigned until its release is reported or its host is lost.
     """
@@ -78,11 +79,11 @@ class Revoke:
 class Yield:
     """Take the slot from a stateless holder, because other jobs wait for it.
 
-    It stays assigned as after :class:`Revoke`; then the conductor submits the
-    job again.
+    The slot stays assigned as after :class:`Revoke`; then the conductor
+    submits the job again.
 
-    :param reason: ``YIELDED``: it exceeded its claim; ``PREEMPTED``: another
-        job has precedence.
+    :param reason: ``YIELDED``: the holder exceeded its claim; ``PREEMPTED``:
+        another job takes precedence.
     """
 
     slot_id: model.SlotId
@@ -100,7 +101,7 @@ class Drained:
 
 @model.value
 class Reserve:
-    """A slot is now reserved for this instance; None: not reserved."""
+    """A slot is now reserved for this instance; None: it is not reserved."""
 
     slot_id: model.SlotId
     instance_id: str | None
@@ -135,7 +136,7 @@ class RejectGroup:
 
 @model.value
 class GoalReached:
-    """All tasks of a group's goal have ended; the goal is gone."""
+    """All tasks of a group's goal have ended; the goal is removed."""
 
     group_id: model.GroupId
 
@@ -150,7 +151,7 @@ class WakeAt:
     time_s: float
 
 
-#: They occur only if the conductor sends group events.
+#: Instructions that occur only if the conductor sends group events.
 GroupInstruction: typing.TypeAlias = Resize | RejectGroup | GoalReached
 
 Instruction: typing.TypeAlias = (
@@ -171,10 +172,10 @@ Instruction: typing.TypeAlias = (
 class Outcome:
     """The result of a step so far.
 
-    :ivar pass_due: whether a scheduling pass is due, as a waiting job may get
-        a slot.
-    :ivar is_quiet: whether all events since the last step only moved phases,
-        so nothing else changes.
+    :ivar pass_due: whether a scheduling pass is due because a waiting job may
+        get a slot.
+    :ivar is_quiet: whether all events since the last step only changed phases,
+        so that nothing else changes.
     """
 
     __slots__ = ("is_quiet", "output", "pass_due")

@@ -2,7 +2,7 @@
 
 """Values of the scheduling core: accelerators, hosts, slots and jobs.
 
-:class:`fpgapool.core.state.PoolState` keeps the state that changes.
+:class:`fpgapool.core.state.PoolState` holds the state that changes.
 """
 
 import collections.abc
@@ -29,8 +29,8 @@ Shapes: typing.TypeAlias = frozenset[str]
 def value(cls: type[_T]) -> type[_T]:
     """Make a class a dataclass that is frozen for the type checker only.
 
-    Objects of a frozen dataclass take four times as long to make, and each
-    decision makes several events and instructions.
+    Creating an object of a frozen dataclass takes four times as long, and each
+    decision creates several events and instructions.
     """
     return dataclasses.dataclass(slots=True, unsafe_hash=True)(cls)
 
@@ -40,7 +40,7 @@ class Accelerator:
     """A function in the library.
 
     :param stateless: whether a session can continue in another slot.
-    :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
+    :param peaks_bytes_per_s: highest input rates by slot shape, for shapes
         where they differ.
     """
 
@@ -54,7 +54,7 @@ class Accelerator:
     )
 
     def fits(self, shape: str) -> bool:
-        """Whether a slot of this shape can be programmed with it."""
+        """Return whether a slot of this shape can be programmed with it."""
         return not self.shapes or shape in self.shapes
 
     def peak_in(self, shape: str) -> float:
@@ -95,8 +95,8 @@ class DeviceSpec:
 class HostSpec:
     """A compute node and its boards.
 
-    :raises ValueError: if a device or slot names another host or device, or
-        if a slot number or an id is there twice.
+    :raises ValueError: if a device or slot names another host or device, or if
+        a slot number or an id occurs twice.
     """
 
     id: HostId
@@ -128,7 +128,7 @@ class HostSpec:
         )
 
     def slots(self) -> list[SlotSpec]:
-        """All slots of all its devices."""
+        """Return all slots of all its devices."""
         return [slot for device in self.devices for slot in device.slots]
 
 
@@ -148,8 +148,8 @@ class HolderKind(enum.Enum):
 class Holder(typing.NamedTuple):
     """The holder of a slot.
 
-    :param id: of a group: its id; of a session: the id of its job; of a
-        self-test: the generation of its assignment.
+    :param id: id of the group or of the session's job; for a self-test, the
+        generation of its assignment.
     """
 
     kind: HolderKind
@@ -160,23 +160,23 @@ class Holder(typing.NamedTuple):
 class Job:
     """A waiting session, or a slot that a group waits for.
 
-    Reserved names, not used yet: ``minimum_bytes_per_s``, ``preemptible``,
+    Field names reserved for later: ``minimum_bytes_per_s``, ``preemptible``,
     ``input_block_ids``.
 
-    :param host_id: host that its data comes from; None: outside the pool.
-    :param arrival_s: its first arrival; a requeued job keeps it and thereby
+    :param host_id: the host that its data comes from; None: outside the pool.
+    :param arrival_s: its first arrival; a requeued job keeps it, and thereby
         its place.
-    :param wait_timeout_s: the time since its arrival after which it is
-        rejected; None: never.
-    :param instance_id: the instance that it belongs to, which may have slots
-        reserved; None: it belongs to no instance.
+    :param wait_timeout_s: the time after its arrival at which it is rejected;
+        None: never.
+    :param instance_id: the instance that it belongs to, which may have
+        reserved slots; None: no instance.
     :param group_id: the group that gets the slot; None: a session gets it.
-    :param done_bytes: the part of the claim that was computed before.
-    :param deadline_s: when it should have ended; None: no deadline.
+    :param done_bytes: the part of the claim that has already been computed.
+    :param deadline_s: when it should be finished; None: no deadline.
     :param deadline_action: one of
         :data:`fpgapool.vocabulary.states.DEADLINE_ACTIONS`.
     :param affinity_key: the application that it belongs to, unique within its
-        project; None: an application of its own.
+        project; None: it is an application of its own.
     """
 
     id: JobId
@@ -203,7 +203,7 @@ class Job:
         return Holder(HolderKind.SESSION, self.id)
 
     def is_local_to(self, host_id: HostId | None) -> bool:
-        """Whether its data stays on this host.
+        """Return whether its data stays on this host.
 
         A group's clients may be anywhere, so it counts as local everywhere.
         """
@@ -212,7 +212,7 @@ class Job:
         )
 
     def has_valid_size(self) -> bool:
-        """Whether the claim is a positive, finite number of bytes."""
+        """Return whether the claim is a positive, finite number of bytes."""
         return 0 < self.claimed_bytes < math.inf
 
 
@@ -221,9 +221,10 @@ class Group:
     """A group of slots with one accelerator, as its owner requested it.
 
     :param size: the initial number of slots. The sizes of all groups of a
-        scaling set add up to what the set is entitled to.
-    :param project: the owner, whose shares and limits its slots count in.
-    :param min_size: the slots that sessions may not take from it.
+        scaling set add up to the number of slots that the set may have.
+    :param project: the owner; the group's slots count towards its shares and
+        limits.
+    :param min_size: number of slots that sessions may not take from it.
     """
 
     id: GroupId
@@ -248,9 +249,9 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PowerCaps:
-    """The power that held slots may take.
+    """The power that held slots may draw.
 
-    :param slots_w: of a slot in use, by shape; 0 for other shapes.
+    :param slots_w: power of a slot in use, by shape; other shapes count as 0.
     :raises ValueError: if a power is negative, or not a number.
     """
 
@@ -275,7 +276,7 @@ class PowerCaps:
 class AdminState(enum.Enum):
     """The administrative state of a device or host.
 
-    ``DRAINING`` becomes ``DISABLED`` when the last session has gone.
+    ``DRAINING`` becomes ``DISABLED`` when the last session has ended.
     """
 
     ENABLED = states.ENABLED
@@ -286,7 +287,7 @@ class AdminState(enum.Enum):
 class Phase(enum.Enum):
     """The phase of an assignment."""
 
-    # Enum hashes a member by name, in Python, at each look-up.
+    # Enum's own hash calls Python code to hash the name at each look-up.
     __hash__ = object.__hash__
 
     PREPARING = states.PREPARING
@@ -300,7 +301,7 @@ class Assignment:
     """A slot and its holder.
 
     :param local: whether the data stays on the holder's own host.
-    :param revoked: whether the core is taking the slot back; it is assigned
+    :param revoked: whether the core is taking the slot back; it stays assigned
         until its release.
     """
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What mypyc has to know of the classes that a native build compiles.
+"""What mypyc must know about the classes that a native build compiles.
 
 Each such class is decorated with
-``@native.mypyc_attr(allow_interpreted_subclasses=True)``. Copies can then be
-made without ``__init__``, and interpreted classes can inherit from it. The
+``@native.mypyc_attr(allow_interpreted_subclasses=True)``. It can then be
+copied without ``__init__``, and interpreted classes can inherit from it. The
 decorator does nothing in plain Python.
 
 A decorated class must not inherit from an interpreted one such as ``abc.ABC``:
-mypyc would share the ``isinstance`` cache of the base, and both would give the
-same answers. So abstract methods raise ``NotImplementedError`` instead.
+mypyc would share the base's ``isinstance`` cache, and checks against either
+class would give the same answer. So abstract methods raise
+``NotImplementedError`` instead.
 """
 
 import typing

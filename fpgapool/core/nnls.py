@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Least squares without negative values, by Lawson and Hanson.
+"""Non-negative least squares, by Lawson and Hanson.
 
 C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems*, chapter 23.
 """
@@ -14,10 +14,10 @@ _Floats = npt.NDArray[np.float64]
 
 
 def solve(A: npt.ArrayLike, b: npt.ArrayLike) -> tuple[_Floats, float]:
-    """Find t >= 0 that makes the length of A·t − b least.
+    """Find t >= 0 that minimizes the length of A·t − b.
 
-    :returns: t, with n values, and that length. If several t are equally
-        good, one of them.
+    :returns: t, with n values, and that length; if several t are equally good,
+        one of them.
     :raises ValueError: if the shapes do not match, or a value is not finite.
     """
     matrix = np.asarray(A, dtype=np.float64)
@@ -40,7 +40,7 @@ def _solve(matrix: _Floats, values: _Floats) -> _Floats:
     count = matrix.shape[1]
     found = np.zeros(count)
     free = np.zeros(count, dtype=bool)
-    # Whether rounding errors alone made a column look useful.
+    # Columns that looked useful only because of rounding errors.
     useless = np.zeros(count, dtype=bool)
     tolerance = (
         10 * np.finfo(float).eps * max(matrix.shape) * np.linalg.norm(values)
@@ -71,18 +71,19 @@ def _reach(
     free: npt.NDArray[np.bool_],
     trial: _Floats,
 ) -> _Floats:
-    """Move from one solution towards a better one, stopping where a value
-    reaches 0.
+    """Move from one solution towards a better one.
 
-    :param free: the columns that may differ from 0; those that become 0 are
-        taken out.
+    The move stops where a value reaches 0.
+
+    :param free: the columns that may differ from 0; columns that become 0 are
+        removed from it.
     """
     while (trial[free] <= 0).any():
         low = free & (trial <= 0)
         steps = found[low] / (found[low] - trial[low])
         step = steps.min()
         found = found + step * (trial - found)
-        # The value that stops the step is 0 except for rounding.
+        # The value that stops the step is 0, apart from rounding.
         stopped = np.flatnonzero(low)[steps <= step]
         free[stopped] = False
         free &= found > 0

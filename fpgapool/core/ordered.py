@@ -19,11 +19,11 @@ Timer: typing.TypeAlias = tuple[float, int]
 
 _Bucket = typing.TypeVar("_Bucket")
 
-# Longer lists are split. A trade-off between few lists and cheap insertion and
-# sorting.
+# Longer lists are split. The value balances the number of lists against the
+# cost of inserting and sorting.
 _MAX_CHUNK = 1024
 
-# Changes that Ranks applies in one go, which takes some milliseconds.
+# Number of changes that Ranks applies at once, which takes some milliseconds.
 _MAX_CHANGES = 2048
 
 
@@ -99,11 +99,11 @@ class SortedKeys:
             self._last_keys[number] = chunk[-1]
 
     def first(self) -> Key | None:
-        """The smallest key, or None."""
+        """Return the smallest key, or None."""
         return self._chunks[0][0] if self._chunks else None
 
     def at_or_after(self, key: Key) -> Key | None:
-        """The smallest key that is not below this one, or None."""
+        """Return the smallest key that is not below this one, or None."""
         number = bisect.bisect_left(self._last_keys, key)
         if number == len(self._chunks):
             return None
@@ -111,7 +111,7 @@ class SortedKeys:
         return chunk[bisect.bisect_left(chunk, key)]
 
     def rank(self, key: Key) -> int:
-        """How many keys are below this one."""
+        """Return how many keys are below this one."""
         number = bisect.bisect_left(self._last_keys, key)
         before = sum(map(len, self._chunks[:number]))
         if number == len(self._chunks):
@@ -123,12 +123,12 @@ class SortedKeys:
 class _Queue(typing.Generic[_Bucket]):
     """A priority queue of keys.
 
-    Only the front is sorted. The other keys lie in buckets, and each bucket is
-    sorted when it becomes the front: most keys of a long queue are only
+    Only the front is sorted. The other keys are in buckets, and each bucket is
+    sorted when it becomes the front. So most keys of a long queue are only
     compared with the bounds of the buckets.
 
-    :ivar front: read only: the smallest keys, in order; empty if the queue is
-        empty. It is always the same list.
+    :ivar front: the smallest keys, in order; read-only. It is empty if the
+        queue is, and always the same list object.
     """
 
     __slots__ = ("_bounds", "_buckets", "front")
@@ -174,7 +174,7 @@ class _Queue(typing.Generic[_Bucket]):
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class KeyQueue(_Queue[list[Key]]):
-    """A priority queue of keys whose last members differ.
+    """A priority queue of keys whose last elements differ.
 
     Most keys are removed when they are the smallest. A key that is removed
     from a bucket is only marked as gone.
@@ -184,9 +184,9 @@ class KeyQueue(_Queue[list[Key]]):
 
     def __init__(self) -> None:
         super().__init__()
-        #: The number of keys in the buckets, including those that are gone.
+        #: Number of keys in the buckets, including those that are gone.
         self._behind = 0
-        #: The keys that are gone, by their last members.
+        #: The keys that are gone, by their last elements.
         self._gone: dict[typing.Any, Key] = {}
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ class KeyQueue(_Queue[list[Key]]):
         return self.front[0] if self.front else None
 
     def below(self, key: Key | None) -> list[Key]:
-        """All keys below this one, in order; None: all keys."""
+        """Return all keys below this one, in order; None: all keys."""
         front = self.front
         if key is None:
             return list(self)
@@ -232,9 +232,9 @@ class KeyQueue(_Queue[list[Key]]):
                 self._sweep()
 
     def _revive(self, key: Key) -> bool:
-        """Drop the gone key with the same last member as a new key.
+        """Drop the gone key that has the same last element as a new key.
 
-        :returns: whether they are equal, so that the key is back already.
+        :returns: whether the two are equal, so that the key is already back.
         """
         former = self._gone.pop(key[-1])
         if former == key:
@@ -259,8 +259,7 @@ class KeyQueue(_Queue[list[Key]]):
         self._behind += len(keys)
 
     def _split(self, number: int) -> None:
-        # Filters without removing from the set of deleted keys: that would
-        # take longer.
+        # Keep the keys that are gone: removing them here would take longer.
         bucket = self._buckets[number]
         bucket.sort()
         half = len(bucket) // 2
@@ -291,14 +290,14 @@ class KeyQueue(_Queue[list[Key]]):
 class Timers(_Queue[dict[int, float]]):
     """A priority queue of jobs by due time.
 
-    Its keys are of the type :data:`Timer`. Most are removed before they reach
-    the front, so a bucket maps each job to its time.
+    Its keys are :data:`Timer` tuples. Most are removed before they reach the
+    front, so a bucket maps each job to its time.
     """
 
     __slots__ = ()
 
     def first_s(self) -> float:
-        """The earliest time; infinite if there is none."""
+        """Return the earliest time; infinite if there is none."""
         return self.front[0][0] if self.front else math.inf
 
     def add(self, time_s: float, job_id: int) -> None:
@@ -368,8 +367,8 @@ class Timers(_Queue[dict[int, float]]):
 class Ranks:
     """Ranks of keys in a set that is kept elsewhere.
 
-    After a query it follows the changes of the set, in batches, until it has
-    not been queried for a while. Unused, it costs next to nothing.
+    After a query, it tracks changes of the set in batches, until it has not
+    been queried for a while. It costs almost nothing while it is unused.
 
     :ivar followed: whether the caller must report changes through
         :meth:`note`.
@@ -381,10 +380,9 @@ class Ranks:
         self._keys = keys
         self._sorted: SortedKeys | None = None
         self.followed = False
-        #: Keys that came or went since the last update. A key that did both is
-        #: not in it.
+        #: Keys that were added or removed since the last update, but not both.
         self._changed: set[Key] = set()
-        #: Changes followed since the last query.
+        #: Number of changed keys applied since the last query.
         self._asked_ago = 0
 
     def rank(self, key: Key) -> int:
@@ -397,7 +395,7 @@ class Ranks:
         return self._sorted.rank(key)
 
     def note(self, key: Key) -> None:
-        """Note that a key came or went."""
+        """Note that a key was added or removed."""
         if self._sorted is None:
             return
         self._changed ^= {key}

@@ -2,8 +2,8 @@
 
 """What a strategy needs from the pool, and what it decides.
 
-The pool builds its indexes by these preferences. How a strategy chooses is in
-:mod:`fpgapool.core.strategy`.
+The pool builds its indexes according to these preferences. The methods with
+which a strategy chooses are in :mod:`fpgapool.core.strategy`.
 """
 
 import abc
@@ -28,12 +28,12 @@ class Choice:
 class Contender(typing.NamedTuple):
     """A job that competes with others for the same slot or core.
 
-    :param chunks: the remaining work in chunks. Any unit works that is the
-        same for all contenders.
-    :param slot_s: time that this work takes in the slot, including attaching
-        it.
-    :param cpu_s: time that it takes on a CPU core alone; infinite: it needs a
-        slot.
+    :param chunks: the remaining work in chunks, or in any other unit that is
+        the same for all contenders.
+    :param slot_s: the time that this work takes in the slot, including the
+        time until the slot can start.
+    :param cpu_s: the time that it takes on a CPU core alone; infinite: the job
+        needs a slot.
     """
 
     job: model.Job
@@ -67,11 +67,11 @@ class Preferences(abc.ABC):
 
     #: The indexes that the view keeps for it.
     idle_indexes: IdleIndexes = IdleIndexes()
-    #: Whether the pool keeps jobs by host, and which jobs wait for a slot on
-    #: their own host.
+    #: Whether the pool indexes jobs by host, and tracks which jobs wait for a
+    #: slot on their own host.
     wants_hosts: bool = True
-    #: Whether it looks at the applications of jobs, and at jobs by
-    #: accelerator: the pool then keeps
+    #: Whether it considers the applications of jobs, and jobs by accelerator:
+    #: the pool then keeps
     #: :class:`~fpgapool.core.queues.applications.AffineJobs`.
     wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
@@ -91,38 +91,39 @@ class Preferences(abc.ABC):
     #: Whether jobs with deadlines may preempt others at chunk borders.
     deadlines_preempt: bool = False
     #: A job that has waited this long is urgent: it goes first, by arrival;
-    #: None: no job is.
+    #: None: jobs never become urgent.
     max_wait_s: float | None = None
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:
-        """The job's place in the queue: smaller keys come first.
+        """Return the job's place in the queue: smaller keys come first.
 
-        A job's key never changes; its last member is the job's id.
+        A job's key never changes; its last element is the job's id.
         """
 
     def most_urgent(
         self, contenders: collections.abc.Sequence[Contender], now: float
     ) -> Contender:
-        """The contender that gets the slot or core.
+        """Return the contender that gets the slot or core.
 
-        Unlike :meth:`key` it may depend on the time and on chance. By default
-        it is the one with the smallest key.
+        Unlike :meth:`key`, it may depend on the time and on chance. By
+        default, it is the contender with the smallest key.
 
         :param contenders: at least one, in the order of their ids.
         """
         return min(contenders, key=lambda each: self.key(each.job))
 
     def patience_s(self, job: model.Job) -> float | None:
-        """How long a job waits for a slot on its own host; None: for ever."""
+        """Return how long a job waits for its own host; None: forever."""
         return None
 
     def weight(self, job: model.Job) -> float:
-        """The job's entry in the column of weights, if the strategy estimates
-        rates.
+        """Return the job's entry in the column of weights.
+
+        It is used only if the strategy estimates rates.
         """
         return 0.0
 
     def remote_limit(self, slot_count: int) -> int | None:
-        """The number of remote jobs that a host may have; None: any."""
+        """Return how many remote jobs a host may have; None: any number."""
         return None

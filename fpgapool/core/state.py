@@ -5,36 +5,37 @@
 The same events at the same times give the same instructions. The module has no
 clock, no I/O and no threads.
 
-A step has two halves. First, :meth:`PoolState.apply` takes in the events of
-one instant: events of topology and completion, then arrivals, then
-cancellations. Each kind of event has one handler, in a rule (see
-``_all_handlers``). A handler changes queues and topology, and appends
-instructions; if a waiting job may get a slot because of it, it sets
-``Outcome.pass_due``. No handler assigns a slot to a waiting job.
+A step has two halves. First, :meth:`PoolState.apply` handles the events of one
+instant: events of topology and completion, then arrivals, then cancellations.
+Each kind of event has one handler, in a rule (see ``_all_handlers``). A
+handler changes queues and topology, and appends instructions. If a waiting job
+may get a slot because of the event, the handler sets ``Outcome.pass_due``. No
+handler assigns a slot to a waiting job.
 
 Then :meth:`PoolState.step` decides, in this order:
 
-1. Holders leave whose deadlines passed, whose device drains, or whose slot is
-   reserved for an instance.
+1. Holders leave if their deadlines have passed, their devices are being
+   drained, or their slots are reserved for instances.
 2. Groups get their new sizes: they queue jobs for slots that they lack, and
    members leave.
-3. Jobs leave the queue that have waited for too long.
-4. One pass: reserved and promised slots first, then the strategy. Jobs that
-   yielded their slots are queued again after it.
-5. Holders leave that exceeded their claim, came to a chunk border, or serve a
-   group while a session waits. Only after the pass is it known who still
-   waits.
-6. Further passes, while 5 changed anything that a job can use.
+3. Jobs that have waited too long leave the queue.
+4. One pass runs: reserved and promised slots first, then the strategy. Jobs
+   that yielded their slots are queued again after it.
+5. Holders leave if they exceeded their claims, reached a chunk border, or
+   serve a group while a session waits. Only after the pass is it known which
+   jobs still wait.
+6. Further passes run as long as 5 changes anything that a job can use.
 7. A wake-up is requested for the next time at which 1 to 4 have something to
    do without an event.
 
-A step whose events only moved phases does none of this, because nothing
-follows from them.
+A step whose events only changed phases does none of this, because nothing
+follows from such events.
 
 A slot is assigned from the pass that chose its job until its release is
-reported: :mod:`fpgapool.core.rules.holders` has the phases in between. After a
-restart the conductor rebuilds the state by events: ``AssignmentRestored``,
-``GroupRestored``, ``JobSubmitted``, and a ``HostUp`` for each host.
+reported; :mod:`fpgapool.core.rules.holders` describes the phases in between.
+After a restart, the conductor rebuilds the state with these events:
+``AssignmentRestored``, ``GroupRestored``, ``JobSubmitted``, and a ``HostUp``
+for each host.
 """
 
 import math
@@ -73,12 +74,12 @@ class PoolState:
     Only :meth:`apply` and :meth:`step` change it.
 
     :param strategy: chooses the job of each slot; it serves this pool only.
-    :param first_generation: the generation of the first assignment; each
-        further one has a higher generation.
-    :param groups: how many slots groups should have; None: what their owners
-        want.
-    :param wakeups: whether time alone causes passes: when a job has waited for
-        its own host for long enough, or when the strategy wants to look again.
+    :param first_generation: the generation of the first assignment; later ones
+        have higher generations.
+    :param groups: decides how many slots groups should have; None: as many as
+        their owners want.
+    :param wakeups: whether time alone causes passes: when a job has waited
+        long enough for its own host, or when the strategy wants another pass.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class PoolState:
         self._deadlines = self._admission.deadlines
         self._overdrawn = self._holders.overdrawn
         self._wake_s = math.inf
-        # When the strategy asked for another pass.
+        # When the strategy wants another pass.
         self._look_s = math.inf
         self._handlers = self._all_handlers()
 
@@ -150,14 +151,14 @@ class PoolState:
         return self._view
 
     def assignments(self) -> abc.Mapping[model.SlotId, model.Assignment]:
-        """All assignments, by slot."""
+        """Return all assignments, by slot."""
         return {
             slot_id: hold.assignment()
             for slot_id, hold in self._slots.assignments.items()
         }
 
     def hold(self, slot_id: model.SlotId) -> slots.Hold | None:
-        """A slot's assignment; read only.
+        """Return a slot's assignment; read only.
 
         It stays up to date until the slot is released.
         """
@@ -167,7 +168,7 @@ class PoolState:
         return list(self._jobs)
 
     def skips(self, job_id: model.JobId) -> int:
-        """How often slots of other hosts passed a job over.
+        """Return how often slots of other hosts passed a job over.
 
         :raises KeyError: if the job is not known.
         """
@@ -176,8 +177,8 @@ class PoolState:
     def take_skips(self) -> abc.Mapping[model.JobId, int]:
         """Return the jobs passed over since the last call, with their skips.
 
-        Counting begins with the first call, so that it costs nothing if it is
-        not used.
+        Counting starts with the first call, so it costs nothing if it is not
+        used.
         """
         skipped, self._jobs.skipped = self._jobs.skipped, set()
         return {
@@ -187,7 +188,7 @@ class PoolState:
         }
 
     def queue_position(self, job_id: model.JobId) -> int:
-        """The number of waiting jobs before this one.
+        """Return the number of waiting jobs before this one.
 
         :raises KeyError: if the job does not wait.
         """
@@ -197,7 +198,7 @@ class PoolState:
         return self._jobs.position(record)
 
     def status(self, job_id: model.JobId) -> model.Status:
-        """Whether a job has a slot, and if not, why."""
+        """Return whether a job has a slot, and if not, why."""
         record = self._jobs.records.get(job_id)
         if record is None:
             return model.Status(model.Verdict.NEVER, (codes.UNKNOWN_JOB,))
@@ -241,7 +242,7 @@ class PoolState:
     def goal_progress(
         self, group_id: model.GroupId
     ) -> group_sizes.GoalProgress | None:
-        """How the goal of a group goes; None: it has none."""
+        """Return the progress of a group's goal; None: it has none."""
         return self._sizes.progress(group_id, self._view.now)
 
     # -- stepping --------------------------------------------------------
@@ -272,14 +273,14 @@ class PoolState:
     ) -> list[instructions.Instruction]:
         """Apply the events of one instant and decide.
 
-        Whatever their order in the batch, events of topology and completion
-        come first, then arrivals, then cancellations. One pass follows if a
-        waiting job may get a slot.
+        Regardless of their order in the batch, events of topology and
+        completion come first, then arrivals, then cancellations. One pass
+        follows if a waiting job may get a slot.
 
-        :param now: the time in seconds; never below that of an earlier
-            step.
-        :raises ValueError: if it is below, or if an event contradicts the
-            topology or the assignments.
+        :param now: the time in seconds; it must not be below that of an
+            earlier step.
+        :raises ValueError: if it is, or if an event contradicts the topology
+            or the assignments.
         """
         self.apply(batch, now)
         jobs, outcome = self._jobs, self._outcome
@@ -292,7 +293,7 @@ class PoolState:
             self._holders.end_lost()
         if self._reservations.unsettled:
             self._settle_reservations()
-        # Most pools have no groups; their steps must not pay for them.
+        # Most pools have no groups; their steps should not do extra work.
         members = None if self._members.is_idle else self._members
         if members is not None:
             self._settle_groups()
@@ -317,8 +318,8 @@ class PoolState:
                 self._holders.call_back(called, codes.RESIZED)
             self._settle_groups()
         while outcome.pass_due or self._reservations.unsettled:
-            # Groups have requested slots since the pass, or released some that
-            # reservations prefer.
+            # Since the pass, groups may have requested slots, or released
+            # slots that reservations take first.
             if self._reservations.unsettled:
                 self._settle_reservations()
             self._run_pass()
@@ -340,7 +341,7 @@ class PoolState:
     def _run_pass(self) -> None:
         view, jobs = self._view, self._jobs
         if view.power.is_set:
-            # A slot released elsewhere may have freed power for these.
+            # A release elsewhere may have freed power for idle slots.
             view.touch_idle()
         if self._reservations.stirred:
             self._program(self._reservations.serve())
@@ -462,8 +463,8 @@ class PoolState:
         self._outcome.pass_due = True
 
     def _on_wake(self, event: events.Wake) -> None:
-        # Each step finds everything due. After an early wake-up, _set_wake
-        # requests another.
+        # Each step handles whatever is due. After an early wake-up, _set_wake
+        # requests another one.
         self._wake_s = math.inf
 
     def _all_handlers(

@@ -26,10 +26,10 @@ class Strategy(preferences.Preferences):
     def assign(
         self, view: pool_view.PoolView, now: float
     ) -> collections.abc.Iterable[Choice]:
-        """Do one pass.
+        """Assign idle slots in one pass.
 
         :param view: the pool; every choice is made through its
-            :meth:`~fpgapool.core.view.PoolView.take`, so that the next one
+            :meth:`~fpgapool.core.view.PoolView.take`, so that the next choice
             sees it.
         :returns: choices, each made when the caller requests it. A caller that
             stops iterating ends the pass, and may start another at once.
@@ -42,11 +42,11 @@ class Strategy(preferences.Preferences):
         spoken_for: collections.abc.Set[model.JobId],
         now: float,
     ) -> model.JobId | None:
-        """The waiting job that takes a slot from its holder.
+        """Return the waiting job that takes a slot from its holder.
 
-        The pool asks when the holder is at a chunk border, after the pass.
+        The pool calls this after the pass, if the holder is at a border.
 
-        :returns: None, the default: the holder keeps its slot.
+        :returns: the job; None, the default: the holder keeps its slot.
         """
         return None
 
@@ -54,4 +54,4 @@ class Strategy(preferences.Preferences):
     def reasons(
         self, view: pool_view.PoolView, job_id: model.JobId
     ) -> tuple[str, ...]:
-        """Why a job still waits although an idle slot fits it."""
+        """Return why a job still waits although an idle slot fits it."""

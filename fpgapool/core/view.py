@@ -37,11 +37,12 @@ class PoolView:
         share it.
     :ivar touched: hosts with a new idle slot or waiting job since the last
         pass. On other hosts, no job has become able to use a local slot.
-    :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
+    :ivar columns: the waiting jobs as vectors; None: the strategy does not
+        estimate rates.
     :ivar boards: the boards with idle slots as vectors; None: as for
-        ``loads``.
-    :ivar reservations: of slots, for instances. To strategies, a reserved slot
-        is not up.
+        ``columns``.
+    :ivar reservations: reservations of slots for instances. To strategies, a
+        reserved slot is not up.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class PoolView:
 
     @property
     def arrived(self) -> abc.Mapping[model.JobId, queued.JobRecord]:
-        """The shown jobs that were submitted at this event, by id."""
+        """The shown jobs that were submitted with this event, by id."""
         return self.jobs.shown.arrived
 
     def record(self, job_id: model.JobId) -> queued.JobRecord:
@@ -98,7 +99,10 @@ class PoolView:
         record = self.jobs.records[job_id]
         slot = self.slots.slots[slot_id]
         if record.group is None or not self.slots.is_idle(slot_id):
-            raise ValueError(f"job {job_id} cannot take slot {slot_id}")
+            raise ValueError(
+                f"job {job_id} cannot take slot {slot_id}: the job is not "
+                "waiting, or the slot is not idle"
+            )
         return self.give(record, slot)
 
     def give(
@@ -110,7 +114,7 @@ class PoolView:
     ) -> preferences.Choice:
         """Like :meth:`take`, without checking that both are free.
 
-        :param in_turn: False: the slot is given outside the projects' rounds.
+        :param in_turn: whether the slot is given in the projects' rounds.
         """
         job, slot_id = record.job, slot.id
         generation = self.next_generation
@@ -141,7 +145,7 @@ class PoolView:
     def fitting_idle(
         self, group: queued.JobGroup, host: slots.Host
     ) -> list[slots.Slot]:
-        """A host's idle slots that fit a group's jobs, lowest first."""
+        """Return a host's idle slots that fit a group's jobs, lowest first."""
         shapes, avoiding = group.shapes, group.avoiding
         return [
             slot
@@ -150,7 +154,7 @@ class PoolView:
         ]
 
     def has_idle(self, group: queued.JobGroup) -> bool:
-        """Whether an idle slot fits a group's jobs."""
+        """Return whether an idle slot fits a group's jobs."""
         count = self.slots.idle_count(group.shapes)
         if count and group.avoiding:
             count -= sum(
@@ -161,7 +165,7 @@ class PoolView:
         return count > 0
 
     def is_held(self, project: str | None) -> bool:
-        """Whether a project has reached its limit of slots."""
+        """Return whether a project has reached its limit of slots."""
         return self.accounts is not None and self.accounts.is_full(project)
 
     # -- for the pool ----------------------------------------------------
@@ -201,7 +205,7 @@ class PoolView:
     def enqueue(self, record: queued.JobRecord) -> bool:
         """Queue a job.
 
-        :returns: False, and nothing changes, if its accelerator is unknown.
+        :returns: False if its accelerator is unknown; nothing changes then.
         """
         accelerator = self.accelerators.get(record.job.accelerator)
         if accelerator is None:
@@ -218,7 +222,7 @@ class PoolView:
         return True
 
     def best_peak_bytes_per_s(self, accelerator: model.Accelerator) -> float:
-        """The highest input rate that a slot of the pool gives it."""
+        """Return the highest input rate that a slot of the pool gives it."""
         return max(
             (
                 accelerator.peak_in(shape)
@@ -231,7 +235,7 @@ class PoolView:
     def contender(
         self, record: queued.JobRecord, attach_s: float = 0.0
     ) -> preferences.Contender:
-        """Describe a job; a chunk is a second in the fastest slot.
+        """Describe a job; one chunk is one second in the fastest slot.
 
         :param attach_s: the time until the slot can start computing.
         """
@@ -243,12 +247,12 @@ class PoolView:
         return preferences.Contender(job, left_s, left_s + attach_s)
 
     def is_stateless(self, name: str) -> bool:
-        """Whether sessions of an accelerator can continue in other slots."""
+        """Return whether an accelerator's sessions can change slots."""
         accelerator = self.accelerators.get(name)
         return accelerator is not None and accelerator.stateless
 
     def shapes_for(self, accelerator: model.Accelerator) -> model.Shapes:
-        """The shapes of the slots that an accelerator's jobs may have."""
+        """Return the slot shapes that an accelerator's jobs may have."""
         shapes = accelerator.shapes
         if not self._keeps:
             return shapes
@@ -259,7 +263,8 @@ class PoolView:
     def update_shapes(self) -> bool:
         """Update whether slots are kept, and the known shapes.
 
-        :returns: whether that changed, so that jobs may need other groups.
+        :returns: whether either has changed, so that jobs may need other
+            groups.
         """
         keeps = bool(self.reservations.reservable)
         known = self.slots.known_shapes() if keeps else frozenset[str]()
@@ -268,7 +273,7 @@ class PoolView:
         return changed
 
     def is_home(self, group: queued.JobGroup, host_id: model.HostId) -> bool:
-        """Whether a host has a usable slot for a group's jobs."""
+        """Return whether a host has a usable slot for a group's jobs."""
         host = self.slots.hosts.get(host_id)
         if host is None:
             return False
@@ -320,7 +325,7 @@ class PoolView:
             self.jobs.rehome(group, host_id, self.now)
 
     def _avoiding(self, group: queued.JobGroup) -> frozenset[model.SlotId]:
-        """The slots to avoid; none if no other usable slot fits."""
+        """Return the slots to avoid; none if no other usable slot fits."""
         avoided_up = sum(
             slot.up and group.fits_shape(slot.shape)
             for slot in map(self.slots.slots.get, group.avoided)

@@ -11,8 +11,8 @@ from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core.queues import sharing
 
-#: The most slots and waiting jobs of a state that is copied, because the pool
-#: pauses meanwhile.
+#: The maximum number of slots and waiting jobs of a state that is copied,
+#: because the pool pauses during the copy.
 MOST = 40_000
 
 # Immutable values that a copy shares with its original.
@@ -30,14 +30,15 @@ _SHARED = frozenset(
 
 
 class NotCopyable(Exception):
-    """The state of the pool, with its strategy, cannot be copied."""
+    """The pool's state, including its strategy, cannot be copied."""
 
 
 @model.value
 class Prediction:
     """What would happen to a job.
 
-    :param status: NEVER: the job would be rejected, for the given reason.
+    :param status: its status; NEVER: the job would be rejected, with this
+        reason.
     :param position: the number of jobs before it; None: it would not wait.
     """
 
@@ -49,13 +50,13 @@ class Prediction:
 class Snapshot:
     """A copy of a pool's state at one moment.
 
-    It takes time in proportion to the slots and waiting jobs: about 0.2 s for
-    10,000 slots and as many waiting jobs. Another thread may use it while the
-    pool keeps working.
+    Copying takes time in proportion to the slots and waiting jobs: about 0.2 s
+    for 10,000 slots and as many waiting jobs. Another thread may use the copy
+    while the pool keeps working.
 
-    :raises NotCopyable: if there are more than :data:`MOST` of both, or if the
-        strategy has something that cannot be copied, such as a lock or a local
-        function.
+    :raises NotCopyable: if there are more than :data:`MOST` slots and jobs, or
+        if the strategy contains something that cannot be copied, such as a
+        lock or a local function.
     """
 
     def __init__(self, pool: state.PoolState) -> None:
@@ -132,7 +133,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Shared:
-    """Stands for a shared value."""
+    """Placeholder for a shared value."""
 
 
 class _Unpickler(pickle.Unpickler):

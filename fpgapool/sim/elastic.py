@@ -2,10 +2,10 @@
 
 """Runs the groups of a scenario with the pool's own rules for their sizes.
 
-At one instant tasks end, then programmed slots join, then batches arrive, and
-then the policy resizes. A slot that changes its group is programmed for the
-cluster's ``reconfiguration_s``; slots that groups have at the start are
-programmed already.
+At any one time, tasks end first, then programmed slots join, then batches
+arrive, and then the policy resizes. A slot that changes groups is programmed
+for the cluster's ``reconfiguration_s``. Slots that groups have at the start
+are already programmed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fpgapool.sim.inputs import arrivals
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import group_results
 
-# A run with this many periods without events would never end.
+# After this many periods without an event, a run is assumed never to end.
 _MOST_CALM_PERIODS = 1000
 # Task reports are treated as coming from one host.
 _HOST: model.HostId = 0
@@ -43,9 +43,9 @@ def _policies() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def check(scenario: scenarios.Scenario, name: str, source: str) -> None:
-    """Check that :func:`run` knows a policy for a strategy.
+    """Check that :func:`run` finds a policy for a strategy.
 
-    :raises errors.InputError: if there is no such policy, or it refuses its
+    :raises errors.InputError: if there is no such policy, or it rejects its
         period.
     """
     _make_core(scenario, name, source)
@@ -62,13 +62,13 @@ def run(
 ) -> tuple[group_results.GroupsResult, group_results.Course]:
     """Simulate the groups of a scenario under an elasticity policy.
 
-    :param name: of one of the scenario's strategies, whose ``elasticity``
-        sizes the groups; without jobs also of an installed policy.
+    :param name: name of one of the scenario's strategies, whose ``elasticity``
+        sizes the groups; without jobs, also of an installed policy.
     :param step_s: how often the course is recorded; None: never.
-    :param any_period: whether a period may be too short for the time that
-        programming takes; slots that changed then need not stay, either.
-    :raises errors.InputError: if there is no such policy, it refuses its
-        period, or tasks would wait for ever.
+    :param any_period: whether a period may be too short for the programming
+        time; slots that have changed groups then need not stay, either.
+    :raises errors.InputError: if there is no such policy, it rejects its
+        period, or tasks would wait forever.
     """
     core = _make_core(scenario, name, source, any_period)
     simulation = _Simulation(scenario, core, seed, source, step_s)
@@ -91,7 +91,7 @@ def _make_core(
         raise errors.InputError(
             source,
             place,
-            f"unknown elasticity policy {wanted.name!r}; known: "
+            f"unknown elasticity policy {wanted.name!r}; known policies: "
             f"{', '.join(sorted(_policies()))}",
         )
     try:
@@ -114,11 +114,11 @@ def _make_core(
 class _Group:
     """One group of a run.
 
-    :ivar clients: their numbers in the engine.
-    :ivar is_there: whether it has begun and not ended.
+    :ivar clients: the numbers of its clients in the engine.
+    :ivar is_there: whether it has begun and has not ended.
     :ivar admitted: whether the policy accepted its goal.
-    :ivar ended_s: when it ended; None: it has not.
-    :ivar moves: slots that it got from others.
+    :ivar ended_s: when it ended; None: it has not ended.
+    :ivar moves: number of slots that it got from other groups.
     """
 
     number: int
@@ -182,7 +182,7 @@ class _Simulation:
     def run(self) -> group_results.GroupsResult:
         """Run until all accepted tasks have ended.
 
-        :raises errors.InputError: if tasks would wait for ever.
+        :raises errors.InputError: if tasks would wait forever.
         """
         now = 0.0
         self._change_groups(now)
@@ -205,7 +205,7 @@ class _Simulation:
         return self._result()
 
     def _limit_s(self, now: float) -> float:
-        """Return when this object has to act, whatever the engine does."""
+        """Return when this object must act next, whatever the engine does."""
         limits = [
             group.spec.end_s
             for group in self._groups
@@ -218,7 +218,7 @@ class _Simulation:
                 for each_s in (self._horizon_s, self._next_step_s())
                 if each_s is not None
             ]
-        # At the end, queues drain without resizes.
+        # At the end, queues drain without being resized.
         if self._accounts is None or not self._engine.is_going_on:
             limits.append(self._core.wake_s())
         return max(now, min(limits, default=math.inf))
@@ -226,9 +226,9 @@ class _Simulation:
     def _resize(self, now: float, calm_periods: int) -> int:
         """Let the policy resize, if it is due.
 
-        :param calm_periods: consecutive periods without activity before this
-            one.
-        :returns: the same, including this one.
+        :param calm_periods: number of consecutive periods without activity
+            before this one.
+        :returns: the same number, including this one.
         """
         if self._core.wake_s() > now:
             return calm_periods
@@ -338,7 +338,7 @@ class _Simulation:
     # -- slots -------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Record joined slots, and move on those that left."""
+        """Record slots that have joined, and move on those that have left."""
         for slot, before in enumerate(self._served):
             serves = self._engine.serves(slot)
             self._served[slot] = serves
@@ -349,12 +349,12 @@ class _Simulation:
                 if move is not None:
                     self._send(slot, move, now, self._programming_s)
                 else:
-                    # The move that it left for has become void.
+                    # The move for which it left has been cancelled.
                     self._engine.program(slot, before, now)
                     self._served[slot] = before
 
     def _move(self, now: float, programming_s: float) -> None:
-        """Move free slots and idle members; others leave after a task."""
+        """Move free slots and idle members; others leave after their tasks."""
         while True:
             moves = self._core.moves()
             for move in moves:
@@ -489,7 +489,7 @@ class _Simulation:
 
 
 class _Accounts(typing.NamedTuple):
-    """The use of the slots from the start to a given time."""
+    """The use of the slots from the start to one moment."""
 
     now: float
     spent: tasks.Spent
@@ -518,7 +518,7 @@ def _make_groups(
     groups: Sequence[scenarios.Group],
     arrivals_s: Sequence[Sequence[Sequence[float]]],
 ) -> list[_Group]:
-    """Make the groups; one with a goal begins when its first batch arrives."""
+    """Make the groups; one with a goal begins with its first batch."""
     found = []
     first = 0
     for at, group in enumerate(groups):

@@ -10,9 +10,9 @@ from fpgapool.vocabulary import exceptions
 class InputError(exceptions.PicklableError):
     """Input that cannot be simulated.
 
-    :param source: the file, or the option of the command line.
-    :param place: a place in it, for example ``jobs[3].size_bytes``; empty:
-        the whole source.
+    :param source: the file, or the option on the command line.
+    :param place: a place in it, for example ``jobs[3].size_bytes``; empty: the
+        whole source.
     """
 
     def __init__(self, source: str, place: str, reason: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads and writes files; a file is written as a whole or not at all."""
+"""Reads and writes files; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from fpgapool.client.transfers import files as client_files
 from fpgapool.sim import errors
 
-#: The largest file that is read, for example a scenario of 2 million jobs.
+#: The largest file that is read; enough for a scenario of 2 million jobs.
 MAX_BYTES = 256 * 2**20
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
     """Write a file; readers see the old content or all of the new.
 
-    :param path: of the file; its content is replaced. A pipe or device is
-        written to directly.
+    :param path: path of the file, whose content is replaced. A pipe or device
+        is written to directly.
     :raises errors.InputError: if it cannot be written; the old content stays.
     """
     try:
@@ -70,9 +70,9 @@ def read_text(path: pathlib.Path) -> str:
 
 
 def read_table(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of a CSV file that are not empty, without white space.
+    """Yield the non-empty lines of a CSV file, with values stripped.
 
-    :returns: numbers of lines, from 1, and their values.
+    :returns: line numbers, from 1, and their values.
     :raises errors.InputError: if it is not CSV.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -88,9 +88,9 @@ def read_table(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def make_directory(path: pathlib.Path) -> None:
-    """Make a directory, and those above it, unless it exists.
+    """Create a directory and its parents, unless it exists.
 
-    :raises errors.InputError: if it cannot be made.
+    :raises errors.InputError: if it cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def check_writable(path: pathlib.Path) -> None:
     if path.is_dir():
         raise errors.InputError(str(path), "", "is a directory")
     if path.exists() and not path.is_file():
-        # A pipe or device, beside which nothing is written.
+        # A pipe or device: no temporary file is needed next to it.
         return
     if not path.parent.is_dir():
         raise errors.InputError(
@@ -114,10 +114,10 @@ def check_writable(path: pathlib.Path) -> None:
         )
     if not os.access(path.parent, os.W_OK):
         raise errors.InputError(
-            str(path), "", f"nothing can be written into {path.parent}"
+            str(path), "", f"the directory {path.parent} is not writable"
         )
 
 
 def unusable(path: pathlib.Path, error: OSError) -> errors.InputError:
-    """Return the system's error about a file as an error of the input."""
+    """Return a system error about a file as an input error."""
     return errors.InputError(str(path), "", error.strerror or str(error))

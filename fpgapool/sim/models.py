@@ -2,7 +2,7 @@
 
 """Models of clusters whose jobs need more than slots and links.
 
-A member of the cluster selects the model. The package installs none: papers
+A member of the cluster selects the model. This package has none. Only papers
 need them, and ``reproduction.models`` in the sources adds them to
 :data:`MODELS`. The scenario format has their members, so that a file means the
 same in both.
@@ -24,13 +24,14 @@ from fpgapool.sim.outcomes import schedules
 class Model:
     """How jobs run on such a cluster.
 
-    :ivar check: raises errors.InputError if a scenario, which comes from a
-        source, cannot be simulated.
-    :ivar check_strategy: the same for a strategy: scenario, name, seed,
-        source.
-    :ivar run: simulates: the same, and a function to call for each job that
-        has ended.
-    :ivar measure: what is measured besides: scenario, outcomes, makespan_s.
+    :ivar check: called with a scenario and its source; raises
+        errors.InputError if it cannot be simulated.
+    :ivar check_strategy: the same for a strategy; called with scenario, name,
+        seed and source.
+    :ivar run: simulates; called like ``check_strategy``, and with a function
+        that it calls for each job that has ended.
+    :ivar measure: returns further measurements; called with scenario, outcomes
+        and makespan_s.
     """
 
     name: str
@@ -46,14 +47,14 @@ class Model:
     ] = lambda *_: None
 
 
-#: By the member of the cluster that selects it.
+#: Models by the cluster member that selects them.
 MODELS: dict[str, Model] = {}
 
 
 def of(cluster: scenarios.Cluster, source: str = "scenario") -> Model | None:
     """Return the model of a cluster; None: its jobs need slots and links.
 
-    :raises errors.InputError: if the model is not there.
+    :raises errors.InputError: if the model is not installed.
     """
     member = member_of(cluster)
     if member is None:
@@ -62,8 +63,8 @@ def of(cluster: scenarios.Cluster, source: str = "scenario") -> Model | None:
         raise errors.InputError(
             source,
             f"cluster.{member}",
-            "this model is not installed; use python -m reproduction "
-            "run in fpgapool's sources",
+            "this model is not installed; run 'python -m reproduction "
+            "run' in fpgapool's source tree",
         )
     return MODELS[member]
 

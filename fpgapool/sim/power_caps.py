@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Caps on the power of slots in a scenario, for the core."""
+"""A scenario's caps on the power of slots, for the core."""
 
 from fpgapool.core import model
 from fpgapool.sim import errors
@@ -10,7 +10,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
     """Return the caps, with the power of a slot of each shape.
 
-    :raises errors.InputError: if no job could ever have a slot.
+    :raises errors.InputError: if no job could ever get a slot.
     """
     wanted = cluster.power
     if wanted is None or (wanted.cap_w, wanted.host_cap_w) == (None, None):
@@ -29,7 +29,7 @@ def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
             raise errors.InputError(
                 source,
                 place,
-                f"is below the {most_w:g} W of one slot with a job",
+                f"is below the {most_w:g} W that one slot with a job draws",
             )
     hosts_w: tuple[tuple[int, float], ...] = ()
     if wanted.host_cap_w is not None:
@@ -42,8 +42,8 @@ def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
 def _slot_w(cluster: scenarios.Cluster, host: int) -> float:
     """Return the power of a slot with a job, in addition to the device.
 
-    It is the highest of the accelerators there; if none has one, the slot's
-    share of what an active device takes in addition.
+    It is the highest power of the accelerators there; if none is known, the
+    slot's share of what an active device draws in addition.
     """
     shape = cluster.shape_of(host)
     known = [

@@ -16,17 +16,17 @@ from collections.abc import Iterator
 import rich.console
 import rich.progress
 
-#: Time between two lines. On a busy machine a line comes late.
+#: Time between two lines. On a busy machine, a line may come late.
 QUIET_S = 3.0
-#: How often a bar moves.
+#: Interval between updates of a bar.
 _BAR_S = 0.25
 
 
 class Work:
-    """What a command does now.
+    """What a command is doing.
 
-    :param total: how many parts it has; None: not known.
-    :ivar done: how many parts are done.
+    :param total: number of its parts; None: unknown.
+    :ivar done: number of parts that are done.
     """
 
     def __init__(self, text: str, total: int | None, unit: str) -> None:
@@ -49,7 +49,7 @@ class Work:
 
     @contextlib.contextmanager
     def bar(self) -> Iterator[None]:
-        """Show a bar meanwhile, if standard error is a terminal."""
+        """Show a bar during the work, if standard error is a terminal."""
         console = rich.console.Console(stderr=True)
         if not console.is_terminal:
             yield
@@ -75,7 +75,7 @@ class Work:
         return bar is not None
 
 
-#: What the command does, and what that is a part of.
+#: What the command is doing, outermost first.
 _works: list[Work] = []
 
 
@@ -83,9 +83,9 @@ _works: list[Work] = []
 def work(
     text: str, total: int | None = None, unit: str = "runs"
 ) -> Iterator[Work]:
-    """Do something that may take time.
+    """Show progress during something that may take time.
 
-    :param total: how many parts it has; None: not known.
+    :param total: number of its parts; None: unknown.
     """
     made = Work(text, total, unit)
     _works.append(made)
@@ -123,7 +123,7 @@ def _report(program: str, is_over: threading.Event) -> None:
             said_s = now_s
         elif now_s - said_s >= QUIET_S:
             said_s = now_s
-            # Nothing depends on a reader.
+            # The work must not depend on a reader.
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(f"{program}: {now}\n")
                 sys.stderr.flush()

@@ -18,7 +18,7 @@ from fpgapool.vocabulary import shapes
 
 _T = typing.TypeVar("_T")
 
-#: Files and pipes have no width; tables need one.
+#: Files and pipes have no width, but tables need one.
 _PLAIN_WIDTH = 120
 
 
@@ -31,9 +31,9 @@ def make_console() -> rich.console.Console:
 
 
 def say(console: rich.console.Console, text: str) -> None:
-    """Write a line of text, as it is.
+    """Write a line of text as it is.
 
-    :param text: may hold markup of rich, which is not interpreted.
+    :param text: may contain rich markup, which is not interpreted.
     """
     console.print(rich.markup.escape(text), soft_wrap=True)
 
@@ -75,7 +75,7 @@ def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
 def argument(
     kind: Callable[[str], _T], shape: shapes.Shape[_T]
 ) -> Callable[[str], _T]:
-    """Return the type of an argument that is of a kind and has a shape."""
+    """Return an argument type: text of a kind that has a shape."""
 
     def convert(text: str) -> _T:
         value: object = text
@@ -92,5 +92,5 @@ def argument(
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return the type of an argument that is a whole number."""
+    """Return the argument type of a whole number."""
     return argument(int, shapes.integer(least, most))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs a scenario with the pool's own scheduling core and a model."""
+"""Runs a scenario with the pool's own scheduling core and an engine."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from fpgapool.vocabulary import platforms
 
 #: The default minimum input of a chunk, as in the conductor.
 QUANTUM_BYTES = 64 * 2**20
-#: How far jobs may exceed their claims, as a share of these, and the highest
-#: claim; both as in the conductor by default.
+#: How far jobs may exceed their claims, as a fraction of the claim, and the
+#: highest claim; both are the conductor's defaults.
 CLAIM_SLACK = 0.1
 MAX_CLAIMED_BYTES = 2.0**50
 
@@ -49,7 +49,7 @@ ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
 }
 
 
-#: Gets the time, each slot's job (None: idle), and its bytes/s.
+#: Called with the time, each slot's job (None: idle), and its bytes/s.
 Watcher: typing.TypeAlias = Callable[
     [float, list[scenarios.JobSpec | None], list[float]], None
 ]
@@ -70,19 +70,19 @@ def make_strategy(
 ) -> strategy_api.Strategy:
     """Make a strategy.
 
-    :param name: of one of these, or of an installed strategy, which then
-        has its default options.
-    :param seed: of random choices, unless the options have one.
+    :param name: name of one of these strategies, or of an installed one, which
+        then has its default options.
+    :param seed: seed of random choices, unless the options have one.
     :param source: the scenario's file, for messages.
-    :raises errors.InputError: if there is no such strategy, or if it
-        refuses its options.
+    :raises errors.InputError: if there is no such strategy, or if it rejects
+        its options.
     """
     options = known.get(name, scenarios.StrategyOptions())
     wanted = options.strategy or name
     entry = installed().get(wanted)
     place = f"strategies.{name}"
     if entry is None:
-        reason = f"unknown strategy {wanted!r}; known: "
+        reason = f"unknown strategy {wanted!r}; known strategies: "
         reason += ", ".join(sorted(installed()))
         if name not in known:
             reason += f"; in the scenario: {', '.join(known)}"
@@ -98,10 +98,10 @@ def make_strategy(
 def check(
     scenario: scenarios.Scenario, name: str, seed: int, source: str
 ) -> None:
-    """Check that a strategy is there, and accepts its options.
+    """Check that a strategy exists and accepts its options.
 
-    :param name: of a strategy, as :func:`run` takes it.
-    :raises errors.InputError: if not.
+    :param name: name of a strategy, as for :func:`run`.
+    :raises errors.InputError: if it does not.
     """
     known = models.of(scenario.cluster, source)
     if known is not None:
@@ -123,16 +123,16 @@ def run(
 ) -> list[schedules.JobOutcome]:
     """Simulate one strategy.
 
-    :param name: of one of the scenario's strategies, or of an installed one,
-        which then has its default options.
-    :param seed: of the strategy's random choices.
-    :param watcher: the run calls it whenever rates may have changed.
-    :param on_end: the run calls it for each job that has ended.
+    :param name: name of one of the scenario's strategies, or of an installed
+        one, which then has its default options.
+    :param seed: seed of the strategy's random choices.
+    :param watcher: called whenever rates may have changed.
+    :param on_end: called for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
-    :raises errors.InputError: if the strategy is unknown or refuses its
-        options, if jobs would wait or run for ever, if caps on power are
-        wrong, if hosts with cores know no such engine, watcher or shares, or
-        if jobs cannot leave their slots with this engine.
+    :raises errors.InputError: if the strategy is unknown or rejects its
+        options; if jobs would wait or run forever; if power caps are too low;
+        if the cluster's model does not support the engine, the watcher or fair
+        shares; or if jobs cannot leave their slots with this engine.
     """
     known = models.of(scenario.cluster, source)
     if known is not None:
@@ -152,7 +152,7 @@ def run(
         raise errors.InputError(
             source,
             f"strategies.{name}.preempt",
-            "preemption needs the fluid engine: use --engine fluid",
+            "preemption requires --engine fluid",
         )
     _check_claims(scenario, engine, source)
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
@@ -216,8 +216,8 @@ def _check_claims(
             raise errors.InputError(
                 source,
                 f"jobs[{at}].claimed_bytes",
-                f"is too small for {job.size_bytes:g} bytes; this needs the "
-                "fluid engine",
+                f"is too small for {job.size_bytes:g} bytes; only the fluid "
+                "engine supports this",
             )
 
 
@@ -234,13 +234,13 @@ def _limit_bytes(claimed_bytes: float) -> int:
 class _Holding:
     """A job in its slot.
 
-    :ivar done_bytes: the part of its input that was computed, in other slots,
-        too, at its last border.
+    :ivar done_bytes: the part of its input that had been computed at its last
+        border, including in other slots.
     :ivar limit_bytes: the input beyond which it exceeds its claim; infinite:
-        it has done so.
-    :ivar quantum_bytes: what is left of the chunk that it computes; infinite:
+        it already has.
+    :ivar quantum_bytes: the rest of the chunk that it is computing; infinite:
         it keeps its slot.
-    :ivar piece_bytes: what it computes from then on, without interruption.
+    :ivar piece_bytes: what it computes from then on without interruption.
     """
 
     job: scenarios.JobSpec
@@ -255,9 +255,9 @@ class _Holding:
 class _Simulation:
     """One run.
 
-    :param quantum_bytes: the least input from one border to the next; None:
-        jobs keep their slots to their ends.
-    :ivar waiting: by id, the jobs that have no slot yet.
+    :param quantum_bytes: the minimum input from one border to the next; None:
+        jobs keep their slots until they end.
+    :ivar waiting: by id, the jobs that are waiting for a slot.
     """
 
     def __init__(
@@ -282,19 +282,20 @@ class _Simulation:
         self._shapes = [
             scenario.cluster.shape_of(slot.host) for slot in self._slots
         ]
-        # Groups have the first slots.
+        # The first slots belong to groups; jobs get the rest.
         self._for_jobs = self._slots[scenario.group_slots :]
         self._quantum_bytes = quantum_bytes
-        # Without limits or shares, tenants have no lanes with priorities.
+        # Without limits or fair shares, tenants would have no lanes with
+        # priorities.
         self._limits = events.SessionLimitsChanged(
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
         )
         # The current claims of jobs whose first claims were too small.
         self._claims: dict[int, float] = {}
-        # The slots that jobs had to leave, by job.
+        # The slots that each job had to leave.
         self._stays: dict[int, tuple[schedules.Stay, ...]] = {}
-        # The jobs that are now at borders, by slot.
+        # The jobs that are now at a border, by slot.
         self._at_border: dict[int, _Holding] = {}
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
         self._wants_rates = strategy.wants_rates
@@ -306,7 +307,7 @@ class _Simulation:
         # (end of programming, slot)
         self._programming: list[tuple[float, int]] = []
         self._wake_s = math.inf
-        # Latest first: the next job is at the end.
+        # Latest first, so that the next job is at the end.
         self._to_come = sorted(
             scenario.jobs,
             key=lambda job: (job.arrival_s, job.id),
@@ -314,7 +315,7 @@ class _Simulation:
         )
 
     def run(self) -> None:
-        """Run to the end of the last job that can end."""
+        """Run until the last job that can end has ended."""
         topology = _topology(self._cluster, self._for_jobs)
         self._pool.step([*topology, self._caps, self._limits], 0.0)
         while self._to_come or self._working or self._goes_on():
@@ -333,7 +334,7 @@ class _Simulation:
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
-            # Instructions of the pool take effect at once, unless they take
+            # Instructions of the pool take effect at once, unless they need
             # time.
             orders = self._pool.step(batch, now)
             while orders and (batch := list(self._execute_all(orders, now))):
@@ -357,7 +358,7 @@ class _Simulation:
         )
 
     def _next_s(self) -> float:
-        """Return the time of the next event outside of the engine."""
+        """Return the time of the next event outside the engine."""
         next_s = self._wake_s
         if self._to_come:
             next_s = min(next_s, self._to_come[-1].arrival_s)
@@ -366,7 +367,7 @@ class _Simulation:
         return next_s
 
     def _end_piece(self, number: int, now: float) -> Iterator[events.Event]:
-        """End what a slot computes without interruption."""
+        """End a piece that a slot computes without interruption."""
         held = self._holdings[number]
         assert held is not None
         if held.piece_bytes >= held.job.size_bytes - held.done_bytes:
@@ -383,7 +384,7 @@ class _Simulation:
             yield events.ClaimExceeded(number, held.generation)
 
     def _go_on_from_borders(self, now: float) -> None:
-        """Continue the jobs that kept their slots at borders."""
+        """Continue the jobs that kept their slots at a border."""
         for number, held in self._at_border.items():
             if self._holdings[number] is held:
                 self._start_piece(number, held, now)
@@ -415,9 +416,9 @@ class _Simulation:
         return events.SlotReleased(number, held.generation)
 
     def _progress(self) -> Iterator[events.Event]:
-        """Yield the rates that changed at the last sharing."""
+        """Yield the rates that changed when pipes were last shared."""
         rates = np.array(self._engine.rates())
-        # Those at borders are about to continue.
+        # Slots at a border are about to continue.
         for number in self._at_border:
             rates[number] = self._rates[number]
         changed = np.flatnonzero(rates != self._rates)
@@ -449,7 +450,7 @@ class _Simulation:
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
     ) -> Iterator[events.Event]:
-        """Do what the pool orders; yield what follows from it at once."""
+        """Do what the pool orders; yield the events that follow at once."""
         for order in orders:
             if isinstance(order, instructions.Program):
                 yield from self._assign(order, now)
@@ -461,12 +462,12 @@ class _Simulation:
     def _leave(
         self, order: instructions.Yield, now: float
     ) -> Iterator[events.Event]:
-        """Let a job leave its slot, and wait at its old place."""
+        """Make a job leave its slot, and wait in its old place."""
         number = order.slot_id
         slot, held = self._slots[number], self._holdings[number]
         assert held is not None
         if number not in self._at_border:
-            # Others have begun to wait since it exceeded its claim.
+            # Other jobs have started to wait since it exceeded its claim.
             assert isinstance(self._engine, fluid.FluidEngine)
             left_bytes = self._engine.stop(number, now)
             held.done_bytes += int(held.piece_bytes - left_bytes)
@@ -485,7 +486,8 @@ class _Simulation:
         self._working -= 1
         self.waiting[job.id] = job
         if order.reason == codes.YIELDED:
-            # As in the conductor: a wrong claim costs its place.
+            # As in the conductor, a job loses its place because of a wrong
+            # claim.
             self._claims[job.id] = min(
                 2.0 * held.done_bytes, MAX_CLAIMED_BYTES
             )
@@ -523,7 +525,7 @@ class _Simulation:
         else:
             self._work(number, held, now)
             if self._quantum_bytes or programming_s:
-                # The core uses the slots' programmed accelerators.
+                # The core needs to know which accelerators the slots have.
                 yield events.SlotReady(number, held.generation)
 
     def _work(self, number: int, held: _Holding, now: float) -> None:
@@ -532,13 +534,13 @@ class _Simulation:
         self._start_piece(number, held, now)
 
     def _start_piece(self, number: int, held: _Holding, now: float) -> None:
-        """Let a slot compute up to the next border, or to the end."""
+        """Let a slot compute up to the next border or to the end."""
         job, slot = held.job, self._slots[number]
         profile = self._profiles[job.accelerator]
         held.piece_bytes = min(
             job.size_bytes - held.done_bytes,
             held.quantum_bytes,
-            # A claim below a byte is exceeded by the first one.
+            # A claim below one byte is exceeded by the first byte.
             max(held.limit_bytes - held.done_bytes, 1),
         )
         self._engine.start(
@@ -571,7 +573,7 @@ def _model_job(
 ) -> model.Job:
     """Return a job as the core sees it.
 
-    :param done_bytes: the part of its input that was computed.
+    :param done_bytes: the part of its input that has been computed.
     :param claimed_bytes: the size that strategies see.
     """
     return model.Job(

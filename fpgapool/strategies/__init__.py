@@ -4,15 +4,15 @@
 
 Each factory takes options by name (:mod:`fpgapool.strategies.options`) and a
 seed for random choices. It raises ValueError for unknown options and for
-values out of their range. The conductor and the simulator load factories by
-their names; a strategy reads the pool's view, and keeps nothing about jobs.
+values out of range. The conductor and the simulator load factories by name. A
+strategy reads the pool's view and keeps no state about jobs.
 
 ``orderings``, ``placements``
-    What strategies are composed of (``base``): the next job, and its slot.
+    Parts of composed strategies (``base``), which choose a job and its slot.
 ``joint``
     Strategies that choose jobs and slots together.
 ``shared``, ``rounds``, ``preemption``
-    Fair shares, limits and preemption around any strategy.
+    Fair shares, limits and preemption on top of any strategy.
 ``elasticity``
     Policies that size groups.
 """
@@ -62,7 +62,7 @@ def wa(options: Options, seed: int) -> base.Strategy:
 
 
 def ra(options: Options, seed: int) -> base.Strategy:
-    """Resource-aware: first come, first served, near its data."""
+    """Resource-aware: first come, first served, near the job's data."""
     return _near_data(orderings.FifoOrdering(), options, seed, fallback=False)
 
 
@@ -90,7 +90,7 @@ def affinity(options: Options, seed: int) -> base.Strategy:
 
 
 def era(options: Options, seed: int) -> strategy.Strategy:
-    """Expected-rate-aware: pairs of jobs and boards by expected rates.
+    """Expected-rate-aware: pairs jobs and boards by their expected rates.
 
     Its own options are those of
     :class:`~fpgapool.strategies.joint.era.EraOptions`.
@@ -99,7 +99,7 @@ def era(options: Options, seed: int) -> strategy.Strategy:
 
 
 def hjf(options: Options, seed: int) -> strategy.Strategy:
-    """Highest job first: the most work over the least time left.
+    """Highest job first: the highest ratio of work left to time left.
 
     Its own options are those of
     :class:`~fpgapool.strategies.joint.hjf.HjfOptions`.

@@ -3,8 +3,8 @@
 """Strategies made of an ordering and a placement.
 
 The ordering chooses the next job, the placement its slot. A strategy that
-looks at pairs of jobs and slots implements
-:class:`~fpgapool.core.strategy.Strategy` itself.
+considers pairs of jobs and slots implements
+:class:`~fpgapool.core.strategy.Strategy` directly.
 """
 
 import abc
@@ -39,8 +39,8 @@ class Ordering(abc.ABC):
 
 
 class Placement(abc.ABC):
-    """The choice of slots; see the methods of the same names of
-    :class:`fpgapool.core.strategy.Strategy`.
+    """Chooses slots; see :class:`fpgapool.core.strategy.Strategy` for its
+    members.
     """
 
     idle_indexes: strategy.IdleIndexes = strategy.IdleIndexes()
@@ -49,7 +49,7 @@ class Placement(abc.ABC):
     skip_limit: int | None = None
 
     def patience_s(self, job: model.Job) -> float | None:
-        """Return how long a job waits for its own host; None: for ever."""
+        """Return how long a job waits for its own host; None: forever."""
         return None
 
     def remote_limit(self, slot_count: int) -> int | None:
@@ -60,7 +60,7 @@ class Placement(abc.ABC):
     def assign(
         self, view: pool_view.PoolView
     ) -> collections.abc.Iterable[strategy.Choice]:
-        """Do one pass."""
+        """Assign idle slots in one pass."""
 
     @abc.abstractmethod
     def reasons(

@@ -4,8 +4,8 @@
 
 All strategies accept the options of
 :class:`~fpgapool.vocabulary.scheduling.SharedOptions`. A strategy may also
-have options of its own, which are the fields of a dataclass. A policy has
-options of its own only. An option that is None has its default.
+have options of its own, which are the fields of a dataclass. A policy has only
+options of its own. An option that is None takes its default.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _Own = typing.TypeVar("_Own")
 class Numbers:
     """Base of a plug-in's own options: no number may be negative or infinite.
 
-    :cvar PARTS: names of those that are above 0 and at most 1.
+    :cvar PARTS: names of the fields that must be above 0 and at most 1.
     """
 
     __slots__ = ()
@@ -48,16 +48,17 @@ def check_names(
     own: abc.Iterable[str] = (),
     shared: abc.Iterable[str] = scheduling.FIELDS,
 ) -> None:
-    """Refuse options that a plug-in does not have.
+    """Reject options that a plug-in does not have.
 
-    :raises ValueError: for a name that is neither among them nor shared.
+    :raises ValueError: for a name that is neither in ``own`` nor in
+        ``shared``.
     """
     known = {*own, *shared}
     unknown = sorted(set(options) - known)
     if unknown:
         raise ValueError(
             f"unknown options {', '.join(unknown)}; "
-            f"known are {', '.join(sorted(known)) or 'none'}"
+            f"known options: {', '.join(sorted(known)) or 'none'}"
         )
 
 
@@ -89,8 +90,8 @@ def own(
 ) -> _Own:
     """Make a plug-in's own options from the given ones.
 
-    :param kind: a dataclass, whose fields all have defaults; a field whose
-        default is a number, a truth value or text takes only such a value.
+    :param kind: a dataclass whose fields all have defaults; a field whose
+        default is a number, a Boolean or text accepts only such values.
     :raises ValueError: for an unknown name or a value of the wrong type, and
         if ``kind`` raises it.
     """
@@ -105,7 +106,7 @@ def own(
     )
 
 
-# What a value of each type is called, and what else may stand for it.
+# For each type: its name in error messages, and the types it accepts.
 _KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
     bool: ("true or false", (bool,)),
     int: ("a whole number", (int,)),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Orders in which jobs wait; equal jobs go by arrival, then by id."""
+"""Orders of waiting jobs; ties go by arrival, then by id."""
 
 import bisect
 import hashlib
@@ -42,7 +42,8 @@ class WaOrdering(base.Ordering):
 
     A size equal to a threshold belongs to the queue of higher priority.
 
-    :raises ValueError: if they are not positive, finite and increasing.
+    :raises ValueError: if the thresholds are not positive, finite and
+        increasing.
     """
 
     def __init__(self, thresholds_bytes: tuple[float, ...]) -> None:
@@ -57,8 +58,8 @@ class WaOrdering(base.Ordering):
 class EdfOrdering(base.Ordering):
     """Earliest deadline first; jobs without a deadline come last.
 
-    The most urgent job is never late, unless all are: a late job has nothing
-    to gain.
+    A late job is the most urgent one only if all are late: it has nothing to
+    gain.
     """
 
     deadlines_preempt = True
@@ -77,15 +78,16 @@ class EdfOrdering(base.Ordering):
 
 
 class RandomOrdering(base.Ordering):
-    """A place in the queue that depends on seed and id only.
+    """A random order that depends only on the seed and the job ids.
 
-    The most urgent job is drawn anew each time, all with the same chance.
+    The most urgent job is drawn anew each time; all have the same chance.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        # Its numbers are the same in all versions of numpy and, with these
-        # words, those of the standard library's generator.
+        # RandomState draws the same numbers in all versions of numpy. With
+        # these seed words, they equal those of the standard library's
+        # generator.
         self._generator = numpy.random.RandomState(
             [
                 seed >> shift & 0xFFFFFFFF
@@ -96,7 +98,7 @@ class RandomOrdering(base.Ordering):
     def key(self, job: model.Job) -> ordered.Key:
         text = f"{self.seed}:{job.id}".encode()
         drawn = hashlib.blake2b(text, digest_size=8).digest()
-        # A number, as jobs that have waited for too long get -inf instead.
+        # A number, because jobs that have waited too long get -inf instead.
         return (int.from_bytes(drawn, "big"), job.id)
 
     def most_urgent(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which waiting job takes a slot from its holder at a chunk border.
+"""Chooses the waiting job that takes a held slot at a chunk border.
 
-A job takes a slot from a holder of lower priority. Of the same priority, it
-does so only for its deadline, and if the strategy orders by deadlines. Within
-a project all priorities count. Other projects have a chance only if the
-holder's project has used up its share and theirs is not, and only with
-priorities up to their limits.
+A job takes a slot from a holder of lower priority. At the same priority, it
+does so only for its deadline, and only if the strategy orders by deadlines.
+Within a project, all priorities count. Jobs of another project can take the
+slot only if the holder's project has used up its share and theirs has not.
+Their priorities count only up to their project's limit.
 """
 
 import typing
@@ -22,9 +22,9 @@ from fpgapool.strategies.joint import hjf
 
 
 class _Rival(typing.NamedTuple):
-    """A waiting job that the slot fits.
+    """A waiting job that fits the slot.
 
-    :param priority: as it counts against the holder.
+    :param priority: the priority that counts against the holder.
     """
 
     priority: int
@@ -32,10 +32,10 @@ class _Rival(typing.NamedTuple):
 
 
 class BorderChoice:
-    """The choice at one border.
+    """The choice at one chunk border.
 
-    :param gain: a challenger with a deadline needs 1 + gain times the
-        holder's stress, so that slots do not go to and fro.
+    :param gain: a challenger with a deadline needs at least 1 + gain times the
+        holder's stress, so that slots do not move back and forth.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BorderChoice:
         self._breadth = breadth
 
     def challenger(self) -> model.JobId | None:
-        """The job that takes the slot; None: the holder keeps it."""
+        """Return the job that takes the slot; None: the holder keeps it."""
         job, accounts = self._holder.job, self._view.accounts
         if accounts is None:
             return None
@@ -74,12 +74,12 @@ class BorderChoice:
         return None
 
     def _own(self) -> abc.Iterator[_Rival]:
-        """The jobs of the holder's own project."""
+        """Yield the jobs of the holder's own project."""
         for record in self._waiting(self._holder.job.project):
             yield _Rival(record.job.priority, record)
 
     def _of_others(self, accounts: sharing.Accounts) -> abc.Iterator[_Rival]:
-        """The jobs of projects that have not used up their shares."""
+        """Yield the jobs of projects that have not used up their shares."""
         view, looked = self._view, 0
         account = accounts.first_from(())
         while account is not None and looked < self._breadth:
@@ -98,7 +98,7 @@ class BorderChoice:
             account = accounts.first_from((*key, 0))
 
     def _waiting(self, project: str) -> abc.Iterator[queued.JobRecord]:
-        """The jobs of a project for which no slot is idle."""
+        """Yield the jobs of a project for which no slot is idle."""
         jobs = self._view.jobs
         if project in jobs.lanes:
             for _, lane in jobs.lanes[project].ranked():
@@ -107,10 +107,10 @@ class BorderChoice:
             yield from self._fitting(jobs.urgent[project])
 
     def _fitting(self, lane: queued.Lane) -> abc.Iterator[queued.JobRecord]:
-        """The jobs of a lane for which no slot is idle.
+        """Yield the jobs of a lane for which no slot is idle.
 
-        Without deadlines, and if all have the same priority, the first one of
-        each group stands for all.
+        Without deadlines and with equal priorities, the first job of each
+        group stands for all.
         """
         view, slot = self._view, self._slot
         first_will_do = not (self._inner.deadlines_preempt or lane.urgent)
@@ -129,7 +129,7 @@ class BorderChoice:
                         break
 
     def _may_come(self, job: model.Job) -> bool:
-        """Whether a job needs a slot, and the host accepts it in this one."""
+        """Return whether a job needs a slot and this host accepts it."""
         host = self._slot.host
         return job.id not in self._spoken_for and (
             job.is_local_to(host.id) or not self._hold.local or host.is_open
@@ -138,7 +138,7 @@ class BorderChoice:
     def _best(
         self, rivals: abc.Iterable[_Rival], priority: int
     ) -> model.JobId | None:
-        """The best rival, if it is to take the slot."""
+        """Return the best rival, if it should take the slot."""
         able = [each for each in rivals if each.priority >= priority]
         highest = max((each.priority for each in able), default=priority)
         contenders = [
@@ -165,7 +165,7 @@ class BorderChoice:
         return None if chosen == self._holder.job.id else chosen
 
     def _contender(self, record: queued.JobRecord) -> strategy.Contender:
-        """Describe a job that needs the slot to be programmed first."""
+        """Describe a job, including the time to program the slot for it."""
         at_once = self._slot.starts_at_once(record.job.accelerator)
         return self._view.contender(
             record, 0.0 if at_once else self._slot.spec.programming_time_s

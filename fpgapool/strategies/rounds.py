@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which jobs another strategy sees: those of projects whose turn it is."""
+"""Shows another strategy the jobs of projects whose turn it is."""
 
 import typing
 from collections import abc
@@ -42,7 +42,7 @@ def _allowed(
     lanes: abc.Mapping[str | None, queued.Lane],
     done: abc.Set[queued.Lane],
 ) -> list[queued.Lane]:
-    """Return the jobs of projects below their limits."""
+    """Return the lanes of projects below their limits."""
     allowed = [
         lane for lane in lanes.values() if not view.is_held(lane.project)
     ]
@@ -60,7 +60,7 @@ def _highest(
     first: queued.Lane,
     done: abc.Set[queued.Lane],
 ) -> queued.Lane | None:
-    """Return a project's jobs with the highest priority that may gain."""
+    """Return a project's lane of the highest priority that may get a slot."""
     if not first.ranks:
         return first if _may_gain(view, first, done) else None
     for _, lane in first.ranked():
@@ -78,7 +78,7 @@ def _may_gain(
 
 
 def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
-    """Whether the next slot of a project may be for another priority."""
+    """Return whether a project's next slot may go to another priority."""
     if not view.jobs.ranked:
         return False
     first = view.jobs.lanes.get(project)
@@ -88,7 +88,7 @@ def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
 class _Rivals(typing.NamedTuple):
     """Projects of one round that compete for slots.
 
-    :ivar lanes: those of their jobs that come first.
+    :ivar lanes: of each project, the lane of the highest priority.
     :ivar end: just beyond the place of the last project.
     """
 
@@ -101,8 +101,8 @@ class _Rivals(typing.NamedTuple):
 class Rounds:
     """The rounds of all passes over one pool.
 
-    A lane for which the other strategy finds no slot is done for the pass,
-    because slots do not become idle during a pass.
+    If the other strategy finds no slot for a lane, the lane is done for the
+    pass, because slots do not become idle during a pass.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Rounds:
         self._first_for: tuple[object, ...] | None = None
 
     def serve_all(self, now: float) -> abc.Iterator[strategy.Choice]:
-        """Give slots to the projects of one round after the other."""
+        """Give slots to the projects, one round after another."""
         self._done.clear()
         self._accounts.charge_waiting()
         cursor: ordered.Key = ()
@@ -137,7 +137,7 @@ class Rounds:
     def _serve(
         self, rivals: _Rivals, now: float
     ) -> abc.Iterator[strategy.Choice]:
-        """Let rivals compete until one has to wait, or all are done."""
+        """Let rivals compete until one must wait, or all are done."""
         view, accounts = self.view, self._accounts
         view.jobs.show(rivals.shown)
         for choice in self._inner.assign(view, now):
@@ -163,7 +163,7 @@ class Rounds:
         return self._first
 
     def _find(self, cursor: ordered.Key) -> tuple[_Rivals | None, bool]:
-        """Find the first projects, from a place on, that may get a slot.
+        """Find the first projects that may get a slot, from a place on.
 
         :returns: the projects, and whether the result depends on which slots
             of a shape are idle.
@@ -178,7 +178,7 @@ class Rounds:
                 found and accounts.round_of(account) != round_
             ):
                 break
-            # Go on just beyond its place.
+            # Continue just beyond its place.
             cursor = (*account.key, 0)
             first = lanes[account.project]
             depends_on_slots |= bool(first.ranks) or any(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fair shares, limits and urgency, over any other strategy.
+"""Fair shares, limits and urgency on top of any other strategy.
 
-The other strategy does not know of them. It sees only the jobs that may have
-the next slot, and makes one choice after the other.
+The other strategy knows nothing about them. It sees only the jobs that may get
+the next slot, and makes one choice at a time.
 """
 
 from collections import abc
@@ -19,20 +19,21 @@ from fpgapool.strategies import rounds
 
 
 class SharedStrategy(strategy.Strategy):
-    """Shares slots between projects, over another strategy.
+    """Shares slots between projects, on top of another strategy.
 
     The other strategy first sees the jobs of all projects that have waited for
-    ``max_wait_s``. Then it sees the jobs of the projects of the first round,
+    ``max_wait_s``. Next it sees the jobs of the projects in the first round,
     until a project has used up its bytes for the round or the strategy finds
-    no more slots. It never sees jobs of a project at its limit, and of each
-    project only the jobs with the highest priority that could get a slot.
+    no more slots. It never sees jobs of a project at its limit. Of each
+    project, it sees only the jobs with the highest priority that could get a
+    slot.
 
-    :cvar breadth: number of projects of a round that compete at a time. With
-        this many, most slots find a job of their own host, and the search
-        stays short.
-
-    :param max_wait_s: None: no job goes first because it has waited.
-    :param preempt_gain: see :class:`.preemption.Preemption`; None: no job
+    :cvar breadth: number of projects of a round that compete at once. With
+        this many, most slots find a job of their own host, and the search is
+        still short.
+    :param max_wait_s: jobs that have waited this long go first; None: no job
+        does.
+    :param preempt_gain: see :class:`.preemption.BorderChoice`; None: no job
         takes a slot from another.
     """
 

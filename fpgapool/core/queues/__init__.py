@@ -3,17 +3,17 @@
 """Waiting jobs, in the orders that passes need.
 
 The rules add and remove jobs, and strategies read them through the view.
-Nothing here knows slots, or decides who gets one.
+Nothing here deals with slots, or decides which job gets one.
 
 ``queued``
     A job's record. Jobs that fit the same slots form a group, and the groups
-    of a project a lane.
+    of a project form a lane.
 ``waiting``
     All lanes, and the times at which waiting ends.
 ``applications``
-    The same with the applications of jobs, for affinity.
+    The same jobs with their applications, for affinity.
 ``columns``
-    The same as vectors, for strategies that compare all pairs.
+    The same jobs as vectors, for strategies that compare all pairs.
 ``sharing``
     Rounds between projects, and their limits.
 ``thresholds``

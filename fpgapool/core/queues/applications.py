@@ -2,8 +2,8 @@
 
 """Waiting jobs, with the applications that they belong to.
 
-Strategies that want affinity see a group of jobs for each accelerator, and
-for each job how long, or how often, its application was not served.
+Strategies that want affinity see a group of jobs for each accelerator. For
+each job, they see for how long, or how often, its application was not served.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from fpgapool.core import model
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import waiting
 
-# Entries per job above which stale ones are removed.
+# Number of entries per job above which stale ones are removed.
 _MAX_STALE = 2
 _MIN_SWEPT = 64
 
@@ -112,7 +112,7 @@ class AffineJobs(waiting.WaitingJobs):
     # -- for placements --------------------------------------------------
 
     def since_s(self, record: queued.JobRecord) -> float:
-        """The time from which a waiting job counts as not served.
+        """Return the time since which a waiting job counts as not served.
 
         It is the last grant of its application, or its arrival if that is
         later.
@@ -120,9 +120,7 @@ class AffineJobs(waiting.WaitingJobs):
         return max(record.job.arrival_s, self._of[record.job.id].granted_s)
 
     def oldest_s(self, group: queued.JobGroup) -> float:
-        """The earliest :meth:`since_s` of a group's jobs; infinite if it has
-        none.
-        """
+        """Return a group's earliest :meth:`since_s`; infinite without jobs."""
         ages = self._ages.get(group)
         while ages:
             since_s, job_id = ages[0]
@@ -137,11 +135,11 @@ class AffineJobs(waiting.WaitingJobs):
         return math.inf
 
     def misses(self, record: queued.JobRecord) -> int:
-        """How often a job's application was passed over."""
+        """Return how often a job's application was passed over."""
         return self._of[record.job.id].misses
 
     def miss(self, job_ids: abc.Iterable[model.JobId]) -> None:
-        """Count that a slot passed these jobs' applications over."""
+        """Count that a slot passed over these jobs' applications."""
         missed = {id(one): one for one in map(self._of.__getitem__, job_ids)}
         for application in missed.values():
             application.misses += 1

@@ -24,7 +24,7 @@ _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
 _NO_HOST = -1
-# The number of recent sizes to keep, and the fewest that give a quantile.
+# Number of recent sizes to keep, and minimum number for a quantile.
 _MOST_SIZES = 2000
 _FEWEST_SIZES = 20
 
@@ -53,9 +53,10 @@ class RecentSizes:
         bisect.insort(self._sorted, size_bytes)
 
     def quantile(self, share: float) -> float:
-        """The size in bytes that this share of jobs does not exceed.
+        """Return the size in bytes that this fraction of jobs does not exceed.
 
-        Infinite if the share is 1 or more, or if too few sizes are known.
+        It is infinite if the fraction is 1 or more, or if too few sizes are
+        known.
         """
         count = len(self._sorted)
         place = int(count * share)
@@ -97,7 +98,7 @@ class Jobs:
         self.homed = np.append(self.homed, self.homed)
 
     def remove(self, place: int) -> int:
-        """Take a job out; the last one gets its place."""
+        """Remove a job; the last one moves to its place."""
         kind = int(self.kinds[place])
         self.count -= 1
         last = self.records.pop()

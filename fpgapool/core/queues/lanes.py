@@ -21,9 +21,9 @@ class Lanes:
         first job or loses its last one.
     :ivar shown: the jobs that the strategy sees: all of them, or those that
         may get the next slot.
-    :ivar lanes: by project; the lane of None always exists.
+    :ivar lanes: lanes by project; the lane of None always exists.
     :ivar urgent: the lanes of jobs that go first, by project.
-    :ivar ranked: the number of lanes of jobs of other priorities than 0.
+    :ivar ranked: number of lanes for jobs with priorities other than 0.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Lanes:
         self.urgent: dict[str | None, queued.Lane] = {}
         self.ranked = 0
         self.shown: queued.Shown = self._common
-        # The lanes with jobs that arrived at this event.
+        # The lanes with jobs that arrived with this event.
         self._with_arrivals: list[queued.Lane] = []
         self.changes = 0
 
@@ -52,15 +52,15 @@ class Lanes:
         self.shown = shown
 
     def show_common(self) -> None:
-        """Show it the jobs of the common lane."""
+        """Show the strategy the jobs of the common lane."""
         self.shown = self._common
 
     def groups(self) -> abc.Collection[queued.JobGroup]:
-        """The groups that are shown; some may have no jobs."""
+        """Return the groups that are shown; some may have no jobs."""
         return self.shown.groups()
 
     def groups_for(self, shape: str) -> tuple[queued.JobGroup, ...]:
-        """The shown groups whose jobs fit slots of this shape."""
+        """Return the shown groups whose jobs fit slots of this shape."""
         return self.shown.groups_for(shape)
 
     def all_lanes(self) -> abc.Iterator[queued.Lane]:
@@ -76,7 +76,7 @@ class Lanes:
     def group_for(
         self, record: queued.JobRecord, shapes: model.Shapes, now: float
     ) -> tuple[queued.JobGroup, bool]:
-        """The group for a job."""
+        """Return the group for a job, and whether it is new."""
         lane = self._common if self._has_one_lane else self._lane(record, now)
         group = lane.by_needs.get((shapes, record.avoided, ""))
         if group is not None:
@@ -114,7 +114,7 @@ class Lanes:
             record.key = (-math.inf, record.job.arrival_s, record.job.id)
 
     def _drop_lane(self, lane: queued.Lane, priority: int) -> None:
-        """Forget an empty lane, and its project if nothing of it waits."""
+        """Remove an empty lane, and its project if none of its jobs wait."""
         project = lane.project
         lanes = self.urgent if lane.urgent else self.lanes
         first = lanes[project]
@@ -128,7 +128,7 @@ class Lanes:
             self._accounts.leave(project)
 
     def note_arrival(self, record: queued.JobRecord) -> None:
-        """Note that a job has arrived at this event."""
+        """Note that a job has arrived with this event."""
         group = record.group
         if group is not None:
             lane = group.lane
@@ -137,7 +137,7 @@ class Lanes:
             lane.arrived[record.job.id] = record
 
     def forget_arrivals(self) -> None:
-        """Forget which jobs arrived at this event."""
+        """Forget which jobs arrived with this event."""
         for lane in self._with_arrivals:
             lane.arrived.clear()
         self._with_arrivals.clear()

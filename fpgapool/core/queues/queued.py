@@ -15,14 +15,15 @@ _NOTHING: frozenset[model.SlotId] = frozenset()
 class JobRecord:
     """A job that waits or has a slot.
 
-    :ivar avoided: slots that it avoids because it failed to start there, or
-        its accelerator is out of use on that host.
+    :ivar avoided: slots that it avoids, because it failed to start there or
+        because its accelerator is out of use on that host.
     :ivar group: the group in which it waits; None: it has a slot.
     :ivar patience_s: when it may go to other hosts; None: at once, or never.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
-    :ivar paid_bytes: unused part of its claim after earlier slots; None: not
-        charged yet.
-    :ivar done_bytes: the part of its claim that is computed, as far as known.
+    :ivar paid_bytes: the paid but unused part of its claim; None: it has not
+        been charged yet.
+    :ivar done_bytes: the part of its claim that has been computed, as far as
+        known.
     :ivar column: its place in the columns, while it waits and the view keeps
         them.
     """
@@ -67,15 +68,15 @@ class JobRecord:
 class JobGroup:
     """The waiting jobs of a lane that fit the same slots.
 
-    :ivar roaming: the jobs that may go to any host: they have waited for their
-        own for long enough, it has no usable slot that fits, or they come from
-        outside the pool.
-    :ivar by_host: the jobs of each host. This and the two above are empty
-        unless the strategy wants hosts.
+    :ivar roaming: the jobs that may go to any host: they have waited long
+        enough for their own host, it has no usable slot that fits, or they
+        come from outside the pool.
+    :ivar by_host: the jobs of each host. Like ``roaming`` and ``homed_count``,
+        it is used only if the strategy wants hosts.
     :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
-    :ivar accelerator: that of all jobs; empty: they may differ.
-    :ivar avoiding: the slots that the jobs avoid; empty if they fit no other
-        usable slot.
+    :ivar accelerator: the accelerator of all jobs; empty: they may differ.
+    :ivar avoiding: the slots that the jobs avoid; empty if no other usable
+        slot fits.
     """
 
     __slots__ = (
@@ -112,11 +113,11 @@ class JobGroup:
         self.homes: set[model.HostId] = set()
 
     def fits_shape(self, shape: str) -> bool:
-        """Whether slots of this shape fit its jobs."""
+        """Return whether slots of this shape fit its jobs."""
         return not self.shapes or shape in self.shapes
 
     def fits(self, slot_id: model.SlotId, shape: str) -> bool:
-        """Whether its jobs may be given this slot."""
+        """Return whether its jobs may get this slot."""
         return self.fits_shape(shape) and slot_id not in self.avoiding
 
     def first(self) -> ordered.Key | None:
@@ -125,7 +126,7 @@ class JobGroup:
     def first_for(
         self, host_id: model.HostId, is_open: bool
     ) -> ordered.Key | None:
-        """The key of its first job that comes from this host.
+        """Return the key of its first job that comes from this host.
 
         :param is_open: whether roaming jobs count, too.
         """
@@ -142,7 +143,7 @@ class JobGroup:
 class Shown:
     """The waiting jobs that a strategy sees.
 
-    :ivar arrived: the jobs among them that were submitted at this event, by
+    :ivar arrived: the jobs among them that were submitted with this event, by
         id.
     """
 
@@ -157,7 +158,7 @@ class Shown:
         return sum(group.count for group in self.groups())
 
     def groups(self) -> abc.Collection[JobGroup]:
-        """All groups; some may have no jobs."""
+        """Return all groups; some may have no jobs."""
         raise NotImplementedError
 
     def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
@@ -177,12 +178,12 @@ class Shown:
 class Lane(Shown):
     """Jobs that are always shown or hidden together.
 
-    :ivar project: the project of the jobs; None: all projects that have no
-        lane of their own.
+    :ivar project: the project of the jobs; None: all projects without a lane
+        of their own.
     :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
     :ivar by_needs: their groups, by shapes, avoided slots and accelerator.
-    :ivar ranks: the lanes of the project's jobs of other priorities than 0, by
-        priority. Only the project's own lane has them.
+    :ivar ranks: lanes of the project's jobs with priorities other than 0, by
+        priority. Only the project's main lane has them.
     """
 
     __slots__ = ("by_needs", "project", "ranks", "size", "urgent")
@@ -202,7 +203,7 @@ class Lane(Shown):
         return self.size
 
     def ranked(self) -> list[tuple[int, "Lane"]]:
-        """The project's lanes with their priorities, the highest first."""
+        """Return the lanes with their priorities, the highest first."""
         return sorted({0: self, **self.ranks}.items(), reverse=True)
 
     def groups(self) -> abc.Collection[JobGroup]:
@@ -230,7 +231,7 @@ class Lane(Shown):
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Together(Shown):
-    """The jobs of several lanes; valid while these keep their groups."""
+    """The jobs of several lanes; valid until a lane's groups change."""
 
     __slots__ = ("_groups", "_lanes")
 
@@ -252,12 +253,12 @@ class Together(Shown):
 
 
 def together(lanes: abc.Sequence[Lane]) -> Shown:
-    """The jobs of one or more lanes."""
+    """Return the jobs of one or more lanes."""
     return lanes[0] if len(lanes) == 1 else Together(lanes)
 
 
 def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
-    """The smallest key; None if all are None."""
+    """Return the smallest key; None if all are None."""
     first: ordered.Key | None = None
     for key in keys:
         if key is not None and (first is None or key < first):

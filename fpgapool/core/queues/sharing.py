@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shares the pool between projects: rounds and limits.
+"""Shares the pool between projects by rounds and limits.
 
 The method is deficit round robin with explicit rounds. All projects of the
 current round may get slots, in any order. A project that has used up its bytes
-goes to the end of the first round in which it has some again. The cost of
+moves to the end of the first round in which it has bytes again. The cost of
 finding this round does not depend on the size of its debt.
 
 A held slot is charged at its rate for the whole time; a job is charged at
@@ -22,16 +22,17 @@ from fpgapool.core.topology import slots
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
 
-#: The shortest interval between charging waiting projects for held slots.
+#: Shortest interval at which waiting projects are charged for held slots.
 CHARGE_INTERVAL_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShareOptions:
-    """How projects share.
+    """How projects share the pool.
 
-    :param fair: whether they have rounds; if not, only limits apply.
-    :param weights: of projects; the default is 1.
+    :param fair: whether projects take turns in rounds; if not, only limits
+        apply.
+    :param weights: weights of projects; the default is 1.
     :raises ValueError: if the quantum or a weight is not positive and finite.
     """
 
@@ -45,7 +46,7 @@ class ShareOptions:
             _check_positive(f"the weight of {project!r}", weight)
 
     def share_bytes(self, project: str) -> float:
-        """The bytes that a project gets in each round."""
+        """Return the bytes that a project gets in each round."""
         return self.quantum_bytes * self.weights.get(project, 1.0)
 
 
@@ -94,8 +95,8 @@ class Accounts:
     """The projects that have jobs, slots or debts.
 
     :ivar round: the current round: that of the last slot given in turn.
-    :ivar changes: counts changes of places and of the round, and projects that
-        reach or leave their limit.
+    :ivar changes: number of times that a place or the round has changed, or a
+        project has reached or left its limit.
     """
 
     def __init__(self, options: ShareOptions) -> None:
@@ -123,7 +124,7 @@ class Accounts:
         default: int | None,
         of_projects: abc.Iterable[tuple[str, int | None]],
     ) -> None:
-        """Set the numbers of slots that projects may have."""
+        """Set how many slots projects may have."""
         self._default_limit = default
         self._limits = dict(of_projects)
         self.changes += 1
@@ -138,28 +139,28 @@ class Accounts:
         self._priorities = dict(of_projects)
 
     def priority_of(self, job: model.Job) -> int:
-        """A job's priority, as it counts against other projects."""
+        """Return a job's priority as it counts against other projects."""
         limit = self._priorities.get(job.project, self._default_priority)
         return job.priority if limit is None else min(job.priority, limit)
 
     def limit_of(self, project: str) -> int | None:
-        """The number of slots that a project may have; None: any number."""
+        """Return how many slots a project may have; None: no limit."""
         return self._limits.get(project, self._default_limit)
 
     def is_full(self, project: str | None) -> bool:
-        """Whether a project has reached its limit of slots."""
+        """Return whether a project has reached its limit of slots."""
         if project is None:
             return False
         limit = self.limit_of(project)
         return limit is not None and self.sessions(project) >= limit
 
     def sessions(self, project: str) -> int:
-        """The number of slots that a project has."""
+        """Return the number of slots that a project has."""
         account = self._accounts.get(project)
         return 0 if account is None else len(account.holds)
 
     def lane_of(self, project: str) -> str | None:
-        """The project, if its jobs get a lane of their own; else None."""
+        """Return the project if its jobs get their own lane; else None."""
         if self.options.fair or self.limit_of(project) is not None:
             return project
         return None
@@ -170,25 +171,25 @@ class Accounts:
         return list(self._places)
 
     def first_from(self, cursor: ordered.Key) -> Account | None:
-        """The first waiting project at or after this place."""
+        """Return the first waiting project at or after this place."""
         key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
 
     def round_of(self, account: Account) -> int:
-        """The round in which a project would get a slot now."""
+        """Return the round in which a project would get a slot now."""
         return max(account.round, self.round)
 
     def is_above_share(self, project: str) -> bool:
-        """Whether a project with a slot has used up its bytes by now."""
+        """Return whether a project with a slot has used up its bytes."""
         self.charge(project)
         return self.options.fair and self.has_to_wait(project)
 
     def has_to_wait(self, project: str) -> bool:
-        """Whether a project has used up its bytes of this round."""
+        """Return whether a project has used up its bytes of this round."""
         return self._accounts[project].round > self.round
 
     def join(self, project: str) -> None:
-        """Add a project whose first job begins to wait."""
+        """Add a project whose first job starts to wait."""
         if not self.options.fair:
             return
         account = self._account(project)
@@ -224,7 +225,8 @@ class Accounts:
     ) -> None:
         """Give a project a slot, and charge the job's claim.
 
-        :param claimed_bytes: the charge; 0 if the claim was charged before.
+        :param claimed_bytes: the charge; 0 if the claim has already been
+            charged.
         :param in_round: whether the slot is given in turn; if not, the pool's
             round does not advance.
         """
@@ -258,9 +260,10 @@ class Accounts:
             self._charge(account)
 
     def charge_other(self, project: str, cost_bytes: float) -> None:
-        """Charge a project for its part of a slot that another one holds.
+        """Charge a project for its part of a slot that another project holds.
 
-        A project that neither waits nor holds a slot owes whole rounds only.
+        A project that neither waits nor holds a slot keeps only debts of whole
+        rounds.
         """
         if self.options.fair:
             account = self._account(project)
@@ -285,11 +288,11 @@ class Accounts:
             self._owe(account)
 
     def _owe(self, account: Account) -> None:
-        """Move to the end of the first round in which bytes are left."""
+        """Move a project to the end of the first round with bytes left."""
         share = account.share_bytes
         rounds = math.floor(-account.left_bytes / share) + 1
         account.left_bytes += rounds * share
-        # Rounding of very large debts may leave the valid range.
+        # With very large debts, rounding may leave the valid range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
         self._move(account, account.round + rounds, self._new_place())

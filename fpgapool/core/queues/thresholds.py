@@ -32,17 +32,17 @@ def hybrid_factors(
 def hybrid_thresholds(
     E_bytes: float, q: float, k1: int, k2: int, queues: int
 ) -> tuple[float, ...]:
-    """Upper bounds of all priority queues but the last.
+    """Upper bounds of all priority queues except the last.
 
-    They grow geometrically up to queue k1, linearly up to k2 and
-    geometrically again after it; k1 = 1 and k2 = 2 is geometric throughout.
+    They grow geometrically up to queue k1, linearly up to k2 and geometrically
+    again after that. With k1 = 1 and k2 = 2, all growth is geometric.
 
-    :raises ValueError: if the thresholds would not be finite and increase.
+    :raises ValueError: if the thresholds would not be finite and increasing.
     """
     if not 0 < E_bytes < math.inf:
-        raise ValueError(f"E_bytes must be positive, not {E_bytes}")
+        raise ValueError(f"E_bytes must be positive and finite, not {E_bytes}")
     if not 1 < q < math.inf:
-        raise ValueError(f"q must be above 1, not {q}")
+        raise ValueError(f"q must be above 1 and finite, not {q}")
     if not 1 <= k1 < k2:
         raise ValueError(f"1 <= k1 < k2 must hold, not k1={k1}, k2={k2}")
     if queues < 1:
@@ -52,7 +52,8 @@ def hybrid_thresholds(
         thresholds = tuple((E_bytes * factors).tolist())
     if not all(map(math.isfinite, thresholds)):
         raise ValueError(
-            f"thresholds are not finite with q={q}, queues={queues}"
+            f"the thresholds are not finite with q={q} and "
+            f"queues={queues}; lower one of them"
         )
     check_thresholds(thresholds)
     return thresholds

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When a job has waited for long enough, exactly."""
+"""Finds exactly when a job has waited long enough."""
 
 import math
 
-# A timeout is due slightly early, so that rounding never makes a wake-up at
+# A timeout is due slightly early. Otherwise rounding could make a wake-up at
 # exactly that time too early.
 _TIMEOUT_SLACK_S = 1e-12
 
 
 def has_waited(since_s: float, patience_s: float, now: float) -> bool:
-    """Whether a job has waited for ``patience_s``.
+    """Return whether a job has waited for ``patience_s``.
 
-    True from :func:`first_due_s` on.
+    It is true from :func:`first_due_s` on.
     """
     return now - since_s >= patience_s - _TIMEOUT_SLACK_S
 
 
 def first_due_s(arrival_s: float, patience_s: float) -> float:
-    """The first time at which a job has waited for ``patience_s``.
+    """Return the first time at which a job has waited for ``patience_s``.
 
     It is the smallest number ``now`` for which ``now - arrival_s`` is at least
-    ``patience_s`` less the slack, all in floating point.
+    ``patience_s`` minus the slack, in floating-point arithmetic.
     """
     if math.isinf(patience_s):
         return math.inf

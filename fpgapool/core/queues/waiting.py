@@ -23,12 +23,12 @@ class WaitingJobs(lanes.Lanes):
     :param strategy: orders the jobs, and limits how long a job waits for its
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
-    :ivar records: the jobs that wait, and those that have a slot.
+    :ivar records: the jobs that are waiting or have a slot.
     :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
     :ivar patience: when jobs stop waiting for their own host.
     :ivar quiet_until_s: a time before which no timer is due.
     :ivar look_s: when another pass should follow even without an event.
-    :ivar skipped: jobs that were passed over; None: not counted.
+    :ivar skipped: jobs that were passed over; None: they are not recorded.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WaitingJobs(lanes.Lanes):
         ]
 
     def position(self, record: queued.JobRecord) -> int:
-        """The number of jobs before this one."""
+        """Return the number of jobs before this one."""
         return self._ranks.rank(record.key)
 
     # -- coming and going ------------------------------------------------
@@ -175,21 +175,21 @@ class WaitingJobs(lanes.Lanes):
         if record.urgent_s is not None:
             self.ageing.remove(record.urgent_s, record.job.id)
             record.urgent_s = None
-        # Groups that avoid slots would accumulate; the others are few and soon
-        # used again.
+        # Groups that avoid slots would accumulate. The others are few, and
+        # soon used again.
         if group.avoided and not group.count:
             lane.drop(group)
         if lane is not self._common and not lane.size:
             self._drop_lane(lane, record.job.priority)
 
     def grant(self, record: queued.JobRecord, now: float) -> None:
-        """Take a job out of the queue that gets a slot."""
+        """Remove a job that gets a slot from the queue."""
         self.remove(record)
 
     def rehome(
         self, group: queued.JobGroup, host_id: model.HostId, now: float
     ) -> None:
-        """Update whether a host's jobs have a usable slot there."""
+        """Update whether a host has a usable slot for its own jobs."""
         jobs = group.by_host.get(host_id)
         if jobs is None:
             return
@@ -215,9 +215,7 @@ class WaitingJobs(lanes.Lanes):
             group.homes.discard(host_id)
 
     def skip(self, record: queued.JobRecord) -> None:
-        """Count that a slot on another host passed over a job waiting for its
-        own.
-        """
+        """Count that a slot of another host passed over a homed job."""
         record.skips += 1
         if self.skipped is not None:
             self.skipped.add(record.job.id)
@@ -225,8 +223,9 @@ class WaitingJobs(lanes.Lanes):
             self._release(record)
 
     def hosts(self) -> set[model.HostId]:
-        """The hosts with waiting jobs of their own, if the strategy needs
-        them.
+        """Return the hosts with waiting jobs of their own.
+
+        It is empty unless the strategy wants hosts.
         """
         return {
             host_id for one in self.all_groups() for host_id in one.by_host
@@ -235,7 +234,7 @@ class WaitingJobs(lanes.Lanes):
     # -- times -----------------------------------------------------------
 
     def release_due(self, now: float) -> bool:
-        """Let jobs whose patience is over use other hosts.
+        """Let jobs that have waited long enough use other hosts.
 
         :returns: whether there were any.
         """
@@ -266,9 +265,10 @@ class WaitingJobs(lanes.Lanes):
         return overdue
 
     def next_due_s(self, *, with_patience: bool) -> float:
-        """The next due time; infinite if there is none.
+        """Return the next due time; infinite if there is none.
 
-        :param with_patience: whether all timers count; else only ``limits``.
+        :param with_patience: whether all timers count; otherwise, only
+            ``limits`` does.
         """
         limit_s = self.limits.first_s()
         self.quiet_until_s = min(
@@ -277,8 +277,8 @@ class WaitingJobs(lanes.Lanes):
         return self.quiet_until_s if with_patience else limit_s
 
     def _release(self, record: queued.JobRecord) -> None:
-        # A job released because of skips keeps its patience timer, which then
-        # offers it the idle slots.
+        # A job released because of skips keeps its patience timer. When that
+        # is due, the job is offered the idle slots.
         group = record.group
         if group is None:
             raise KeyError(record.job.id)

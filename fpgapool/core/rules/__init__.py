@@ -2,8 +2,8 @@
 
 """What each event changes in queues and topology.
 
-``PoolState`` hands each event to one method here. These methods append
-instructions, and set whether a scheduling pass is due. They never choose the
+``PoolState`` passes each event to one method here. These methods append
+instructions and set whether a scheduling pass is due. They never choose the
 job that gets an idle slot: strategies do.
 
 ``admission``
@@ -11,7 +11,7 @@ job that gets an idle slot: strategies do.
 ``holders``
     Assignments, from programming to release.
 ``members``
-    The same for slots of groups, which request slots by ordinary jobs.
+    The same for slots of groups, which request slots through ordinary jobs.
 ``hardware``
     Hosts, boards and slots come, go, fail and drain.
 ``shunning``

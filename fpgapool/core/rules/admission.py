@@ -20,10 +20,10 @@ class Admission:
     """Queues each job in the group of jobs that fit the same slots.
 
 
-    :ivar yielding: jobs that gave their slots back for others; they are queued
+    :ivar yielding: jobs that gave up their slots for others; they are queued
         again after the pass of this step.
-    :ivar shunned: for each accelerator, the slots that its jobs avoid. All of
-        its jobs share one set, because it is large in large pools.
+    :ivar shunned: by accelerator, the slots that its jobs avoid. All of its
+        jobs share one set, because the set is large in large pools.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class Admission:
             self._reject(
                 job.id,
                 codes.INVALID_SIZE,
-                f"claimed_bytes must be positive, not {job.claimed_bytes}",
+                "claimed_bytes must be positive and finite, not "
+                f"{job.claimed_bytes}",
             )
             return
         record = self.add_record(job)
@@ -120,7 +121,7 @@ class Admission:
     def hurry(self, now: float) -> bool:
         """Move jobs that have waited for ``max_wait_s`` to the front.
 
-        :returns: whether there are new ones.
+        :returns: whether there were any.
         """
         urgent = self._jobs.take_urgent(now)
         for record in urgent:
@@ -129,7 +130,7 @@ class Admission:
         return bool(urgent)
 
     def reject_overdue(self, now: float) -> None:
-        """Reject the jobs whose ``wait_timeout_s`` is over."""
+        """Reject the jobs whose ``wait_timeout_s`` has expired."""
         for record in self._jobs.take_overdue(now):
             self.withdraw(record)
             self._reject(
@@ -144,7 +145,7 @@ class Admission:
         self._jobs.remove(record)
 
     def waiting(self) -> list[queued.JobRecord]:
-        """The waiting jobs, first in the queue first."""
+        """Return the waiting jobs in the order of the queue."""
         return [self._jobs.records[job.id] for job in self._jobs]
 
     def move(self, is_moved: abc.Callable[[queued.JobRecord], bool]) -> None:
@@ -183,5 +184,5 @@ class Admission:
 def joined(
     avoided: frozenset[model.SlotId], shunned: frozenset[model.SlotId]
 ) -> frozenset[model.SlotId]:
-    """Return the union; the shared set itself where possible."""
+    """Return the union, or the shared set itself where possible."""
     return shunned if avoided <= shunned else avoided | shunned

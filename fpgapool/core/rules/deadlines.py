@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs that end with their deadlines, waiting or not."""
+"""Ends jobs with their deadlines, whether they wait or have a slot."""
 
 import math
 
@@ -10,14 +10,15 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.vocabulary import states
 
-#: A job that ends this little after its deadline counts as in time.
+#: A job that ends at most this long after its deadline counts as in time.
 TOLERANCE_S = 1e-6
 
 
 class Deadlines:
     """Finds jobs that must end because of their deadlines.
 
-    :ivar next_s: when to look next; infinite if no job ends with its deadline.
+    :ivar next_s: when to check next; infinite if no job ends with its
+        deadline.
     """
 
     def __init__(self, view: pool_view.PoolView) -> None:
@@ -56,7 +57,7 @@ class Deadlines:
         return lost
 
     def _last_chance_s(self, record: queued.JobRecord) -> float:
-        """Return when the job must be given up, as far as can be known now."""
+        """Return when the job must be given up, as far as is known now."""
         job, view = record.job, self._view
         if job.deadline_s is None:
             return math.inf
@@ -71,7 +72,7 @@ class Deadlines:
         hold = view.slots.assignments[record.slot_id]
         if hold.slot is None:
             return job.deadline_s
-        # Assume that it ran at full speed since its last report.
+        # Assume that it has run at full speed since its last report.
         earliest_end_s = max(
             record.seen_s, hold.started_s
         ) + left_bytes / accelerator.peak_in(hold.slot.shape)

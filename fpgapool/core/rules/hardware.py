@@ -101,9 +101,9 @@ class Hardware:
     def on_device_set(
         self, event: events.DeviceEnabled | events.DeviceDisabled
     ) -> None:
-        """Give a device's slots to jobs again, or to no job.
+        """Allow or stop assigning a device's slots to jobs.
 
-        Holders keep theirs. A drain ends.
+        Holders keep their slots. A drain of the device ends.
         """
         self.drains.pop(event.device_id, None)
         self._set_next_drain()
@@ -113,7 +113,7 @@ class Hardware:
         )
 
     def on_drain_requested(self, event: events.DrainRequested) -> None:
-        """Give a device's slots to no job until it is empty."""
+        """Stop assigning a device's slots; report when it is empty."""
         self.drains[event.device_id] = (
             math.inf if event.deadline_s is None else event.deadline_s
         )
@@ -144,9 +144,7 @@ class Hardware:
             self._changed(host_id)
 
     def drain(self, now: float) -> None:
-        """Take slots back after drain deadlines, and report drained
-        devices.
-        """
+        """Take slots back at drain deadlines; report drained devices."""
         for device_id, deadline_s in sorted(self.drains.items()):
             held = self._slots.held_on(device_id)
             if deadline_s <= now:

@@ -2,7 +2,7 @@
 
 """Assignments of slots, from programming to release.
 
-The pass that chooses a job for a slot makes an assignment. It has a
+The pass that chooses a job for a slot creates an assignment. It has a
 generation, which grows with every assignment of the pool, and a phase::
 
     PREPARING --SlotReady--> READY --HolderAttached--> ACTIVE
@@ -11,10 +11,10 @@ generation, which grows with every assignment of the pool, and a phase::
                                                       DETACHED
 
 Reports come from agents, so they may be late, lost or repeated. A report with
-another generation is about an earlier assignment, and ignored. ``SlotReady``
-may be missing: whatever shows that a client has been there moves the phase on,
-and nothing moves it back (``events.PHASE_MOVES``). Slots of groups are ACTIVE
-as soon as they are ready, since the desk of the group uses them at once.
+another generation concerns an earlier assignment and is ignored. ``SlotReady``
+may be missing: any sign of a client moves the phase on, and nothing moves it
+back (``events.PHASE_MOVES``). Slots of groups are ACTIVE as soon as they are
+ready, because the group's desk uses them at once.
 
 An assignment ends when its release is reported. To take a slot back, the core
 acts by phase:
@@ -23,10 +23,10 @@ acts by phase:
   and the job returns to its place in the queue.
 * ACTIVE and DETACHED: a client may be using it. The core marks the assignment
   as revoked, with the reason, and waits for the release. It never withdraws
-  the order, because the agent may be carrying it out already.
+  the order, because the agent may already be carrying it out.
 
-If the host is lost, nothing is known about a worker in these two phases: the
-assignment stays until the host or the session reports.
+If the host is lost, the state of a worker in ACTIVE or DETACHED is unknown:
+the assignment stays until the host or the session reports.
 """
 
 from fpgapool.core import events
@@ -40,7 +40,7 @@ from fpgapool.core.rules import members
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
-# Looking up a member of an enumeration is slow.
+# Looking up an enum member is slow.
 _PREPARING = model.Phase.PREPARING
 _READY = model.Phase.READY
 _ACTIVE = model.Phase.ACTIVE
@@ -70,7 +70,7 @@ class Holders:
     def current(
         self, slot_id: model.SlotId, generation: int
     ) -> slots.Hold | None:
-        """The slot's assignment; None if the generation is stale."""
+        """Return the slot's assignment; None if the generation is stale."""
         hold = self._slots.assignments.get(slot_id)
         if hold is None or hold.generation != generation:
             return None
@@ -79,8 +79,8 @@ class Holders:
     def on_restored(self, event: events.AssignmentRestored) -> None:
         """Restore an assignment from before a restart.
 
-        :raises ValueError: if the slot or the job is assigned otherwise, or
-            the job waits.
+        :raises ValueError: if the slot or the job already has another
+            assignment, or the job is waiting.
         """
         job, slot_id = event.job, event.slot_id
         known = self._records.get(job.id)
@@ -131,7 +131,7 @@ class Holders:
         if slot is None or not slot.host.up:
             raise ValueError(f"the host of slot {slot_id} is not up")
         if slot_id in self._slots.assignments:
-            raise ValueError(f"slot {slot_id} has a holder")
+            raise ValueError(f"slot {slot_id} already has a holder")
         hold = slots.Hold(
             slot_id=slot_id,
             record=None,
@@ -198,13 +198,13 @@ class Holders:
             self.overdrawn.add(event.slot_id)
 
     def on_released(self, event: events.SlotReleased) -> None:
-        """Free a slot that its holder has left."""
+        """Free a slot that its holder has released."""
         hold = self.current(event.slot_id, event.generation)
         if hold is not None:
             self._end(hold)
 
     def on_prepare_failed(self, event: events.PrepareFailed) -> None:
-        """Requeue a job, avoiding the slot that failed."""
+        """Requeue a job; it avoids the slot that failed."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.phase not in (_PREPARING, _READY):
             return
@@ -241,7 +241,7 @@ class Holders:
     # -- losing slots ----------------------------------------------------
 
     def lose(self, hold: slots.Hold) -> None:
-        """End an assignment whose host is lost, if it was not used yet."""
+        """End an assignment whose host is lost, unless it was used."""
         if hold.phase not in (_PREPARING, _READY):
             # The worker may continue. If it does not, the client reopens the
             # session.
@@ -252,10 +252,10 @@ class Holders:
             self._requeue(hold, hold.record, codes.HOST_LOST)
 
     def call_back(self, hold: slots.Hold, reason: str) -> None:
-        """Take a slot from a holder that has to leave.
+        """Take a slot from a holder that must leave.
 
-        Holders on a silent host stay: their phase is not known. A self-test
-        stays, because it ends soon.
+        Holders on a silent host stay, because their phase is unknown.
+        Self-tests stay, because they end soon.
         """
         record = hold.record
         if record is None or hold.revoked:
@@ -284,10 +284,10 @@ class Holders:
                 self._revoke(hold, record, codes.DEADLINE_PASSED)
 
     def call_in_overdrawn(self) -> None:
-        """Revoke slots of holders that exceeded their claims, if others wait.
+        """Take slots from holders that exceeded their claims, if others wait.
 
-        The order to leave is never withdrawn: the agent may be carrying it out
-        already.
+        The order to leave is never withdrawn, because the agent may already be
+        carrying it out.
         """
         for slot_id in sorted(self.overdrawn):
             slot = self._slots.slots.get(slot_id)
@@ -305,13 +305,11 @@ class Holders:
     def make_yield(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        """Take the slot from a stateless holder, whose job is queued again."""
+        """Take the slot from a stateless holder; its job is queued again."""
         self._revoke(hold, record, reason, instructions.Yield)
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
-        """Whether a waiting job would get the slot of a project if it were
-        free.
-        """
+        """Return whether a waiting job would get a project's slot if free."""
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
         return slot.up and any(
@@ -357,7 +355,7 @@ class Holders:
         )
 
     def _end(self, hold: slots.Hold) -> None:
-        """Free a slot whose holder is done."""
+        """Free a slot whose holder has finished."""
         self._release(hold)
         if hold.record is not None:
             self._queue.forget(hold.record.job.id)

@@ -2,9 +2,10 @@
 
 """Slots of groups: how groups obtain and release them.
 
-:class:`.groups.Groups` decides how many slots should move; this module knows
-the slots. A group queues for a slot as an ordinary job does. A slot that moves
-to another group of its scaling set goes there directly, without the queue.
+:class:`.groups.Groups` decides how many slots should move; this module chooses
+    the slots. A group queues for a slot like an ordinary job. A slot that
+    moves to another group of its scaling set goes there directly, without the
+    queue.
 """
 
 import collections
@@ -24,8 +25,8 @@ from fpgapool.vocabulary import states
 
 _PREPARING = model.Phase.PREPARING
 
-# After this many consecutive failures a group pauses. The pause doubles each
-# time, up to the longest.
+# A group pauses after more than this many consecutive failures. Each pause is
+# twice as long as the one before, up to the longest.
 _FREE_FAILURES = 2
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 64.0
@@ -36,8 +37,9 @@ class GroupSlots:
     """A group's slots.
 
     :ivar waiting: the jobs for further slots, the oldest first.
-    :ivar busy: by host, the number of members that run a task.
-    :ivar projects: projects of clients other than the owner's.
+    :ivar busy: number of members that run a task, by host.
+    :ivar projects: by client, its project, for projects other than the
+        owner's.
     :ivar reported: size and state in the last :class:`.instructions.Resize`.
     :ivar failures: consecutive failures to prepare slots for it.
     :ivar retry_s: when it requests slots again after failures.
@@ -56,17 +58,17 @@ class GroupSlots:
     retry_s: float = -math.inf
 
     def serving(self) -> abc.Iterator[tuple[slots.Slot, slots.Hold]]:
-        """Return the members on hosts that are up."""
+        """Yield the members on hosts that are up."""
         for hold in self.holds.values():
             slot = hold.slot
             if slot and slot.host.up and hold.phase is not _PREPARING:
                 yield slot, hold
 
     def able_to_leave(self) -> list[slots.Hold]:
-        """The members that are not leaving yet.
+        """Return the members that are not leaving yet.
 
-        Per host, as many members as are idle come first; ties go to lower
-        positions.
+        For each host, as many members as are idle come first. Lower positions
+        come before higher ones.
         """
         able = [one for one in self.serving() if not one[1].revoked]
         able.sort(key=lambda one: one[0].position)
@@ -80,7 +82,7 @@ class GroupSlots:
         return first + later
 
     def unready(self) -> list[slots.Hold]:
-        """The slots that are being programmed on hosts that are up."""
+        """Return the slots that are being programmed on hosts that are up."""
         return [
             hold
             for hold in self.holds.values()
@@ -119,7 +121,7 @@ class Members:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are no groups, and nothing to settle."""
+        """Whether there are no groups, and nothing to do."""
         return not (self.groups or self.changed or self._orphans)
 
     @property
@@ -128,11 +130,11 @@ class Members:
         return min(self._sizes.wake_s(), self._rests_until_s)
 
     def is_due(self) -> bool:
-        """Whether :meth:`settle` has something to do."""
+        """Return whether :meth:`settle` has something to do."""
         return self.changed or self.wake_s <= self._view.now
 
     def add(self, group: model.Group) -> None:
-        """Add a group, which has no slots yet."""
+        """Add a group that has no slots yet."""
         self.groups[group.id] = GroupSlots(group)
         self.changed = True
 
@@ -195,8 +197,8 @@ class Members:
     ) -> None:
         """Record that a slot could not be prepared for a group.
 
-        The group requests another one, after several consecutive failures with
-        growing pauses. Failures during a pause do not count.
+        The group requests another one. After several consecutive failures, it
+        pauses first, longer each time. Failures during a pause do not count.
         """
         known, now = self.groups.get(group_id), self._view.now
         if known is None:
@@ -214,7 +216,7 @@ class Members:
     # -- sizes -------------------------------------------------------------
 
     def settle(self) -> list[slots.Hold]:
-        """Bring the groups to the sizes they should have."""
+        """Adjust the groups' sizes; return the slots that must be released."""
         self.changed = False
         now = self._view.now
         if self._sizes.wake_s() <= now:
@@ -308,7 +310,7 @@ class Members:
             known.waiting.append(record)
 
     def _submit(self, group: model.Group) -> queued.JobRecord | None:
-        """Queue a job for a slot; None: the accelerator is gone."""
+        """Queue a job for a slot; None: the accelerator no longer exists."""
         accelerator = self._view.accelerators.get(group.accelerator)
         if accelerator is None:
             return None
@@ -358,7 +360,8 @@ class Members:
     def call_back(self) -> slots.Hold | None:
         """Choose a member to release for a session that finds no idle slot.
 
-        :returns: None if no session waits for one, or no group can spare one.
+        :returns: the member; None if no session waits for one, or no group can
+            spare one.
         """
         if not self.groups:
             return None
@@ -381,7 +384,7 @@ class Members:
         return able[chosen]
 
     def _hindered(self) -> abc.Iterator[queued.JobGroup]:
-        """Return the queues of sessions that fit no idle slot."""
+        """Yield the queues of sessions that fit no idle slot."""
         view = self._view
         for lane in view.jobs.all_lanes():
             if view.is_held(lane.project):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests of group owners, and reports of desks.
+"""Handles requests of group owners and reports of desks.
 
-A request that cannot be met is rejected, and changes nothing.
+A request that cannot be met is rejected and changes nothing.
 """
 
 from fpgapool.core import events
@@ -17,7 +17,7 @@ from fpgapool.vocabulary import states
 
 
 class Owners:
-    """Handles events of groups, apart from those of their slots."""
+    """Handles events of groups, except those of their slots."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Owners:
     def on_changed(self, event: events.GroupChanged) -> None:
         """Apply the sizes that an owner requests, or reject them.
 
-        :raises ValueError: if the accelerator is another one.
+        :raises ValueError: if the group has a different accelerator.
         """
         group = event.group
         known = self._live(group.id)
@@ -69,7 +69,7 @@ class Owners:
             return
         if known.group.accelerator != group.accelerator:
             raise ValueError(
-                f"the accelerator of group {group.id} cannot change"
+                f"the accelerator of group {group.id} cannot be changed"
             )
         if not self._is_bad(group):
             known.group = group
@@ -129,7 +129,7 @@ class Owners:
         return self._members.groups[group_id]
 
     def _is_bad(self, group: model.Group) -> bool:
-        """Reject a request that no pool could meet."""
+        """Return whether no pool could meet a request; if so, reject it."""
         if group.accelerator not in self._view.accelerators:
             self._reject(
                 group.id,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slots that change hands at a chunk border."""
+"""Slots that change hands at chunk borders."""
 
 import math
 from collections import abc
@@ -12,14 +12,14 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.rules import holders
 from fpgapool.vocabulary import codes
 
-# A slot computes at least this many times as long as its programming takes.
+# A slot computes for at least this many times its programming time.
 _LEAST_QUANTUM = 10
 
 
 def quantum_bytes(
     least_bytes: int, peak_bytes_per_s: float, programming_time_s: float
 ) -> int:
-    """Return the input of a slot between two borders."""
+    """Return how many bytes a slot processes between two borders."""
     worth_s = _LEAST_QUANTUM * programming_time_s
     return max(least_bytes, math.ceil(worth_s * peak_bytes_per_s))
 
@@ -31,7 +31,8 @@ class Preemption:
 
     :ivar borders: slots whose holders reached a border in this step, with the
         generations of these holders.
-    :ivar promised: jobs that are promised slots which are being revoked.
+    :ivar promised: by slot that is being revoked, the job that it is promised
+        to.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class Preemption:
         self.borders[event.slot_id] = event.generation
 
     def on_job_progress(self, event: events.JobProgress) -> None:
-        """Record what a waiting job's client has computed; it never
-        decreases.
+        """Record how much of a waiting job its client has computed.
+
+        The amount never decreases.
         """
         record = self._view.jobs.records.get(event.job_id)
         if record is not None and record.group is not None:
@@ -66,7 +68,7 @@ class Preemption:
     def decide(self) -> None:
         """Revoke slots at borders where the strategy names a challenger.
 
-        A holder whose job cannot continue elsewhere stays.
+        A holder whose job cannot continue elsewhere keeps its slot.
         """
         view = self._view
         self._forget_void()
@@ -79,8 +81,8 @@ class Preemption:
             if slot_id in view.slots.slots
         ]
         for slot in sorted(at_border, key=lambda each: each.position):
-            # It may have left in the meantime, and the slot may have another
-            # holder.
+            # The holder may have left in the meantime, and another one may
+            # have the slot.
             hold = self._holders.current(slot.id, borders[slot.id])
             if hold is None or hold.record is None or hold.revoked:
                 continue

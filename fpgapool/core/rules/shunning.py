@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs avoid the slots in which their accelerator fails."""
+"""Makes jobs avoid the slots in which their accelerator fails."""
 
 from collections import abc
 
@@ -11,7 +11,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 
 _Slots = frozenset[model.SlotId]
-# A host, and the shape of its slots; an empty shape stands for all.
+# A host, and the shape of its slots; an empty shape means all shapes.
 _Place = tuple[model.HostId, str]
 
 
@@ -90,7 +90,7 @@ class Shunning:
         records: abc.Iterable[queued.JobRecord],
         change: abc.Callable[[_Slots], _Slots],
     ) -> None:
-        """Change the avoided slots of an accelerator's jobs, sharing sets."""
+        """Change which slots an accelerator's jobs avoid; share equal sets."""
         changed: dict[_Slots, _Slots] = {}
         for record in records:
             if record.job.accelerator != accelerator:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many slots each group should have.
+"""Decides how many slots each group should have.
 
-``rules.members`` and the simulator ask; they know the slots and move them.
-Nothing here knows a slot.
+``rules.members`` and the simulator use it; they know the slots and move them.
+Nothing here deals with individual slots.
 
 ``groups``
     All groups of a pool, and the moves that bring them to their sizes.
 ``group``
-    One group: its size, its state, and what its tasks did.
+    One group: its size, its state, and its tasks.
 ``elasticity``
     The interface of a policy that sizes groups.
 ``goals``

@@ -2,10 +2,10 @@
 
 """Divides whole slots between groups.
 
-Groups are given by position, in the order of their ids. Each has a least and
-a most number of slots. If the slots do not suffice for all least numbers,
-each group gets just its least; if they are more than all most numbers, each
-gets its most.
+Groups are given by position, in the order of their ids. Each has a minimum and
+a maximum number of slots. If there are too few slots for all minimums, each
+group gets just its minimum; if there are more than all maximums, each gets its
+maximum.
 """
 
 import math
@@ -20,12 +20,12 @@ def proportional(
 ) -> list[int]:
     """Divide slots in proportion to work.
 
-    Each group gets the whole part of its share, within its bounds. If that is
-    too much, slots are taken from groups furthest above their share (the last
-    of equals); if too little, given to those furthest below (the first of
-    equals).
+    Each group gets the integer part of its share, within its bounds. If that
+    is too much in total, slots are taken from the groups furthest above their
+    share (from the last of equal groups). If it is too little, slots go to the
+    groups furthest below (to the first of equal groups).
 
-    :param work: any unit; not all may be 0.
+    :param work: work of each group, in any unit; not all may be 0.
     """
     total = sum(work)
     shares = [each * slots / total for each in work]
@@ -54,8 +54,8 @@ def levelled(
 ) -> list[int]:
     """Divide slots so that the highest work per slot is minimal.
 
-    Beyond the least numbers, slots go one at a time to the group with the most
-    work per slot (the first of equals).
+    Above the minimums, slots go one at a time to the group with the most work
+    per slot (to the first of equal groups).
     """
     sizes = list(least)
     for _ in range(slots - sum(sizes)):
@@ -68,7 +68,7 @@ def levelled(
 
 
 def load(work: float, size: int) -> float:
-    """Return the work per slot; without a slot, any work is infinite."""
+    """Return the work per slot; infinite if there is work but no slot."""
     if size:
         return work / size
     return math.inf if work > 0 else 0.0

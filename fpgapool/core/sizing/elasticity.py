@@ -2,12 +2,12 @@
 
 """The interface of an elasticity policy, which sizes groups of slots.
 
-A *scaling set* is all elastic groups whose accelerators fit the same shapes,
-so that each can use the others' slots. A policy divides the slots of one set
-between its groups. It sees a :class:`View` of the set, made every period by
-:class:`fpgapool.core.sizing.groups.Groups`.
+A *scaling set* consists of all elastic groups whose accelerators fit the same
+shapes, so that each can use the others' slots. A policy divides the slots of
+one set between its groups. It sees a :class:`View` of the set, which
+:class:`fpgapool.core.sizing.groups.Groups` creates every period.
 
-*Slot-seconds* measure work: a task that keeps a slot for 0.5 s is 0.5
+*Slot-seconds* measure work: a task that occupies a slot for 0.5 s is 0.5
 slot-seconds.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from fpgapool.core.sizing import goals
 
 GroupId: typing.TypeAlias = int
-#: New sizes by group. Groups that are missing keep their wanted size.
+#: New sizes by group. Missing groups keep their wanted size.
 Sizes: typing.TypeAlias = Mapping[GroupId, int]
 
 # A period shorter than this many programming times is refused.
@@ -33,18 +33,18 @@ _GOOD_PROGRAMMINGS = 10
 class GroupView:
     """A group as a policy sees it.
 
-    :param id: breaks ties: the lowest goes first.
+    :param id: also breaks ties: the lowest goes first.
     :param size: S, its members and the slots under way to it.
     :param wanted: the size that was last decided for it.
-    :param staying: slots that recently came from other groups and are pinned
-        for a while.
+    :param staying: number of slots that recently came from other groups and
+        must stay for a while.
     :param waiting_s: R, slot-seconds of the tasks that wait in its queues;
         None: unknown, because no task has ended yet.
-    :param arrived_s: N, slot-seconds of the tasks that came in the last
+    :param arrived_s: N, slot-seconds of the tasks that arrived in the last
         period; None: unknown.
-    :param expected_s: f, arrived slot-seconds smoothed over the periods;
-        None: unknown.
-    :param goal: None: it has none, or has reached it.
+    :param expected_s: f, arrived slot-seconds smoothed over the periods; None:
+        unknown.
+    :param goal: its goal; None: it has none, or has reached it.
     """
 
     id: GroupId
@@ -60,7 +60,7 @@ class GroupView:
 
     @property
     def floor(self) -> int:
-        """The fewest slots that it may get now."""
+        """The minimum number of slots that it may get now."""
         return max(self.min_size, self.staying)
 
 
@@ -71,9 +71,9 @@ class View:
     :param groups: in the order of their ids; groups that are being deleted
         are not among them.
     :param slots: F, the slots available to the set: usually the sum of the
-        sizes; more if the pool has free slots or slots under way for it.
+        sizes; more if the pool has free slots for it or slots under way to it.
     :param period_s: I, the length of the periods.
-    :param capacity_per_s: the tasks/s that all slots of the set could do
+    :param capacity_per_s: the tasks/s that all slots of the set could complete
         together, as measured; None: unknown.
     """
 
@@ -101,7 +101,7 @@ class View:
         ]
 
     def slots_for(self, groups: Sequence[GroupView]) -> int:
-        """Return the slots for some groups if all others keep theirs."""
+        """Return how many slots some groups have if all others keep theirs."""
         chosen = {group.id for group in groups}
         kept = sum(g.wanted for g in self.groups if g.id not in chosen)
         return max(self.slots - kept, 0)
@@ -110,16 +110,16 @@ class View:
 class Policy(abc.ABC):
     """Sizes the groups of a scaling set.
 
-    A policy is pure: the same view and time give the same sizes. It keeps no
-    state about groups, because a conductor that takes over starts with a new
-    object.
+    A policy has no side effects: the same view and time give the same sizes.
+    It keeps no state about groups, because a conductor that takes over starts
+    with a new object.
 
-    :cvar period_s: how often :meth:`resize` wants to be called, unless the
+    :cvar period_s: how often :meth:`resize` should be called, unless the
         operator sets another period.
     :cvar serves_goals: whether sizes follow goals. A group that reaches its
-        goal then falls to its minimum.
-    :cvar sizes_all: whether :meth:`resize` sizes groups without a goal, too.
-        Otherwise those have the sizes that their owners gave them.
+        goal then shrinks to its minimum.
+    :cvar sizes_all: whether :meth:`resize` also sizes groups without a goal.
+        Otherwise those keep the sizes that their owners set.
     :cvar stay_programmings: a slot that came from another group stays for
         this many programming times, unless its new group is deleted or
         reaches its goal; 0: it may leave at once.
@@ -137,7 +137,7 @@ class Policy(abc.ABC):
 
         They must lie between each group's ``floor`` and ``max_size``, and
         their sum must not exceed ``view.slots``, unless the floors alone do.
-        The caller cuts off sizes that a group may not have.
+        The caller corrects sizes that a group may not have.
         """
 
     def admit(self, view: View, group_id: GroupId, now: float) -> Sizes:
@@ -157,22 +157,23 @@ class Policy(abc.ABC):
 
         Policies that serve goals accept any period.
 
-        :returns: a warning for the operator; None: the period is good.
+        :returns: a warning for the operator; None: the period is long enough.
         :raises ValueError: if slots would do little but change groups.
         """
         if self.serves_goals:
             return None
         if period_s < _LEAST_PROGRAMMINGS * programming_time_s:
             raise ValueError(
-                f"a period of {period_s:g} s is below {_LEAST_PROGRAMMINGS} "
-                f"times the {programming_time_s:g} s that programming a slot "
-                "takes; set a longer period"
+                f"a period of {period_s:g} s is too short: it must be at "
+                f"least {_LEAST_PROGRAMMINGS} times the programming time of a "
+                f"slot, which is {programming_time_s:g} s"
             )
         if period_s < _GOOD_PROGRAMMINGS * programming_time_s:
             return (
-                f"a period of {period_s:g} s is below {_GOOD_PROGRAMMINGS} "
-                f"times the {programming_time_s:g} s that programming a slot "
-                "takes: much time goes into programming"
+                f"a period of {period_s:g} s is shorter than "
+                f"{_GOOD_PROGRAMMINGS} times the programming time of a slot, "
+                f"{programming_time_s:g} s: slots spend much of their time "
+                "being programmed"
             )
         return None
 

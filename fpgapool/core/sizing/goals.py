@@ -32,15 +32,15 @@ class Infeasible(exceptions.PicklableError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a group has to reach: a deadline or a rate.
+    """What a group must achieve: a deadline or a rate.
 
     :param deadline_s: the time by which all tasks must have ended, on the
         clock of ``now``.
-    :param rate_per_s: the tasks that must end in each second.
-    :param actions: the number of tasks, after which the goal is retired; a
-        deadline needs it; None: no end.
-    :raises ValueError: if there is not exactly one of deadline and rate, or
-        a number is not finite and positive.
+    :param rate_per_s: the tasks that must be completed per second.
+    :param actions: the number of tasks, after which the goal is retired;
+        required for a deadline; None: the goal has no end.
+    :raises ValueError: unless exactly one of deadline and rate is given, and
+        all values are valid.
     """
 
     deadline_s: float | None = None
@@ -59,7 +59,7 @@ class Goal:
                 f"the rate must be finite and positive, not {self.rate_per_s}"
             )
         if self.actions is None and self.deadline_s is not None:
-            raise ValueError("a deadline needs the number of actions")
+            raise ValueError("a deadline requires the number of actions")
         if self.actions is not None and self.actions < 1:
             raise ValueError(
                 f"the number of actions must be positive, not {self.actions}"
@@ -68,22 +68,22 @@ class Goal:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GoalState:
-    """A goal and what was measured of it.
+    """A goal and its measurements.
 
     :param registered_s: when the goal was registered; breaks ties of
         deadlines.
     :param started: whether its program has started. Until then the group keeps
-        the slots it got at registration.
+        the slots that it got at registration.
     :param done: tasks that have ended since the goal was registered.
     :param counted_s: when they were last counted; None: never.
     :param rate_per_s: t, the tasks/s of the last period; 0 before the first.
-    :param slots_per_rate: â, the slots that one task/s costs, smoothed; None
-        before the first task ended.
-    :param full_slots_per_rate: the same while all slots of the set were
-        busy, so that each task took longest if they share a link; None: they
-        never were.
+    :param slots_per_rate: â, the smoothed number of slots that one task/s
+        takes; None: no task has ended yet.
+    :param full_slots_per_rate: the same, measured while all slots of the set
+        were busy, so that each task took longest if they share a link; None:
+        they never were.
     :param short_size: the largest size at which the goal was recently missed;
-        None: none.
+        None: it was not missed.
     """
 
     goal: Goal
@@ -109,17 +109,18 @@ class GoalState:
 
     @property
     def left(self) -> int | None:
-        """The tasks that are still to end; None: the goal has no end."""
+        """The number of tasks left; None: the goal has no end."""
         if self.goal.actions is None:
             return None
         return max(self.goal.actions - self.done, 0)
 
     def expected_left(self, now: float, longest_s: float) -> float:
-        """Return the tasks that are probably still to end at a time.
+        """Return how many tasks are probably left at a time.
 
-        :param now: after the last count, in which tasks end as before.
-        :param longest_s: the most time that this is assumed for.
-        :returns: infinite if the goal has no end.
+        :param now: a time after the last count; tasks are assumed to have
+            ended at the last rate since then.
+        :param longest_s: the longest time for which this is assumed.
+        :returns: the number of tasks; infinite if the goal has no end.
         """
         if self.left is None:
             return math.inf
@@ -130,8 +131,8 @@ class GoalState:
     def needed_per_s(self, now: float) -> float:
         """Return g, the rate that meets the goal from now on.
 
-        It is infinite if the deadline has come and tasks are left, and 0 if
-        none are left.
+        It is infinite if tasks are left at the deadline, and 0 if none are
+        left.
         """
         if self.left == 0:
             return 0.0
@@ -141,10 +142,10 @@ class GoalState:
         return typing.cast(int, self.left) / left_s if left_s > 0 else math.inf
 
     def progress(self, now: float) -> float:
-        """Return p, the measured rate over the needed one.
+        """Return p, the ratio of the measured rate to the needed one.
 
-        Above 1 the group is better than its goal asks; 0 after the deadline;
-        infinite if no task is left.
+        It is above 1 if the group does better than its goal, 0 after the
+        deadline, and infinite if no task is left.
         """
         needed_per_s = self.needed_per_s(now)
         if needed_per_s == 0:
@@ -152,10 +153,11 @@ class GoalState:
         return self.rate_per_s / needed_per_s
 
     def request(self, now: float, least: int, most: int) -> int:
-        """Return r, the slots that the goal asks for.
+        """Return r, the number of slots that the goal requests.
 
-        :param least: the fewest slots that the group may have.
-        :param most: the most; if it is below ``least``, it counts as that.
+        :param least: the minimum number of slots of the group.
+        :param most: the maximum; a value below ``least`` is treated as
+            ``least``.
         """
         return min(max(self._asked(now), least), max(least, most))
 
@@ -180,7 +182,7 @@ _LARGEST = 2**31
 
 
 def rounded_up(slots: float) -> int:
-    """Return the whole slots that a number of slots needs."""
+    """Round a number of slots up to whole slots."""
     return math.ceil(slots - _ROUNDING)
 
 
@@ -190,7 +192,7 @@ def smoothed_slots_per_rate(
     """Return â after a period.
 
     :param slots: θ, the mean number of members in the period.
-    :returns: â; the former one if nothing ended or there was no member.
+    :returns: â; the former value if no task ended or there was no member.
     """
     if slots <= 0 or rate_per_s <= 0:
         return former
@@ -198,9 +200,9 @@ def smoothed_slots_per_rate(
 
 
 def smoothed(former: float | None, new: float, weight: float) -> float:
-    """Return the mean of a former value and a new one.
+    """Return the weighted mean of a former value and a new one.
 
-    :param former: None: the new one is the first, and is the mean.
-    :param weight: of the new one, from 0 to 1.
+    :param former: None: there is no former value, so the new one is returned.
+    :param weight: weight of the new value, from 0 to 1.
     """
     return new if former is None else weight * new + (1 - weight) * former

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One group: its numbers of slots, what its tasks did, and its goal.
+"""One group: its numbers of slots, its tasks, and its goal.
 
 A group's state follows from its numbers and is never set directly. After each
-change :meth:`Group.settle` derives an event from the numbers, and moves along
-``states.GROUP_MOVES`` until none applies::
+change, :meth:`Group.settle` derives an event from the numbers and follows
+``states.GROUP_MOVES`` until no event applies::
 
     CREATING --filled--> ACTIVE <--settled-- RESIZING
                            | |                ^    |
@@ -16,13 +16,14 @@ change :meth:`Group.settle` derives an event from the numbers, and moves along
 
 * *filled*: it has its minimum of members, and at least one if it wants any.
 * *moving*: a slot is under way to it, or its size is not the wanted one.
-* *settled*: neither is so any more.
-* *short*: it has fewer members than its minimum, as after a host was lost.
+* *settled*: neither is true any more.
+* *short*: it has fewer members than its minimum, for example after a host was
+  lost.
 * *emptied*: a group being deleted has no member, and no slot is under way.
 
 Tasks are counted in periods. :meth:`Group.observe` adds a desk's report to the
-current period, and :meth:`Group.end_period` turns it into what a policy sees:
-the work that waits, the work that comes, and how the goal goes.
+current period. :meth:`Group.end_period` turns it into what a policy sees: the
+waiting work, the arriving work, and the progress of the goal.
 """
 
 import collections
@@ -37,9 +38,9 @@ from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import runtimes
 from fpgapool.vocabulary import states
 
-# What rounding errors may add to a mean number of members.
+# Tolerance for rounding errors in a mean number of members.
 _ROUNDING = 1e-9
-# A miss at one size says little about later times.
+# After this many periods, a missed goal says little about its group's size.
 _MISS_PERIODS = 60
 # Desks report every few seconds; a longer gap means that no task ended.
 _LONGEST_SILENCE_S = 30.0
@@ -49,17 +50,18 @@ _LONGEST_SILENCE_S = 30.0
 class SizingOptions:
     """How groups are measured.
 
-    :param period_s: I, from one resize to the next; None: the policy's.
+    :param period_s: I, the time from one resize to the next; None: the
+        policy's.
     :param periods: m, the number of periods that estimates cover.
-    :param estimate: how slot-seconds per task are found, see
+    :param estimate: how slot-seconds per task are estimated; see
         :mod:`fpgapool.core.sizing.runtimes`: ``measured``, ``nnls``, and for
         comparison ``saturated`` and ``as_printed``.
     :param smoothing: weight of the last period in slots per rate.
     :param arrival_smoothing: weight of the last period in expected arrivals.
         It is small, because a group that was busy a minute ago often becomes
         busy again.
-    :param programming_time_s: the longest time that programming a slot of
-        the pool takes.
+    :param programming_time_s: the longest programming time of any slot of the
+        pool.
     """
 
     period_s: float | None = None
@@ -97,9 +99,9 @@ class Group:
 
     :ivar shapes: the slot shapes that its accelerator fits; empty: any.
     :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :ivar owed: slots that it must return to the pool first.
+    :ivar owed: number of slots that it must return to the pool first.
     :ivar gave: whether it gave slots to sessions in this period.
-    :ivar goal: None: it has none, or has reached it.
+    :ivar goal: its goal; None: it has none, or has reached it.
     :ivar last: the last period; None: the first one has not ended.
     """
 
@@ -153,16 +155,16 @@ class Group:
 
     @property
     def surplus(self) -> int:
-        """The members that it should give away."""
+        """The number of members that it should give away."""
         return min(max(self.size - self.wanted, 0), self.members)
 
     @property
     def deficit(self) -> int:
-        """The slots that it should have and that are not under way."""
+        """The number of slots that it lacks and that are not under way."""
         return max(self.wanted - self.size, 0)
 
     def add(self, members: int, under_way: int, now: float) -> None:
-        """Add to the numbers of its slots."""
+        """Add to the numbers of its members and of slots under way to it."""
         self._member_s += self.members * (now - self._counted_s)
         self._counted_s = now
         self.members += members
@@ -173,11 +175,11 @@ class Group:
         self._stay_until.append(until_s)
 
     def release(self) -> None:
-        """Allow all slots to leave that were pinned to the group."""
+        """Allow all slots that were pinned to the group to leave."""
         self._stay_until.clear()
 
     def staying(self, now: float) -> int:
-        """Return how many slots have to stay now."""
+        """Return how many slots must stay now."""
         self._stay_until = [at for at in self._stay_until if at > now]
         return min(len(self._stay_until), self.size)
 
@@ -189,11 +191,11 @@ class Group:
         self.settle()
 
     def want_again(self, is_sized: bool) -> None:
-        """Request slots again that the group gave to sessions.
+        """Request the slots again that the group gave to sessions.
 
-        :param is_sized: whether the policy sizes this group. Then one slot is
-            enough, since the policy learns of tasks through it. Otherwise the
-            group returns to its owner's size.
+        :param is_sized: whether the policy sizes this group. If so, one slot
+            is enough, because it shows the policy that there are tasks.
+            Otherwise, the group returns to the size that its owner set.
         """
         if self.gave and self.state != states.GROUP_DRAINING:
             least = 1 if is_sized else self.spec.size
@@ -224,7 +226,7 @@ class Group:
         return event if event in known else None
 
     def delete(self) -> None:
-        """Begin to release all slots."""
+        """Start releasing all slots."""
         self.state = states.GROUP_MOVES[self.state][states.DELETE]
         self.wanted = 0
         self.goal = None
@@ -235,7 +237,7 @@ class Group:
     def observe(self, stats: events.TaskStats, now: float) -> bool:
         """Add a desk's report.
 
-        :returns: whether the group has reached its goal by it.
+        :returns: whether this report completes the group's goal.
         """
         self._has_reports = True
         self._waiting[stats.host_id] = {
@@ -272,7 +274,7 @@ class Group:
         """Compute what the policy sees from the reports of a period.
 
         If the desks have not reported since the last period, a group with a
-        goal keeps its last values: no report does not mean a rate of 0.
+        goal keeps its last values: a missing report does not mean a rate of 0.
         """
         length_s = now - self._since_s
         if length_s <= 0:
@@ -319,8 +321,8 @@ class Group:
         members = self._member_s / last.length_s
         slots = members
         if last.busy_s > 0:
-            # With idle members, the slots per rate are unknown. Late reports
-            # may cover more than one period.
+            # Only busy members contribute to the rate. Their number may exceed
+            # the members, because late reports may cover more than one period.
             slots = last.busy_s / last.length_s
         measured = dataclasses.replace(
             goal,
@@ -331,7 +333,7 @@ class Group:
         )
         short = goal.short_size
         if measured.progress(now) < 1:
-            # Slots that arrived during the period do not count.
+            # Rounding down leaves out slots that arrived during the period.
             short = max(short or 0, math.floor(members + _ROUNDING))
             self._miss_ends_s = now + _MISS_PERIODS * last.length_s
         elif short is not None and (

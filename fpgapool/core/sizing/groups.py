@@ -3,9 +3,10 @@
 """Groups: slots with one accelerator that several programs use as one device.
 
 :class:`Groups` keeps the sizes, statistics and goals of all groups of a pool,
-and asks an elasticity policy for new sizes. It knows numbers of slots only:
-its caller knows the slots themselves, chooses which slot leaves a group, and
-moves it. Both the pool's state and the simulator are such callers::
+    and asks an elasticity policy for new sizes. It only knows numbers of
+    slots. Its caller knows the slots themselves, chooses which slot leaves a
+    group, and moves it. Both the pool's state and the simulator are such
+    callers::
 
     groups.observe(stats, now)           # whenever a desk reports
     if now >= groups.wake_s():           # each period
@@ -15,16 +16,17 @@ moves it. Both the pool's state and the simulator are such callers::
         groups.begin(move, now)          # its slot leaves and is programmed
     groups.joined(receiver, now)         # later: the slot serves its group
 
-A group's *size* counts its members and the slots that are under way to it.
-Its *wanted* size is the size that it should have: the owner's, or for an
-elastic group the policy's. The moves follow from the difference, so each new
-wanted size makes older moves void that have not begun.
+A group's *size* counts its members and the slots under way to it. Its *wanted*
+size is the size that it should have: its owner's or, for an elastic group, the
+policy's. Moves follow from the difference, so each new wanted size cancels
+older moves that have not begun.
 
-A move with a donor takes a slot from a group at the end of a task: idle
-members first, the lowest number first, otherwise the next one whose task ends.
-A move without a donor takes a slot from the pool, by an ordinary job in the
-queue or from slots that the caller keeps for groups. A move without a receiver
-returns a slot to the pool.
+A move with a donor takes a slot from a group at the end of a task: from an
+idle member, the lowest number first, or else from the next member whose task
+ends.
+A move without a donor takes a slot from the pool, through an ordinary job in
+the queue or from slots that the caller keeps for groups. A move without a
+receiver returns a slot to the pool.
 """
 
 import collections
@@ -62,10 +64,11 @@ class Move:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GoalProgress:
-    """How a goal goes, for the group's owner.
+    """The progress of a goal, for the group's owner.
 
-    :param asked: r, the slots that the goal asks for.
-    :param expected_finish_s: None: unknown, or the goal has no end.
+    :param asked: r, the number of slots that the goal requests.
+    :param expected_finish_s: when the last task should end; None: unknown, or
+        the goal has no end.
     """
 
     goal: goals.Goal
@@ -80,7 +83,8 @@ class Groups:
     """All groups of a pool.
 
     :raises ValueError: if the policy does not accept the period.
-    :ivar warning: about the period, for the operator; None: no warning.
+    :ivar warning: a warning about the period for the operator; None: no
+        warning.
     """
 
     def __init__(
@@ -109,11 +113,11 @@ class Groups:
         goal: goals.Goal | None = None,
         shapes: model.Shapes = frozenset(),
     ) -> None:
-        """Add a group without slots; it gets them by moves.
+        """Add a group without slots; it gets them through moves.
 
-        :param shapes: that its accelerator fits; empty: any.
-        :raises goals.Infeasible: if the policy refuses the goal; then there
-            is no group.
+        :param shapes: the shapes that its accelerator fits; empty: any.
+        :raises goals.Infeasible: if the policy refuses the goal; the group is
+            then not added.
         """
         group = self._add(spec, shapes, now)
         if goal is not None:
@@ -134,8 +138,9 @@ class Groups:
     ) -> None:
         """Add a group as it was before a restart.
 
-        :param wanted: its size then; it stays until tasks are measured again.
-        :param goal: what is left of its goal.
+        :param wanted: its wanted size then; it stays until tasks are measured
+            again.
+        :param goal: its goal, with the progress so far.
         """
         group = self._add(spec, shapes, now)
         group.wanted = wanted
@@ -160,7 +165,7 @@ class Groups:
     ) -> None:
         """Replace a group's request.
 
-        Its size becomes the owner's; the policy may change it again.
+        Its wanted size becomes the owner's; the policy may change it again.
 
         :raises KeyError: if there is no such group, or it is being deleted.
         """
@@ -185,8 +190,8 @@ class Groups:
     def set_slots(self, shapes: model.Shapes, slots: int | None) -> None:
         """Set how many slots a scaling set may have.
 
-        :param slots: None, the default: those that its groups have, or are
-            entitled to if that is more.
+        :param slots: the number of slots; None, the default: as many as its
+            groups have, or as their owners requested if that is more.
         """
         self._sets[shapes].slots = slots
 
@@ -243,13 +248,13 @@ class Groups:
     ) -> elasticity.GroupId | None:
         """Choose the group that gives a member to a waiting session.
 
-        It is the one with the least waiting work for its size among those
-        above their minimum; one slot per period and scaling set. In the next
-        period a group that the policy does not size wants its slots again,
-        and another one at least one.
+        Of the groups above their minimum, it is the one with the least waiting
+        work for its size. A scaling set gives at most one slot per period. In
+        the next period, a group that the policy does not size wants its former
+        slots again, and any other group wants at least one.
 
-        :param candidates: groups with a member that the session fits.
-        :returns: the group, which then wants one slot less and has a move to
+        :param candidates: groups with a member that fits the session.
+        :returns: the group, which then wants one slot fewer and has a move to
             the pool; None: no group can give one now.
         """
         able = [
@@ -297,8 +302,8 @@ class Groups:
     def observe(self, stats: events.TaskStats, now: float) -> bool:
         """Process a desk's report; unknown groups are ignored.
 
-        :returns: whether the group has reached its goal by it. The goal is
-            then gone.
+        :returns: whether this report completes the group's goal. The goal is
+            then removed.
         """
         group = self._groups.get(stats.group_id)
         if group is None or group.state == states.GROUP_DRAINING:
@@ -353,7 +358,7 @@ class Groups:
         """Apply a policy's sizes within the bounds of each group."""
         for group in self._elastic_sets().get(shapes, ()):
             size = sizes.get(group.spec.id)
-            # A request to give a slot back holds for one period.
+            # A request to return a slot is valid for one period.
             group.owed = 0
             if size is not None:
                 least = max(group.spec.min_size, group.staying(now))
@@ -362,10 +367,10 @@ class Groups:
             group.settle()
 
     def moves(self) -> tuple[Move, ...]:
-        """Return the slots that should change hands and have not begun.
+        """Return the moves that should be made but have not begun.
 
         Receivers with the largest deficit come first, then those with lower
-        ids. A set asks the pool for no more slots than it may have.
+        ids. A set requests no more slots than it may have.
         """
         found: list[Move] = []
         deficits: dict[_SetKey, dict[elasticity.GroupId, int]] = {}
@@ -397,7 +402,7 @@ class Groups:
     def next_move(self, donor: elasticity.GroupId) -> Move | None:
         """Return the move that a group should make with its next idle slot.
 
-        :returns: None: the group keeps the slot.
+        :returns: the move; None: the group keeps the slot.
         """
         group = self._groups.get(donor)
         if group is None or not group.surplus:
@@ -421,13 +426,13 @@ class Groups:
     def set_goal(
         self, group_id: elasticity.GroupId, goal: goals.Goal | None, now: float
     ) -> None:
-        """Give a group another goal, or none.
+        """Replace or remove a group's goal.
 
-        A new goal counts the tasks that have ended for the former one.
-        Without a goal the group gets the size that its owner gave it.
+        A new goal counts the tasks that have ended for the former one. Without
+        a goal, the group gets the size that its owner set.
 
         :raises KeyError: if there is no such group, or it is being deleted.
-        :raises ValueError: if all actions of the goal have ended already.
+        :raises ValueError: if all actions of the goal have already ended.
         :raises goals.Infeasible: if the policy refuses it; then the former
             goal stays.
         """
@@ -494,7 +499,7 @@ class Groups:
     def progress(
         self, group_id: elasticity.GroupId, now: float
     ) -> GoalProgress | None:
-        """Return how a group's goal goes; None: it has none."""
+        """Return the progress of a group's goal; None: it has none."""
         group = self._groups.get(group_id)
         if group is None or group.goal is None:
             return None
@@ -516,7 +521,7 @@ def _set_key(group: one_group.Group) -> _SetKey:
 def _neediest(
     deficits: dict[elasticity.GroupId, int],
 ) -> elasticity.GroupId | None:
-    """Return the group with the largest deficit, the lowest id of equals."""
+    """Return the group with the largest deficit; ties go to the lowest id."""
     chosen = max(deficits, key=deficits.__getitem__, default=None)
     return chosen if chosen is not None and deficits[chosen] > 0 else None
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Estimates the slot-seconds of tasks from what happened in the last periods.
+"""Estimates the slot-seconds of tasks from the last periods.
 
 The estimates, by name:
 
 ``measured``
-    Busy time of a client's tasks over their number.
+    The busy time of a client's tasks divided by their number.
 ``nnls``
-    For drivers that only count tasks: least squares, without negative times,
-    of the busy time of the group over the tasks of each client. Clients whose
-    tasks come in a constant ratio cannot be distinguished.
+    For drivers that only count tasks: a least-squares fit, without negative
+    times, of the group's busy time to the numbers of tasks of its clients.
+    Clients whose tasks come in a constant ratio cannot be told apart.
 ``saturated``
-    As ``nnls``, with the whole period instead of the busy time. It is right
-    only for a group whose members are never idle.
+    Like ``nnls``, but with the whole period instead of the busy time. It is
+    correct only for a group whose members are never idle.
 ``as_printed``
-    As ``saturated``, but divides by the size where it has to multiply. It
+    Like ``saturated``, but divides by the size where it should multiply. It
     reproduces published figures.
 """
 
@@ -38,8 +38,8 @@ ESTIMATES = (MEASURED, NNLS, SATURATED, AS_PRINTED)
 class Period:
     """What the members of a group did in a period.
 
-    :param ended: by client, the tasks that ended; those with none are left
-        out.
+    :param ended: number of tasks that ended, by client; clients with none are
+        left out.
     """
 
     length_s: float
@@ -50,14 +50,14 @@ class Period:
 
     @property
     def tasks(self) -> int:
-        """The tasks that ended."""
+        """The number of tasks that ended."""
         return sum(self.ended.values())
 
     @property
     def tasks_s(self) -> float:
         """Slot-seconds of the tasks that ended.
 
-        If drivers only count tasks, it has all the time of busy members.
+        If drivers only count tasks, it is all the time of busy members.
         """
         return sum(self.client_busy_s.values()) or self.busy_s
 
@@ -66,7 +66,7 @@ class Period:
 class Runtimes:
     """Slot-seconds per task.
 
-    :param other: of all other clients; None: unknown.
+    :param other: slot-seconds per task of all other clients; None: unknown.
     """
 
     by_client: Mapping[str, float]
@@ -92,11 +92,13 @@ def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
     """Estimate the slot-seconds of each client's tasks.
 
     A client without ended tasks counts as the average of the others. If no
-    task has ended, each running one counts with the time that it has taken.
+    task has ended, each running task counts with the time that it has taken so
+    far.
     """
     if kind not in ESTIMATES:
         raise ValueError(
-            f"unknown estimate {kind!r}; known are {', '.join(ESTIMATES)}"
+            f"unknown estimate {kind!r}; known estimates: "
+            f"{', '.join(ESTIMATES)}"
         )
     whole = kind in (SATURATED, AS_PRINTED)
     b = [one.length_s if whole else one.busy_s for one in periods]

@@ -9,16 +9,16 @@ from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import group as one_group
 from fpgapool.vocabulary import states
 
-# Tasks/s of slots that are busy for this part of a period show what the set
-# can do.
+# If slots are busy for this fraction of a period, their tasks/s show what the
+# set can do.
 _FULLY_BUSY = 0.95
 
 
 class ScalingSet:
     """The state of a set, apart from its groups.
 
-    :ivar slots: how many it may have; None: those that its groups have, or
-        are entitled to if that is more.
+    :ivar slots: the number of slots that it may have; None: as many as its
+        groups have, or as their owners requested if that is more.
     :ivar gave: whether it gave a slot to a session in this period.
     """
 
@@ -50,7 +50,7 @@ class ScalingSet:
         )
 
     def measure(self, groups: Sequence[one_group.Group]) -> None:
-        """Measure the tasks/s that slots did for goals in the last period."""
+        """Measure the tasks/s that slots completed for goals."""
         last = [
             group.last
             for group in groups
@@ -77,10 +77,10 @@ class ScalingSet:
     def _capacity_per_s(
         self, groups: Sequence[one_group.Group]
     ) -> float | None:
-        """Return the tasks/s that all slots for goals could do.
+        """Return the tasks/s that all slots for goals could complete.
 
-        The rate of some slots is too high an estimate if all share a link, so
-        the rate while all were busy bounds it.
+        If all slots share a link, the rate of a few slots is too high an
+        estimate. So the rate while all were busy is an upper bound.
         """
         per_slot = self._busy_per_slot
         if per_slot is None:

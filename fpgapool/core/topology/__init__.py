@@ -3,15 +3,15 @@
 """Hosts, boards, slots and their assignments.
 
 The rules change them, and strategies read them through the view. Nothing here
-knows the order in which jobs wait.
+depends on the order in which jobs wait.
 
 ``slots``
     Records of a host, a slot and an assignment.
 ``slot_table``
     All of them, with indexes over idle slots.
 ``boards``, ``loads``
-    The same as vectors, and the rates on pipes, for strategies that compare
-    all pairs.
+    Boards as vectors, and the rates on pipes, for strategies that compare all
+    pairs.
 ``power``
     Caps on the power of slots in use.
 ``reservations``

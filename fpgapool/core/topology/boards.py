@@ -21,7 +21,7 @@ _NUMBER = operator.attrgetter("number")
 
 
 class Target:
-    """The idle slots of one shape of a board."""
+    """The idle slots of one shape on a board."""
 
     __slots__ = ("number", "shape", "slots")
 
@@ -35,9 +35,9 @@ class Boards:
     """The targets of a pool.
 
     A target keeps its number. The vectors have spare entries, and entries of
-    targets without idle slots; their count is 0.
+    targets without idle slots; the count of both is 0.
 
-    :ivar slot_counts: the number of its board's slots, idle or not.
+    :ivar slot_counts: the number of slots of the target's board, idle or not.
     """
 
     def __init__(self, loads: pipe_loads.Loads) -> None:

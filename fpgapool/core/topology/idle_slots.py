@@ -50,13 +50,13 @@ class IdleSlots:
         ] = {}
 
     def idle_count(self, shapes: model.Shapes) -> int:
-        """The number of idle slots of these shapes."""
+        """Return the number of idle slots of these shapes."""
         if not shapes:
             return self.idle_total
         return sum(self.idle_by_shape[shape] for shape in shapes)
 
     def hosts_in(self, bucket: slots.Bucket) -> ordered.SortedKeys | None:
-        """Ranks of the hosts that have idle slots of this kind."""
+        """Return the ranks of the hosts that have idle slots of this kind."""
         while self._changed_hosts:
             self._relist(self._changed_hosts.pop())
         return self._hosts_by_bucket.get(bucket)
@@ -64,11 +64,11 @@ class IdleSlots:
     def slots_in(
         self, bucket: str | slots.ProgrammedBucket
     ) -> ordered.SortedKeys | None:
-        """Positions of the idle slots of a bucket."""
+        """Return the positions of the idle slots of a bucket."""
         return self._slots_by_bucket.get(bucket)
 
     def is_idle(self, slot_id: model.SlotId) -> bool:
-        """Whether a slot is known, up and free."""
+        """Return whether a slot is known, up and free."""
         slot = self.slots.get(slot_id)
         return slot is not None and slot.up and slot_id not in self.assignments
 

@@ -3,8 +3,8 @@
 """The loads that running jobs put on DMA pipes and NICs.
 
 Strategies that estimate rates use them. Rates come from
-:class:`~fpgapool.core.events.Progress`; until the first one of an assignment,
-the strategy's own estimate counts.
+:class:`~fpgapool.core.events.Progress`; before an assignment's first one, the
+strategy's own estimate counts.
 """
 
 import math
@@ -17,7 +17,7 @@ from fpgapool.core import model
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 
-#: A pipe without a limit, for traffic from outside the pool.
+#: Number of an unlimited pipe, for traffic from outside the pool.
 NOWHERE = 0
 
 
@@ -57,17 +57,17 @@ class Loads:
     # -- pipes -----------------------------------------------------------
 
     def dma(self, device_id: model.DeviceId) -> int:
-        """The number of a device's DMA pipe."""
+        """Return the number of a device's DMA pipe."""
         number = self._dma.get(device_id)
         return number or self._make(self._dma, device_id)
 
     def egress(self, host_id: model.HostId) -> int:
-        """The number of the pipe by which a host sends."""
+        """Return the number of the pipe through which a host sends."""
         number = self._egress.get(host_id)
         return number or self._make(self._egress, host_id)
 
     def ingress(self, host_id: model.HostId) -> int:
-        """The number of the pipe by which a host receives."""
+        """Return the number of the pipe through which a host receives."""
         number = self._ingress.get(host_id)
         return number or self._make(self._ingress, host_id)
 
@@ -100,7 +100,7 @@ class Loads:
     def uses(
         self, job: model.Job, spec: model.SlotSpec, return_ratio: float
     ) -> tuple[tuple[int, float], ...]:
-        """The pipes that a job uses in a slot, with bytes per input byte."""
+        """Return the pipes that a job uses, with bytes per input byte."""
         found = [(self.dma(spec.device_id), 1.0)]
         if job.host_id == spec.host_id:
             return tuple(found)
@@ -118,7 +118,7 @@ class Loads:
     ) -> None:
         """Set the pipes of a slot's holder.
 
-        Its rate stays; it begins at 0.
+        Its rate does not change; a new one starts at 0.
         """
         bytes_per_s = self.drop(spec.id)
         flow = Flow(self.uses(job, spec, return_ratio))
@@ -143,7 +143,7 @@ class Loads:
     def set_rate(self, slot_id: model.SlotId, bytes_per_s: float) -> None:
         """Set the rate of a slot's holder.
 
-        A negative or infinite rate, or one of a slot without a flow, is
+        A rate that is negative or infinite, or of a slot without a flow, is
         ignored.
         """
         flow = self.flows.get(slot_id)

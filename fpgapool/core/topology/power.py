@@ -2,8 +2,8 @@
 
 """Caps on the power that slots draw in addition to idle hosts and boards.
 
-A slot counts with the highest power of any accelerator in its shape, whatever
-it runs. So caps always hold, and no job waits because of the power of another
+A slot counts as the highest power of any accelerator in its shape, whatever it
+runs. So caps always hold, and no job waits because of the power of another
 job.
 """
 
@@ -20,7 +20,7 @@ _EPSILON_W = 1e-6
 
 
 class Power:
-    """Keeps strategies from slots whose use would exceed a cap."""
+    """Hides slots from strategies if their use would exceed a cap."""
 
     def __init__(self, table: idle_slots.IdleSlots) -> None:
         self._table = table
@@ -30,7 +30,7 @@ class Power:
         self.is_set = False
 
     def set_caps(self, caps: model.PowerCaps) -> None:
-        """Set the caps. Lower ones take no slot away."""
+        """Set the caps; lower caps take no slots away."""
         self._pool_w = math.inf if caps.pool_w is None else caps.pool_w
         self._hosts_w = dict(caps.hosts_w)
         self._slots_w = dict(caps.slots_w)
@@ -40,21 +40,21 @@ class Power:
         return self._slots_w.get(slot.spec.shape, 0.0)
 
     def withholds(self, slots: abc.Iterable[pool_slots.Slot]) -> bool:
-        """Whether none of these idle slots may be given now."""
+        """Return whether none of these idle slots may be assigned now."""
         if not self.is_set:
             return False
         left = self._left()
         return not any(left.has_room(slot) for slot in slots)
 
     def allows(self, slot: pool_slots.Slot) -> bool:
-        """Whether an idle slot may be given now."""
+        """Return whether an idle slot may be assigned now."""
         return not self.withholds([slot])
 
     def rounds(
         self, near: abc.Callable[[], abc.Set[model.HostId]]
     ) -> abc.Iterator[None]:
-        """Offer idle slots in rounds, so that each round stays within the
-        caps.
+        """Offer idle slots in rounds, each of which stays within the caps.
+
 
         Each idle slot that is allowed is offered once. After the last round,
         all idle slots are visible.
@@ -96,7 +96,7 @@ class Power:
     def _choose(
         self, waiting: abc.Iterable[pool_slots.Slot]
     ) -> tuple[list[pool_slots.Slot], list[pool_slots.Slot]]:
-        """Return the slots that may all be given, and the others."""
+        """Return the slots that may all be assigned, and the others."""
         left = self._left()
         shown: list[pool_slots.Slot] = []
         others: list[pool_slots.Slot] = []
@@ -118,7 +118,7 @@ class Power:
 
 
 class _Left:
-    """The power that is left below the caps."""
+    """The power left below the caps."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Left:
         )
 
     def has_room(self, slot: pool_slots.Slot) -> bool:
-        """Whether another slot fits below the caps."""
+        """Return whether another slot fits below the caps."""
         left_w = min(self._pool_w, self._hosts_w[slot.host.id])
         return self._power.slot_w(slot) <= left_w + _EPSILON_W
 

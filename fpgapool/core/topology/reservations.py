@@ -3,9 +3,9 @@
 """Chooses the slots that are reserved for instances.
 
 An instance reserves a number of slots of a device. This module binds each
-reservation to a slot, and rebinds it if that slot becomes unusable. Reservable
-slots without a reservation are kept: only jobs that can move to another slot
-may use them.
+reservation to a slot, and to another one if that slot becomes unusable.
+Reservable slots without a reservation are kept back: only jobs that can move
+to another slot may use them.
 """
 
 import typing
@@ -57,7 +57,7 @@ class Pool(typing.Protocol):
 
 
 class Reservations:
-    """The reservations of all devices, and the slots that they have.
+    """The reservations of all devices, and their slots.
 
     :ivar wanted: by device, the instances and the number of slots that each
         has reserved.
@@ -150,8 +150,7 @@ class Reservations:
     def settle(self) -> tuple[list[Change], list[slots.Hold]]:
         """Bind reservations to slots.
 
-        :returns: the changes, and the holders that have to leave reserved
-            slots.
+        :returns: the changes, and the holders that must leave reserved slots.
         """
         changes: list[Change] = []
         leaving: list[slots.Hold] = []
@@ -204,8 +203,9 @@ class Reservations:
         known: list[slots.Slot],
         old: abc.Mapping[model.SlotId, str],
     ) -> tuple[dict[model.SlotId, str], dict[model.SlotId, str]]:
-        """:returns: the slots that stay reserved, and the poor ones, which
-        stay only if there are no others.
+        """Return the slots that stay reserved, and the poor ones.
+
+        Poor slots stay reserved only if there are no others.
         """
         left = dict(self.wanted.get(device_id, {}))
         new: dict[model.SlotId, str] = {}
@@ -242,7 +242,8 @@ class Reservations:
                 )
                 if rank[1] < _SOMETIME
             )
-            # A reservation bound to a poor slot does not evict a holder.
+            # A reservation that is bound to a poor slot does not evict a
+            # holder.
             urgent = missing - _count(poor, instance_id)
             for n, (rank, slot_id) in enumerate(fair[: max(missing, 0)]):
                 if rank[1] == _AT_ONCE or n < urgent:
@@ -282,10 +283,10 @@ class Reservations:
         return hold.record.job.instance_id if hold.record else None
 
     def _can_move(self, hold: slots.Hold) -> bool:
-        """Whether a holder can move to another slot.
+        """Return whether a holder can move to another slot.
 
         While a slot is being prepared, its client does not know it yet, so the
-        job can move. So can groups, but not self-tests.
+        job can move. Groups can always move, self-tests never.
         """
         return hold.record is not None and (
             hold.phase is _PREPARING
@@ -344,7 +345,7 @@ class Reservations:
         return {slot.id for slot in free[: max(count, 0)]}
 
     def _is_stuck(self, slot: slots.Slot) -> bool:
-        """Whether the slot's job can never move."""
+        """Return whether the slot's job can never move."""
         hold = self._table.assignments.get(slot.id)
         return (
             hold is not None
@@ -393,9 +394,7 @@ class Reservations:
         accelerator: str,
         fitting: list[slots.Slot],
     ) -> tuple[ordered.Key | None, slots.Slot | None]:
-        """:returns: the first job that may have one of these slots, and the
-        slot.
-        """
+        """Return the first job that may have one of them, and the slot."""
         if fitting:
             for key in queue:
                 record = self._view.record(key[-1])
@@ -417,7 +416,7 @@ class Reservations:
         return None, None
 
     def is_wanted(self, slot: slots.Slot) -> bool:
-        """Whether a waiting job fits a reserved slot."""
+        """Return whether a waiting job fits a reserved slot."""
         queues = self._jobs.of_instances.get(slot.reserved_for or "", {})
         return any(
             self._view.accelerators[name].fits(slot.spec.shape)
@@ -425,9 +424,10 @@ class Reservations:
         )
 
     def withholds(self, job: model.Job, *, idle: bool) -> bool:
-        """Whether reservations withhold a slot from a job.
+        """Return whether reservations withhold a slot from a job.
 
-        :param idle: whether only idle slots count; else all usable slots do.
+        :param idle: whether only idle slots count; otherwise, all usable slots
+            do.
         """
         own = job.instance_id
         if own not in self._table.reserved.values():
@@ -456,7 +456,7 @@ class Reservations:
     # -- figures ---------------------------------------------------------
 
     def pending(self, device_id: model.DeviceId) -> int:
-        """The number of reserved slots of a device that cannot be used now."""
+        """Return how many of a device's reserved slots cannot be used now."""
         ready = sum(
             slot is not None
             and slot.is_usable

@@ -2,8 +2,8 @@
 
 """Hosts, slots, assignments, and indexes over idle slots.
 
-Faults and assignments are stored by id, apart from the topology: they exist
-even while their host is unknown.
+Faults and assignments are stored by id, separately from the topology, because
+they exist even while their host is unknown.
 """
 
 import collections
@@ -21,8 +21,8 @@ from fpgapool.core.topology import slots
 class SlotTable(idle_slots.IdleSlots):
     """The topology, the assignments and the indexes over idle slots.
 
-    :ivar barred_devices: the devices that an operator disabled or drains,
-        known or not.
+    :ivar barred_devices: the devices that an operator has disabled or is
+        draining, known or not.
     :ivar reserved: by reserved slot, its instance. A reserved slot counts
         neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
@@ -122,7 +122,7 @@ class SlotTable(idle_slots.IdleSlots):
             return
         hold.slot = slot
         if old is not None:
-            # The report may be older than our record of an assigned slot.
+            # The report may be older than this record of an assigned slot.
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
@@ -150,8 +150,9 @@ class SlotTable(idle_slots.IdleSlots):
     ) -> model.HostId | None:
         """Set which slots of a known device are reserved or kept.
 
-        :param old: the slots reserved before, in the topology or not.
-        :returns: its host, if anything changed.
+        :param old: the slots that were reserved before, in the topology or
+            not.
+        :returns: the device's host, if anything changed.
         """
         for slot_id in old:
             self.reserved.pop(slot_id, None)
@@ -176,7 +177,7 @@ class SlotTable(idle_slots.IdleSlots):
         return host.id
 
     def slots_of(self, device_id: model.DeviceId) -> list[slots.Slot]:
-        """The slots of a device; none if it is unknown."""
+        """Return the slots of a device; none if it is unknown."""
         host_id = self._device_hosts.get(device_id)
         if host_id is None:
             return []
@@ -187,17 +188,17 @@ class SlotTable(idle_slots.IdleSlots):
         ]
 
     def known_shapes(self) -> model.Shapes:
-        """The shapes of all known slots, up or not, kept or not."""
+        """Return the shapes of all known slots, up or not, kept or not."""
         return frozenset(
             shape for shape, count in self._known_by_shape.items() if count
         )
 
     def host_of_device(self, device_id: model.DeviceId) -> model.HostId | None:
-        """The host of a device; None if it is unknown."""
+        """Return the host of a device; None if it is unknown."""
         return self._device_hosts.get(device_id)
 
     def held_slots(self, host_id: model.HostId) -> list[model.SlotId]:
-        """The host's assigned slots, also if it was never up."""
+        """Return the host's assigned slots, even if it was never up."""
         host = self.hosts.get(host_id)
         slots = host.slots if host is not None else []
         held = [slot.id for slot in slots if slot.id in self.assignments]
@@ -209,7 +210,7 @@ class SlotTable(idle_slots.IdleSlots):
         return sorted(held)
 
     def held_on(self, device_id: model.DeviceId) -> list[model.SlotId]:
-        """The device's assigned slots, also if it is unknown."""
+        """Return the device's assigned slots, even if it is unknown."""
         held = [
             slot.id
             for slot in self.slots_of(device_id)
@@ -227,11 +228,11 @@ class SlotTable(idle_slots.IdleSlots):
         self._device_hints.pop(slot_id, None)
 
     def up_count(self, shapes: model.Shapes) -> int:
-        """The number of slots of these shapes that are up."""
+        """Return the number of slots of these shapes that are up."""
         return _count(self.up_by_shape, shapes)
 
     def barred_count(self, shapes: model.Shapes) -> int:
-        """The number of slots of these shapes that only an operator bars."""
+        """Return how many slots of these shapes only an operator bars."""
         return _count(self.barred_by_shape, shapes)
 
     def _clear(self, host: slots.Host) -> None:

@@ -23,13 +23,13 @@ Bucket = OpenBucket | ProgrammedBucket
 
 
 def kept_shape(shape: str) -> str:
-    """The shape of slots while they are kept for reservations."""
+    """Return the shape of slots while they are kept for reservations."""
     # No shape reported by a host contains this character.
     return shape + "\0"
 
 
 def shown_shapes(accelerator: model.Accelerator) -> model.Shapes:
-    """The shapes of slots that an accelerator fits, kept ones included."""
+    """Return the slot shapes that an accelerator fits, kept ones included."""
     return accelerator.shapes | frozenset(map(kept_shape, accelerator.shapes))
 
 
@@ -37,7 +37,7 @@ def shown_shapes(accelerator: model.Accelerator) -> model.Shapes:
 class Slot:
     """A slot of a known host.
 
-    :ivar shape: the shape that jobs see: a special one while it is kept.
+    :ivar shape: the shape that jobs see; a special one while the slot is kept.
     :ivar works: whether its host is up, its device healthy, and neither the
         slot nor the device is out of use.
     :ivar is_usable: whether it works and its device is not barred.
@@ -86,14 +86,14 @@ class Slot:
         self.shape = kept_shape(self.spec.shape) if kept else self.spec.shape
 
     def program_tag(self) -> str:
-        """The accelerator that it can run without being programmed."""
+        """Return the accelerator that it can run without being programmed."""
         if self.spec.programming_time_s <= 0:
             return INSTANT
         # Unknown contents: the tag matches no accelerator.
         return self.programmed or "\0"
 
     def starts_at_once(self, accelerator: str) -> bool:
-        """Whether it needs no time to be programmed with it."""
+        """Return whether it can run an accelerator without programming."""
         return (
             self.spec.programming_time_s <= 0 or self.programmed == accelerator
         )
@@ -106,7 +106,8 @@ class Hold:
     :ivar record: the job that has the slot; None: a self-test has it.
     :ivar group_id: the group that has it; None: another holder has it.
     :ivar charged_at_s: the time up to which its project was charged.
-    :ivar paid_bytes: the unused rest of the claim, which was charged at once.
+    :ivar paid_bytes: the unused rest of the claim, which was charged in
+        advance.
     :ivar revoked: why the core is revoking it; empty if it is not.
     """
 
@@ -185,8 +186,8 @@ class Host:
     """A known host.
 
     :ivar up_shapes: the number of its slots that are up, by shape.
-    :ivar barred_shapes: the number that would be up if their devices were not
-        barred, by shape.
+    :ivar barred_shapes: the number of its slots that would be up if their
+        devices were not barred, by shape.
     :ivar remote_count: the number of its slots assigned to remote jobs.
     :ivar is_listed: whether its entries in the indexes are up to date.
     """

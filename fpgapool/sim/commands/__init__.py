@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands of ``fpgapool-sim``, a module of the same name each.
+"""The commands of ``fpgapool-sim``, each in a module of its name.
 
-Each has ``add_parser(subparsers)``, which sets ``run``. This function of the
-parsed arguments raises :class:`fpgapool.sim.errors.InputError` for invalid
+Each has ``add_parser(subparsers)``, which sets ``run``, a function of the
+parsed arguments. It raises :class:`fpgapool.sim.errors.InputError` for invalid
 input, and may return an exit code.
 """
 

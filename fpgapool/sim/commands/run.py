@@ -37,7 +37,7 @@ _METRICS = {
     "dlr": ("DLR", "share of bytes that stayed local", "{:.3f}"),
     "makespan_s": ("makespan", "end of the last job", "{:.2f} s"),
 }
-#: Interval of points in plots of groups.
+#: Interval between points in plots of groups.
 _STEP_S = 1.0
 
 
@@ -56,16 +56,16 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     screen.add_strategies(
         parser,
-        "strategies to simulate: those of the scenario, or installed ones "
-        "with their default options; may be repeated; default: all of the "
-        "scenario",
+        "strategy to simulate: one of the scenario's, or an installed one "
+        "with its default options; may be repeated; default: all of the "
+        "scenario's",
     )
     parser.add_argument(
         "--engine",
         choices=sorted(simulation.ENGINES),
         default="fluid",
-        help="data model: fluid at a steady rate, or in chunks, which is "
-        "slower but closer to the data plane; default: fluid",
+        help="how data moves: fluid, at steady rates, or chunk, which is "
+        "slower but closer to the real data plane; default: fluid",
     )
     parser.add_argument(
         "--seed",
@@ -188,7 +188,7 @@ def _show(
     _show_usage(console, found)
     _print(
         console,
-        "Deadlines: share kept, and the energy of the run for each of them",
+        "Deadlines: share met, and energy of the run per deadline met",
         ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
         {
             name: (
@@ -203,8 +203,7 @@ def _show(
     )
     _print(
         console,
-        "Containers: slots programmed, and what the makespan is beyond the "
-        "bound",
+        "Containers: slots programmed, and makespan above the bound",
         ("reprogrammings", "distance to the bound"),
         {
             name: (
@@ -319,7 +318,7 @@ def _show_groups(
 ) -> None:
     _print(
         console,
-        "Groups: share of their slots, and latency of accepted batches",
+        "Groups: shares of slot time, and latency of accepted batches",
         ("busy", "programming", "idle", *_LATENCIES),
         {
             name: (

@@ -26,7 +26,7 @@ _SHOWN = (
     ("tct95_s", "TCT(95), s"),
     ("dlr", "DLR, share of bytes"),
 )
-#: Longer tables are only in the file.
+#: Longer tables are not shown; their results are only in the file.
 _MAX_SHOWN = 60
 
 
@@ -42,7 +42,7 @@ def add_parser(subparsers: typing.Any) -> None:
         "specification",
         type=pathlib.Path,
         metavar="SWEEP.yaml",
-        help="a YAML file: fixed and varied options of generate, seeds and "
+        help="YAML file with fixed and varied options of generate, seeds and "
         "strategies",
     )
     parser.add_argument(
@@ -64,7 +64,7 @@ def add_parser(subparsers: typing.Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do the runs that have no results yet.
+    """Simulate the runs that have no results yet.
 
     :raises fpgapool.sim.errors.InputError: for invalid input.
     """

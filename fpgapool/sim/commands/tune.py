@@ -117,7 +117,7 @@ def _add_confirmation(group: typing.Any) -> None:
         ),
         default=1.0,
         metavar="RATIO",
-        help="bytes that come back per byte of input (default: %(default)s)",
+        help="bytes returned per byte of input (default: %(default)s)",
     )
     group.add_argument(
         "--seed",
@@ -164,8 +164,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise errors.InputError(
             "--boards",
             "",
-            f"{arguments.boards} boards need as many hosts; there are "
-            f"{arguments.hosts}",
+            f"{arguments.boards} boards need at least as many hosts, but "
+            f"--hosts is {arguments.hosts}",
         )
 
 
@@ -186,7 +186,7 @@ def _sizes(arguments: argparse.Namespace) -> _Sizes:
     # queueing.minimise chooses no threshold beyond this quantile.
     if sizes.fitted.quantile(1 - 1e-5) > _MAX_BYTES:
         raise errors.InputError(
-            source, "", f"sizes are too large, beyond {_MAX_BYTES} bytes"
+            source, "", f"sizes are too large: they exceed {_MAX_BYTES} bytes"
         )
     return sizes
 
@@ -199,7 +199,7 @@ def _show_fit(
     screen.say(
         console,
         f"{found.sizes} sizes with a mean of {sample.mean_bytes / 1e6:.6g} MB,"
-        f" taken for {found.family}: {found.reason}.",
+        f" fitted as {found.family}: {found.reason}.",
     )
     if found.candidates:
         table = screen.make_table(

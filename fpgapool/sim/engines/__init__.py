@@ -2,8 +2,8 @@
 
 """How data and tasks move.
 
-``base`` is what an engine is. ``fluid`` moves data at steady rates, ``chunk``
-in chunks, both through pipes that ``sharing`` shares max-min fairly, with
+``base`` defines an engine. ``fluid`` moves data at steady rates, ``chunk`` in
+chunks, both through pipes that ``sharing`` shares max-min fairly, with
 ``heaps``. ``tasks`` runs the tasks of groups, with ``queues``. ``compiling``
-compiles their inner loops. Engines decide nothing about slots.
+compiles their inner loops. Engines make no decisions about slots.
 """

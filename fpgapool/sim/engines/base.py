@@ -13,8 +13,8 @@ from fpgapool.sim.inputs import scenario
 class Slot(typing.NamedTuple):
     """A slot of the simulated cluster.
 
-    :ivar number: over all slots of the cluster, from 0.
-    :ivar place: number over the slots of its host.
+    :ivar number: its number among all slots of the cluster, from 0.
+    :ivar place: its number among the slots of its host.
     """
 
     number: int
@@ -26,9 +26,9 @@ class Slot(typing.NamedTuple):
 class Transfer(typing.NamedTuple):
     """The data of a job.
 
-    :ivar source: the host that sends the data and gets the results; None:
-        a machine outside of the cluster.
-    :ivar peak_bytes_per_s: the slot's highest rate of input.
+    :ivar source: the host that sends the data and gets the results; None: a
+        machine outside the cluster.
+    :ivar peak_bytes_per_s: the slot's highest input rate.
     :ivar return_ratio: bytes sent back per byte of input.
     """
 
@@ -43,7 +43,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def start(self, slot: Slot, transfer: Transfer, now: float) -> None:
-        """Let a slot work; the next `settle` gives it a rate."""
+        """Start work in a slot; the next `settle` gives it a rate."""
 
     @abc.abstractmethod
     def settle(self, now: float) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A job's data moves in chunks; a window limits the chunks on the way.
+"""A job's data moves in chunks; a window limits the chunks in flight.
 
 Each chunk of a remote job is sent, processed and, if the accelerator returns
-data, sent back. These three stages work at the same time on different chunks,
+data, sent back. These three stages work on different chunks at the same time,
 as in the data plane and in the simulator of the paper (FPGAPooling, section
-7.1). A chunk may be sent while fewer than ``window`` chunks are on the way. A
-chunk is on the way until its results are back, or until it is processed if
-the accelerator returns no data.
+7.1). A chunk may be sent while fewer than ``window`` chunks are in flight. A
+chunk is in flight until its results are back or, if the accelerator returns no
+data, until it is processed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _NOWHERE = -1
 
 
 class _Slots(typing.NamedTuple):
-    """The progress of the slots' jobs; one vector per member.
+    """The progress of the slots' jobs; each field is a vector.
 
-    A stage of slot s has the number s × 3 + stage, and so has its flow.
+    Stage k of slot s has the number s × 3 + k, and so has its flow.
 
     :ivar chunks: number of the job's chunks.
-    :ivar chunk_bytes: of all chunks but the last.
-    :ivar window: most chunks on the way.
-    :ivar is_active: by stage: whether it works on a chunk.
+    :ivar chunk_bytes: size of all chunks except the last.
+    :ivar window: maximum number of chunks in flight.
+    :ivar is_active: by stage: whether it is working on a chunk.
     :ivar is_used: by stage: whether the job needs it.
-    :ivar cap: by stage: bytes/s at most.
-    :ivar ratio: by stage: bytes there per byte of input.
-    :ivar pipes: by stage: two resources, -1: none.
+    :ivar cap: by stage: maximum rate in bytes/s.
+    :ivar ratio: by stage: bytes it handles per byte of input.
+    :ivar pipes: by stage: two resources; -1: none.
     """
 
     chunks: list[int]
@@ -56,9 +56,9 @@ class _Slots(typing.NamedTuple):
 
 
 class ChunkEngine(base.Engine):
-    """Chunks through pipes that are shared max-min fairly at each moment.
+    """Chunks move through pipes that are always shared max-min fairly.
 
-    :param window: most chunks of a job on the way, at least 1.
+    :param window: maximum number of a job's chunks in flight, at least 1.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ def _begin(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
 def _advance(
     net: sharing.Network, slots: _Slots, limit_s: float
 ) -> tuple[float, int]:
-    """Move chunks until a job is done, or up to a time."""
+    """Move chunks until a job is done or a time is reached."""
     while True:
         time_s, count = sharing.collect_done(net, limit_s)
         if not count:
@@ -189,7 +189,7 @@ def _advance(
 
 @compiling.in_place
 def _back(slots: _Slots, slot: int) -> int:
-    """Return the number of chunks that are no longer on the way."""
+    """Return the number of chunks that are no longer in flight."""
     last = slot * _STAGES + _RETURN
     if slots.is_used[last]:
         return slots.done[last]
@@ -198,7 +198,7 @@ def _back(slots: _Slots, slot: int) -> int:
 
 @compiling.in_place
 def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
-    """Start the next chunk of each stage that can."""
+    """Start the next chunk in each stage that is free to."""
     first = slot * _STAGES
     # The number of chunks that the stage may have begun in total.
     may_begin = min(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compiles inner loops with numba, if installed, once that pays off.
+"""Compiles inner loops with numba, if installed, once that is worthwhile.
 
-Without numba the same functions work on lists instead of arrays, and give the
-same results more slowly. With numba (``fpgapool[sim]``) engines begin in this
-way, too, because the import of numba takes longer than a small simulation.
+Without numba, the same functions work on lists instead of arrays; they give
+the same results more slowly. With numba (``fpgapool[sim]``), engines also
+start this way, because importing numba takes longer than a small simulation.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy.typing as npt
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 _Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
 
-#: Plain steps that take about as long as importing numba.
+#: Number of plain steps that take about as long as importing numba.
 PLAIN_STEPS = 4000
 
-# Without _nrt=False each call between functions would count a reference for
-# each of some forty vectors, which took longer than everything else. The
+# Without _nrt=False, each call between functions would count a reference to
+# each of about forty vectors, which takes longer than everything else. The
 # caller keeps the arrays alive while the functions use them.
 _OPTIONS = {"_nrt": False}
 
@@ -43,10 +43,10 @@ def in_place(function: _Function) -> _Function:
 
 
 def pays(steps: int) -> bool:
-    """Return whether compiled functions should make the next steps.
+    """Return whether compiled functions should do the next steps.
 
-    :param steps: that plain functions would make now. All steps of the process
-        count.
+    :param steps: number of steps that plain functions would do now. All steps
+        of the process are added up.
     """
     global _steps
     _steps += steps
@@ -62,23 +62,23 @@ def _is_installed() -> bool:
 def compiled(function: _Function) -> _Function:
     """Return a compiled function for :func:`arrays`.
 
-    Its code is cached on disk: beside its source, or, if this directory is
-    read-only, in the user's own cache. If neither can be written, each process
-    compiles it anew.
+    Its code is cached on disk: next to its source or, if that directory is
+    read-only, in the user's cache. If neither is writable, each process
+    compiles it again.
     """
     register()
     numba = importlib.import_module("numba")
     try:
         made = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
-        # No place for the cache.
+        # There is no place for the cache.
         made = numba.njit(**_OPTIONS)(function)
     return typing.cast(_Function, made)
 
 
 @functools.cache
 def register() -> None:
-    """Let compiled functions call the marked ones."""
+    """Let compiled functions call the functions marked by in_place."""
     extending = importlib.import_module("numba.extending")
     for function in _in_place:
         extending.register_jitable(**_OPTIONS)(function)
@@ -100,8 +100,8 @@ def matrices(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return a named tuple of lists as the rows of two matrices.
 
-    Compiled functions look at each array that they get, which takes longer
-    than a small step with it. Rows are as long as the longest one.
+    Compiled functions inspect each array that they get, which takes longer
+    than a small step on it. All rows are as long as the longest one.
     """
     kinds = typing.get_type_hints(type(vectors)).values()
     width = max(map(len, vectors))

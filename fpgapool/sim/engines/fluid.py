@@ -16,7 +16,7 @@ _NOWHERE = -1
 
 
 class _NewFlow(typing.NamedTuple):
-    """A flow that starts; -1 for none, and for a pipe that it does not use."""
+    """A flow to start; -1: none, or a pipe that it does not use."""
 
     flow: int
     dma: int
@@ -34,7 +34,7 @@ _NO_FLOW = _NewFlow(*[_NOWHERE] * 6, *[0.0] * 4)
 
 
 class FluidEngine(base.Engine):
-    """Flows with max-min fair rates, joint over all pipes that each uses."""
+    """Flows with rates that are max-min fair over all their pipes."""
 
     def __init__(self, cluster: scenario.Cluster) -> None:
         self._pipes = base.Pipes(cluster)
@@ -42,8 +42,9 @@ class FluidEngine(base.Engine):
         self._net = sharing.make_network(
             self._pipes.capacities_bytes_per_s, self._slots
         )
-        # A flow to start, and when to share the pipes, both as soon as rates
-        # matter. One call for these and the end of flows is faster than three.
+        # A flow to start, and when to share the pipes; both are needed only
+        # when rates matter. One call for these and the end of flows is faster
+        # than three.
         self._new = _NO_FLOW
         self._settle_s = math.inf
         self._is_compiled = False
@@ -87,7 +88,7 @@ class FluidEngine(base.Engine):
         )
 
     def stop(self, slot_number: int, now: float) -> float:
-        """Stop a working slot before its end.
+        """Stop a working slot before it has finished.
 
         :returns: the bytes that are left.
         """
@@ -140,7 +141,7 @@ def _finish_in(
 
 @compiling.in_place
 def _update(net: sharing.Network, new: _NewFlow, settle_s: float) -> None:
-    """Start a flow, and share the pipes at a time, unless it is infinite."""
+    """Start a flow, and share the pipes at a time unless it is infinite."""
     if new.flow >= 0:
         _start(net, new)
     if settle_s < math.inf:

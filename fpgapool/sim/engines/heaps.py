@@ -2,9 +2,9 @@
 
 """Binary heaps of numbered items whose keys change.
 
-A heap is two vectors: ``order`` begins with its size, then come its items, and
-``place`` has the position of each item in ``order``, 0 for an item that is not
-in the heap. The keys are in a vector of their own.
+A heap consists of two vectors. ``order`` starts with its size; its items
+follow. ``place`` has the position of each item in ``order``, or 0 for an item
+that is not in the heap. The keys are in a separate vector.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fpgapool.sim.engines import compiling
 def settle(
     keys: list[float], order: list[int], place: list[int], at: int
 ) -> None:
-    """Move the item at a position to the place of its key."""
+    """Move the item at a position to where its key belongs."""
     item = order[at]
     key = keys[item]
     while at > 1:

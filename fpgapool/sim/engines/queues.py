@@ -3,12 +3,14 @@
 """Tasks of groups, their queues, and the slots that run them.
 
 A task is never preempted. Each client has some queues on each host; a task
-joins the shortest of them, the lowest number first. A queue is sequential: its
-head asks for a member of the group, runs, and then the next head asks. Heads
-are served in the order in which they asked, the lowest idle member first.
+joins the shortest of them, of equal ones the lowest. A queue is sequential:
+its head requests a member of the group and runs, and then the next head
+requests one. Heads are served in the order of their requests, by the lowest
+idle member first.
 
-At one instant tasks end, the lowest slot first, then programmed slots join,
-then batches arrive, the lowest client first, and then idle members take heads.
+At any one time, tasks end first, the lowest slot first. Then programmed slots
+join, then batches arrive, the lowest client first, and then idle members take
+heads.
 """
 
 from __future__ import annotations
@@ -19,64 +21,70 @@ import typing
 
 from fpgapool.sim.engines import compiling
 
-#: Stands for the end of a batch.
+#: Finish time of a batch that has not ended.
 NOT_ENDED = -1.0
 REFUSED = -2.0
 
 # States of a slot.
 IDLE = 0  # a member without a task
 BUSY = 1  # a member with a task
-PROGRAMMING = 2  # on its way to a group
+PROGRAMMING = 2  # under way to a group
 FREE = 3  # in no group
 STATES = 4
 
 # Places in Tasks.times.
 NOW = 0
-#: Work of a slot that has never been idle; all busy slots work at the same
-#: pace, which is 1 unless the link is full.
+#: Work that a slot would have done so far if never idle; all busy slots work
+#: at the same pace, which is 1 unless the link is full.
 _WORK = 1
-_LINK = 2  # tasks/s that all slots run together
+_LINK = 2  # maximum tasks/s of all slots together
 
 # Places in Tasks.sizes.
 NEXT_BATCH = 0
 _GROUPS = 1
 _CLIENTS = 2
 _HOSTS = 3
-_ASKS = 4  # heads that have asked so far
+_ASKS = 4  # number of requests by heads so far
 
-#: A window has room for a batch that fits except for a rounding error.
+#: Lets a window accept a batch that is too large only by a rounding error.
 _ROUNDING = 1 + 1e-12
 
 
 class Tasks(typing.NamedTuple):
-    """All state; one vector per member.
+    """The whole state; each field is a vector.
 
     Tasks are numbered in the order of their batches. A *place* is a host and a
-    group, a *side* a host and a client.
+    group; a *side* is a host and a client.
 
-    :ivar member: its group, or the one that it is programmed for; -1: none.
+    :ivar member: a slot's group, or the one that it is programmed for; -1:
+        none.
     :ivar since: time of a slot's last entry in an account.
-    :ivar end: of a slot's task, on the scale of work; infinite: none.
-    :ivar ready: of a slot's programming; infinite: none.
+    :ivar end: end of a slot's task, on the scale of work; infinite: none.
+    :ivar ready: end of a slot's programming; infinite: none.
     :ivar running: the queue of a slot's task.
     :ivar spent: seconds of each slot in each state.
-    :ivar leaving: members of a group that leave as soon as a task ends.
-    :ivar due: tasks of a group that end before `advance` returns; -1: any.
-    :ivar first_client: of each group, and the number of all clients.
-    :ivar busy: seconds of slots with tasks of each group.
-    :ivar programming: seconds of slots on their way to each group.
-    :ivar asking: heads that ask at each place.
+    :ivar leaving: number of a group's members that leave as soon as a task
+        ends.
+    :ivar due: number of a group's tasks that end before `advance` returns; -1:
+        any.
+    :ivar first_client: first client of each group, then the number of all
+        clients.
+    :ivar busy: slot-seconds with tasks of each group.
+    :ivar programming: slot-seconds of programming for each group.
+    :ivar asking: number of heads that are requesting a member at each place.
     :ivar task_s: time of each client's tasks on one slot.
-    :ivar window_s: most work of a client that has not ended.
-    :ivar arrived: tasks of a client that were accepted; so are the next ones.
-    :ivar refused: batches of a client that found no room.
-    :ivar taken: seconds of slots that its ended tasks took.
-    :ivar first_queue: of each side, and the number of all queues.
-    :ivar head: first task of each queue, which may run; -1: none.
-    :ivar asked: number of its head's ask; infinite: it runs, or there is none.
-    :ivar left: tasks of each batch that have not ended.
-    :ivar finish: of each batch, or `NOT_ENDED`, or `REFUSED`.
-    :ivar following: task behind each task in its queue; -1: none.
+    :ivar window_s: maximum unfinished work of each client.
+    :ivar arrived: number of a client's accepted tasks; the next fields count
+        tasks likewise.
+    :ivar refused: number of a client's batches that found no room.
+    :ivar taken: slot-seconds of a client's ended tasks.
+    :ivar first_queue: first queue of each side, then the number of all queues.
+    :ivar head: first task of each queue, which may be running; -1: none.
+    :ivar asked: number of the head's request; infinite: it is running, or
+        there is none.
+    :ivar left: number of each batch's unfinished tasks.
+    :ivar finish: finish time of each batch, or `NOT_ENDED`, or `REFUSED`.
+    :ivar following: the task behind each task in its queue; -1: none.
     """
 
     times: list[float]
@@ -127,9 +135,9 @@ class Client(typing.NamedTuple):
     """A program that sends batches to a group.
 
     :ivar task_s: time of each of its tasks on one slot.
-    :ivar window_s: most work in slot-seconds that has not ended; a batch
-        beyond it is refused.
-    :ivar arrivals_s: of its batches, in order.
+    :ivar window_s: maximum unfinished work in slot-seconds; a batch that would
+        exceed it is refused.
+    :ivar arrivals_s: arrival times of its batches, in order.
     """
 
     group: int
@@ -145,9 +153,9 @@ def make_tasks(
     clients: typing.Sequence[Client],
     link_tasks_per_s: float = math.inf,
 ) -> Tasks:
-    """Make the state before the first event; no slot is in a group.
+    """Create the initial state, in which no slot belongs to a group.
 
-    :param hosts: of each slot; hosts are numbered from 0.
+    :param hosts: the host of each slot; hosts are numbered from 0.
     """
     host_count = max(hosts) + 1
     owners, first_queue = _queues(hosts, len(clients))
@@ -284,7 +292,7 @@ def _join(net: Tasks, slot: int) -> None:
 def _choose_host(net: Tasks, client: int) -> int:
     """Return the host with the fewest unfinished tasks per member.
 
-    Without members the tasks wait at the first host.
+    Without members, the tasks wait on the first host.
     """
     hosts = net.sizes[_HOSTS]
     best = 0
@@ -301,7 +309,7 @@ def _choose_host(net: Tasks, client: int) -> int:
 
 @compiling.in_place
 def _ask(net: Tasks, queue: int, place: int) -> None:
-    """Let the head of a queue ask for a member."""
+    """Let the head of a queue request a member."""
     net.asked[queue] = net.sizes[_ASKS]
     net.sizes[_ASKS] += 1
     net.asking[place] += 1
@@ -328,7 +336,7 @@ def _put(net: Tasks, task: int, client: int) -> None:
 
 @compiling.in_place
 def _send_elsewhere(net: Tasks, group: int) -> None:
-    """Move the waiting tasks of hosts without members."""
+    """Move waiting tasks away from hosts without members."""
     hosts, groups = net.sizes[_HOSTS], net.sizes[_GROUPS]
     members = 0
     for host in range(hosts):
@@ -344,7 +352,8 @@ def _send_elsewhere(net: Tasks, group: int) -> None:
             for queue in range(
                 net.first_queue[side], net.first_queue[side + 1]
             ):
-                # Nothing runs here, so all tasks wait, and heads ask.
+                # Nothing runs here, so all tasks wait, and all heads are
+                # requesting.
                 task = net.head[queue]
                 if task >= 0:
                     net.asking[host * groups + group] -= 1
@@ -360,7 +369,7 @@ def _send_elsewhere(net: Tasks, group: int) -> None:
 
 @compiling.in_place
 def drop(net: Tasks, group: int) -> None:
-    """Drop the waiting tasks of a group; those that run end."""
+    """Drop the waiting tasks of a group; running tasks continue."""
     for host in range(net.sizes[_HOSTS]):
         place = host * net.sizes[_GROUPS] + group
         net.asking[place] = 0
@@ -388,7 +397,7 @@ def drop(net: Tasks, group: int) -> None:
 
 @compiling.in_place
 def _arrive(net: Tasks, batch: int) -> None:
-    """Take a batch in, or refuse it."""
+    """Accept or refuse a batch."""
     client = net.client[batch]
     count = net.batch_tasks[batch]
     own = net.arrived[client] - net.ended[client] - net.dropped[client]
@@ -441,7 +450,7 @@ def _end_task(net: Tasks, slot: int) -> int:
 
 @compiling.in_place
 def _serve(net: Tasks) -> None:
-    """Give heads that ask to idle members."""
+    """Give waiting heads to idle members."""
     for slot in range(len(net.state)):
         if net.state[slot] != IDLE:
             continue
@@ -488,19 +497,19 @@ def _pass(net: Tasks, time_s: float, pace: float) -> None:
     net.times[_WORK] += pace * (time_s - net.times[NOW])
     net.times[NOW] = time_s
     if net.times[_LINK] == math.inf:
-        # Without rounding errors.
+        # Avoid rounding errors.
         net.times[_WORK] = time_s
 
 
 @compiling.in_place
 def advance(net: Tasks, limit_s: float) -> int:
-    """Continue until a time, or until something happens to a group.
+    """Continue until a time, or until a group changes.
 
-    Members left or joined, or the tasks that it is `due` have ended. What
-    happens at the limit itself has happened.
+    A group changes when members leave or join, or when the tasks counted by
+    ``due`` have ended. Events at the time limit itself are included.
 
-    :param limit_s: infinite: go on for as long as something happens.
-    :returns: 1 if something has happened to a group, else 0.
+    :param limit_s: the time; infinite: continue as long as there are events.
+    :returns: 1 if a group has changed, else 0.
     """
     slots = len(net.state)
     _serve(net)

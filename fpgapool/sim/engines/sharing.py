@@ -2,13 +2,13 @@
 
 """Max-min fair rates of flows that come and go.
 
-All rates together are max-min fair (progressive filling over all resources
-at once, equal weights, each flow with a cap): an allocation that fits is
-that one exactly if every flow has its cap, or uses a full resource on which
-no other flow is faster (Bertsekas and Gallager, Data Networks, section 6.5).
-So after a change only flows without such a bottleneck need new rates: they
-are filled anew beside the others, whose rates stay. Flows that lose their
-bottleneck in this way join them, until every flow has one.
+All rates together are max-min fair: progressive filling over all resources at
+once, with equal weights and a cap for each flow. A feasible allocation is
+max-min fair if and only if every flow is at its cap, or uses a full resource
+on which no other flow is faster (Bertsekas and Gallager, Data Networks,
+section 6.5). So after a change, only flows without such a bottleneck need new
+rates. They are filled again while the others keep their rates. Flows that lose
+their bottleneck because of this join them, until every flow has one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import typing
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import heaps
 
-#: Resources that one flow uses at most.
+#: Maximum number of resources that one flow uses.
 USES = 5
 #: Relative difference of rates that is only a rounding error.
 _EPSILON = 1e-12
 _OWN_CAP = -1
 
 # Places in Network.counts.
-_CHANGED = 0  # flows whose rate is not valid any more
+_CHANGED = 0  # flows whose rate is no longer valid
 _DIRTY = 1  # resources that a flow has left
 _FILLED = 2  # flows that get new rates
 _TOUCHED = 3  # resources that these use
@@ -34,22 +34,22 @@ _COUNTS = 4
 
 
 class Network(typing.NamedTuple):
-    """Flows and resources, each with a number; one vector per member.
+    """Flows and resources, each with a number; each field is a vector.
 
-    A use of flow f has a number in [f × USES, (f + 1) × USES).
+    The uses of flow f have numbers in [f × USES, (f + 1) × USES).
 
-    :ivar head: first use of each resource, -1: it has no use.
+    :ivar head: first use of each resource; -1: it has no use.
     :ivar level: while filling: the rate at which a resource is full.
     :ivar room: while filling: bytes/s that are still free.
-    :ivar weight: while filling: bytes/s per growing rate.
+    :ivar weight: while filling: bytes/s per unit of growing rate.
     :ivar growing: while filling: number of its flows that still grow.
-    :ivar cost: bytes there per byte of the flow.
-    :ivar following: the resource's next use, -1: none.
+    :ivar cost: bytes on the resource per byte of the flow.
+    :ivar following: the resource's next use; -1: none.
     :ivar use_count: number of a flow's uses.
-    :ivar fresh: bytes/s that a flow will have.
-    :ivar bottleneck: resource that limits a flow, -1: its own cap.
+    :ivar fresh: a flow's new rate in bytes/s.
+    :ivar bottleneck: the resource that limits a flow; -1: its own cap.
     :ivar left: remaining bytes at the time ``since``.
-    :ivar end: when it will end at this rate, in seconds.
+    :ivar end: when the flow will end at this rate, in seconds.
     :ivar due: when it counts as done, just before its end.
     """
 
@@ -91,7 +91,8 @@ class Network(typing.NamedTuple):
     found: list[int]
 
 
-# The vectors of all resources, and of all uses; most others are of all flows.
+# The vectors with an entry per resource or per use; most others have one per
+# flow.
 _OF_RESOURCES = (
     *("head", "level", "room", "weight", "growing", "level_place"),
     *("dirty", "is_dirty", "touched", "is_touched"),
@@ -104,7 +105,7 @@ def make_network(
 ) -> Network:
     """Make a network without flows.
 
-    :param capacities_bytes_per_s: of each resource, above 0.
+    :param capacities_bytes_per_s: capacity of each resource, above 0.
     """
     resources = len(capacities_bytes_per_s)
     lengths = {
@@ -129,8 +130,8 @@ def make_network(
 def network_of(wholes: typing.Any, numbers: typing.Any) -> Network:
     """Return a network whose vectors are rows of matrices.
 
-    :param wholes: of its numbers that are whole, as
-        :func:`.compiling.matrices` makes it.
+    :param wholes: its vectors of whole numbers, as :func:`.compiling.matrices`
+        makes them.
     """
     return Network(
         wholes[0],
@@ -179,7 +180,7 @@ def network_of(wholes: typing.Any, numbers: typing.Any) -> Network:
 def use(net: Network, flow: int, resource: int, cost: float) -> None:
     """Register one more resource for a flow that is about to start.
 
-    :param cost: bytes there per byte of the flow, above 0.
+    :param cost: bytes on the resource per byte of the flow, above 0.
     """
     number = flow * USES + net.use_count[flow]
     net.use_count[flow] += 1
@@ -191,7 +192,7 @@ def use(net: Network, flow: int, resource: int, cost: float) -> None:
 def start(
     net: Network, flow: int, cap: float, total: float, now: float
 ) -> None:
-    """Start a flow with known uses; it has no rate before `settle`."""
+    """Start a flow with known uses; it has no rate until `settle`."""
     net.cap[flow] = cap
     net.total[flow] = net.left[flow] = total
     net.since[flow] = now
@@ -217,7 +218,7 @@ def _change(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def stop(net: Network, flow: int) -> None:
-    """End a flow; the others have their old rates before `settle`."""
+    """End a flow; the others keep their old rates until `settle`."""
     for number in range(flow * USES, flow * USES + net.use_count[flow]):
         resource = net.resource[number]
         before, after = net.preceding[number], net.following[number]
@@ -238,7 +239,7 @@ def stop(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def left_bytes(net: Network, flow: int, now: float) -> float:
-    """Return the rest of a flow, at the rate it has had."""
+    """Return the rest of a flow, given its rate so far."""
     passed_s = now - net.since[flow]
     return max(net.left[flow] - net.rate[flow] * passed_s, 0.0)
 
@@ -255,8 +256,8 @@ def extend(net: Network, flow: int, total: float, now: float) -> None:
 def _set_end(net: Network, flow: int) -> None:
     """Compute the end of a flow.
 
-    A flow counts as done with at most 1e-9 of its bytes and 1e-12 of its
-    rate × (1 + time) left.
+    A flow counts as done when at most 1e-9 of its bytes, or at most 1e-12 ×
+    its rate × (1 + time), are left.
     """
     rate = net.rate[flow]
     end = net.since[flow] + net.left[flow] / rate
@@ -269,11 +270,11 @@ def _set_end(net: Network, flow: int) -> None:
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     """Find the flows that end next.
 
-    :returns: the time at which the next flow ends, or the limit, and how many
-        flows end then; their numbers are the first ones in ``found``.
+    :returns: the time at which the next flow ends, or the limit; and how many
+        flows end then. Their numbers are the first ones in ``found``.
     """
-    # A flow with a later end can be due sooner: large flows have a larger
-    # tolerance.
+    # A flow with a later end can be due sooner, because large flows have a
+    # larger tolerance.
     time_s = limit_s
     count = 0
     while net.due_order[0] and net.due[net.due_order[1]] <= time_s:
@@ -297,7 +298,7 @@ def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
 
 @compiling.in_place
 def settle(net: Network, now: float) -> None:
-    """Give all flows new rates after flows have started and ended."""
+    """Give new rates to all flows that need them after starts and ends."""
     _release(net)
     while net.counts[_CHANGED]:
         _join(net)
@@ -316,7 +317,7 @@ def settle(net: Network, now: float) -> None:
 
 @compiling.in_place
 def _release(net: Network) -> None:
-    """Mark flows whose bottleneck other flows have left."""
+    """Mark flows whose bottleneck has been left by other flows."""
     for at in range(net.counts[_DIRTY]):
         resource = net.dirty[at]
         net.is_dirty[resource] = 0
@@ -330,7 +331,7 @@ def _release(net: Network) -> None:
 
 @compiling.in_place
 def _join(net: Network) -> None:
-    """Add flows whose rate is not valid any more to those to be filled."""
+    """Add flows whose rate is no longer valid to those to be filled."""
     for at in range(net.counts[_CHANGED]):
         flow = net.changed[at]
         net.is_changed[flow] = 0
@@ -344,7 +345,7 @@ def _join(net: Network) -> None:
 
 @compiling.in_place
 def _fill(net: Network) -> None:
-    """Progressive filling beside the flows that keep their rates."""
+    """Fill progressively, with the rates of the other flows fixed."""
     _touch_resources(net)
     for at in range(net.counts[_FILLED]):
         heaps.put(net.cap, net.cap_order, net.cap_place, net.filled[at])
@@ -373,7 +374,7 @@ def _touch_resources(net: Network) -> None:
 
 @compiling.in_place
 def _open(net: Network, resource: int) -> None:
-    """Compute the room that other flows leave, and count the growing ones."""
+    """Compute the room left by fixed flows, and count the growing ones."""
     room = net.capacity[resource]
     weight = 0.0
     growing = 0
@@ -395,7 +396,7 @@ def _open(net: Network, resource: int) -> None:
 
 @compiling.in_place
 def _fill_up(net: Network, resource: int) -> None:
-    """Stop the flows that still grow in a full resource."""
+    """Stop the flows that are still growing on a full resource."""
     level = net.level[resource]
     number = net.head[resource]
     while number >= 0:

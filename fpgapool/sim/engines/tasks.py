@@ -22,7 +22,7 @@ from fpgapool.sim.outcomes import metrics
 class Counts(typing.NamedTuple):
     """What a client's tasks have done so far.
 
-    :ivar taken_s: slot-seconds of the ended ones.
+    :ivar taken_s: slot-seconds of the ended tasks.
     """
 
     arrived: int
@@ -32,7 +32,7 @@ class Counts(typing.NamedTuple):
 
 
 class Spent(typing.NamedTuple):
-    """Seconds of all slots in each state so far."""
+    """Slot-seconds in each state so far."""
 
     idle_s: float
     busy_s: float
@@ -43,7 +43,7 @@ class Spent(typing.NamedTuple):
 class TaskEngine:
     """Runs tasks; at first no slot is in a group.
 
-    :param link_tasks_per_s: tasks that all slots together end per second.
+    :param link_tasks_per_s: maximum tasks/s of all slots together.
     """
 
     def __init__(
@@ -87,20 +87,21 @@ class TaskEngine:
         return float(self._net.times[queues.NOW])
 
     def advance(self, limit_s: float) -> None:
-        """Go on until a time, or until something has happened to a group.
+        """Continue until a time, or until a group changes.
 
-        Slots left or joined it, or the tasks that it is due have ended.
+        A group changes when slots leave or join it, or when the tasks of
+        :meth:`stop_after` have ended.
         """
         self._advance(self._net, limit_s)
 
     @property
     def has_ended(self) -> bool:
-        """Return whether no task is left, and none will come."""
+        """Return whether no task is left, and none will arrive."""
         return not self.unfinished and not self._has_batches
 
     @property
     def is_going_on(self) -> bool:
-        """Return whether anything will happen by itself."""
+        """Return whether anything will happen without the caller."""
         return self._has_batches or any(
             state in (queues.BUSY, queues.PROGRAMMING)
             for state in self._net.state
@@ -141,7 +142,7 @@ class TaskEngine:
         return sum(self.serves(slot) == group for slot in self._slots)
 
     def program(self, slot: int, group: int, ready_s: float) -> None:
-        """Let a free slot join a group at a time, from now on."""
+        """Program a free slot for a group, which it joins at ``ready_s``."""
         self._program(self._net, slot, group, ready_s)
 
     def free(self, slot: int) -> None:
@@ -149,13 +150,13 @@ class TaskEngine:
         self._free(self._net, slot)
 
     def let_leave(self, group: int, count: int) -> None:
-        """Say how many members leave when a task ends, in place of before."""
+        """Replace the number of members that leave as tasks end."""
         self._net.leaving[group] = count
 
     # -- tasks -------------------------------------------------------------
 
     def stop_after(self, group: int, tasks: int) -> None:
-        """Let :meth:`advance` return when so many tasks have ended."""
+        """Make :meth:`advance` return once this many tasks have ended."""
         self._net.due[group] = tasks
 
     def is_due(self, group: int) -> bool:
@@ -163,14 +164,14 @@ class TaskEngine:
         return bool(self._net.due[group] == 0)
 
     def close(self, group: int) -> None:
-        """Drop a group's waiting tasks, and refuse what comes."""
+        """Drop a group's waiting tasks, and refuse new ones."""
         self._drop(self._net, group)
         for client in self._of_group[group]:
             self._net.window_s[client] = 0.0
 
     @property
     def unfinished(self) -> int:
-        """Return the number of accepted tasks that will still end."""
+        """Return how many accepted tasks are neither finished nor dropped."""
         net = self._net
         return int(
             np.sum(net.arrived) - np.sum(net.ended) - np.sum(net.dropped)
@@ -222,7 +223,7 @@ class TaskEngine:
     # -- batches -----------------------------------------------------------
 
     def latencies_s(self, clients: range) -> metrics.Floats:
-        """Return the latencies of the ended batches, by arrival."""
+        """Return the latencies of the ended batches, in order of arrival."""
         net = self._net
         finishes_s = np.asarray(net.finish)
         latencies_s: metrics.Floats = finishes_s - np.asarray(net.arrival)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Does many runs, in processes of this machine or on a Dask cluster."""
+"""Does many runs, in processes on this machine or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def add_processes(parser: argparse._ActionsContainer) -> None:
         "--processes",
         type=screen.whole(1, _MAX_PROCESSES),
         metavar="N",
-        help="number of processes on this machine that simulate; default: one "
-        "for each processor",
+        help="number of local processes that run simulations; default: one "
+        "per processor",
     )
 
 
@@ -38,9 +38,9 @@ def work_here(
     tasks: Sequence[_Task],
     processes: int | None,
 ) -> Iterator[tuple[_Task, _Result]]:
-    """Do tasks in processes of this machine.
+    """Do tasks in processes on this machine.
 
-    :param processes: how many; None: one for each processor.
+    :param processes: number of processes; None: one per processor.
     :raises: the function's errors.
     """
     if not tasks:
@@ -62,9 +62,9 @@ def work_there(
     tasks: Sequence[_Task],
     address: str,
 ) -> Iterator[tuple[_Task, _Result]]:
-    """Do tasks on a Dask cluster whose workers have fpgapool.
+    """Do tasks on a Dask cluster whose workers have fpgapool installed.
 
-    :param address: of its scheduler, as ``tcp://host:8786``.
+    :param address: address of its scheduler, such as ``tcp://host:8786``.
     :raises errors.InputError: if there is no such cluster.
     :raises: the function's errors.
     """

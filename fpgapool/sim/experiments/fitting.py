@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fit a distribution to a sample of sizes.
+"""Fits a distribution to a sample of sizes.
 
 Each family is fitted by maximum likelihood. A family is accepted if its
 Kolmogorov-Smirnov distance from the sample is at most 1.63/√n. A sample of n
 sizes from the distribution itself exceeds this once in a hundred times (less
-often here, where the parameters come from the same sample). The accepted
-family with the smallest Akaike information criterion is chosen. If no family
-is accepted, the sample itself is the distribution.
+often here, because the parameters are estimated from the same sample). Of the
+accepted families, the one with the smallest Akaike information criterion is
+chosen. If no family is accepted, the sample itself serves as the distribution.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _KS_FACTOR = 1.63
 class Candidate:
     """A family, fitted to a sample by maximum likelihood.
 
-    :ivar aic: Akaike's information criterion; less is better.
-    :ivar ks_distance: largest difference between its cumulative
-        distribution and the sample's.
+    :ivar aic: Akaike's information criterion; smaller is better.
+    :ivar ks_distance: largest difference between its cumulative distribution
+        and the sample's.
     """
 
     family: str
@@ -44,10 +44,10 @@ class Candidate:
 class Fit:
     """The distribution chosen for a sample.
 
-    :ivar family: a candidate's, or ``empirical``.
+    :ivar family: a candidate's family, or ``empirical``.
     :ivar candidates: all families that could be fitted, the best first.
-    :ivar ks_limit: the distance up to which a family is accepted.
-    :ivar reason: why it was chosen, in a sentence.
+    :ivar ks_limit: the largest distance at which a family is accepted.
+    :ivar reason: why the distribution was chosen.
     """
 
     family: str
@@ -74,7 +74,7 @@ def fit(sizes_bytes: npt.ArrayLike) -> Fit:
     else:
         reason = (
             "no family has a Kolmogorov-Smirnov distance of at most "
-            f"{limit:.3g}, so the sample stands for itself"
+            f"{limit:.3g}, so the sample itself is used"
         )
         candidates = tuple(sorted(_candidates(sizes), key=lambda c: c.aic))
     for candidate in candidates:
@@ -89,7 +89,7 @@ def fit(sizes_bytes: npt.ArrayLike) -> Fit:
 
 
 def fit_exponential(sizes_bytes: Floats) -> distributions.Exponential:
-    """The shifted exponential distribution that fits best.
+    """Return the shifted exponential distribution that fits best.
 
     :raises ValueError: if all sizes are equal.
     """
@@ -101,17 +101,18 @@ def fit_exponential(sizes_bytes: Floats) -> distributions.Exponential:
 def fit_bounded_power_law(
     sizes_bytes: Floats,
 ) -> distributions.BoundedPowerLaw:
-    """The bounded power law that fits best.
+    """Return the bounded power law that fits best.
 
-    :raises ValueError: if there is none with a positive α.
+    :raises ValueError: if no law with a positive α fits.
     """
     s0, smax = float(np.min(sizes_bytes)), float(np.max(sizes_bytes))
     width = math.log(smax / s0)
     mean_log = float(np.mean(np.log(sizes_bytes / s0)))
     # The likelihood is largest where the law's mean logarithm equals the
-    # sample's. The law's falls from half the width, at α = 0, to 0.
+    # sample's. The law's mean logarithm falls from half the width, at α = 0,
+    # to 0.
     if not 0 < mean_log < width / 2:
-        raise ValueError("the sizes do not fall off as a power law does")
+        raise ValueError("the sizes do not decrease like a power law")
 
     def excess(alpha: float) -> float:
         power = math.exp(-alpha * width)
@@ -130,7 +131,7 @@ def fit_bounded_power_law(
 
 
 def fit_lognormal(sizes_bytes: Floats) -> distributions.Lognormal:
-    """The untruncated lognormal distribution that fits best.
+    """Return the untruncated lognormal distribution that fits best.
 
     :raises ValueError: if all sizes are equal.
     """
@@ -190,7 +191,7 @@ def _likely_lognormal(sizes: Floats) -> _Likely:
 def _ks_distance(
     distribution: distributions.SizeDistribution, sizes: Floats
 ) -> float:
-    """Largest difference to the steps of a sorted sample."""
+    """Return the largest difference from a sorted sample's steps."""
     expected = distribution.cdf(sizes)
     count = sizes.size
     above = np.arange(1, count + 1) / count - expected

@@ -21,15 +21,15 @@ def read(
 ) -> Rows:
     """Read the results so far.
 
-    :param path: of the file; if it does not exist, there are no results.
+    :param path: path of the file; if it does not exist, there are no results.
     :raises errors.InputError: if it cannot be read, or has unexpected columns.
     """
     if not path.exists():
         return {}
     columns = [*keys, *values]
     text = files.read_text(path)
-    # If the program was killed while writing a line, only the end of this line
-    # is missing.
+    # If the program was killed while it wrote a line, only the end of that
+    # line is missing.
     lines = text[: text.rfind("\n") + 1].splitlines()
     rows: Rows = {}
     for number, row in enumerate(csv.reader(lines), 1):
@@ -51,10 +51,10 @@ def read(
 
 
 class Journal:
-    """The results so far, and a file that gets each further one.
+    """The results so far, in a file to which each new one is added.
 
-    :param path: of the file; see :func:`read`.
-    :raises errors.InputError: if it cannot be used.
+    :param path: path of the file; see :func:`read`.
+    :raises errors.InputError: if the file cannot be used.
     """
 
     def __init__(

@@ -30,10 +30,10 @@ class PriorityServer:
 
     The best thresholds depend only on the load and the sizes.
 
-    :param load: arrivals × mean size / bandwidth: the share of its time that
-        the server works.
-    :raises ValueError: if the load is not above 0 and below 1: jobs would wait
-        longer and longer.
+    :param load: arrivals × mean size / bandwidth: the fraction of its time
+        that the server works.
+    :raises ValueError: if the load is not above 0 and below 1: waiting times
+        would grow without limit.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class PriorityServer:
     ) -> Floats:
         """Mean time from a job's arrival to its end.
 
-        :param thresholds_bytes: upper bounds of all queues but the last,
+        :param thresholds_bytes: upper bounds of all queues except the last,
             along the last axis; none: first come, first served.
-        :param formula: ``cobham`` is right. ``paper`` is that of the paper's
-            Fig. 5, in which a job waits only for the rest of a job of its own
-            queue. Its result is too low, and falls without limit as the number
-            of queues grows.
+        :param formula: ``cobham`` is correct. ``paper`` is the formula of the
+            paper's Fig. 5, in which a job waits only for the rest of a job of
+            its own queue. Its result is too low, and falls without limit as
+            the number of queues grows.
         :returns: seconds, one number for each row of thresholds.
         """
         bounds = _with_ends(thresholds_bytes)
         shares = self._between(0, bounds)
         works = self._between(1, bounds)
-        # The bandwidth left by the queues before each; one entry more than
-        # queues.
+        # The bandwidth left by the queues before each one; it has one entry
+        # more than there are queues.
         left = self.bandwidth_bytes_per_s - self.arrivals_per_s * np.cumsum(
             np.concatenate((np.zeros_like(works[..., :1]), works), axis=-1),
             axis=-1,
@@ -107,7 +107,7 @@ class Tuning(scenarios.Queues):
     completion_s: float = math.inf
 
 
-#: The relative gain that justifies another structure than geometric.
+#: The relative gain that justifies a structure other than geometric.
 _WORTH = 1e-3
 #: Approximate number of thresholds evaluated in the first round.
 _BUDGET = 1_500_000
@@ -130,16 +130,16 @@ def minimise(
 ) -> Tuning:
     """Find the thresholds with the smallest mean completion time.
 
-    The function has many local minima. The search begins with a coarse grid
+    The function has many local minima. The search starts with a coarse grid
     over all variables, with E and q on logarithmic axes. Then windows around
     the best choices of k1 and k2 shrink to their minima. The search is
     deterministic.
 
-    :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
-        k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
-    :param E_bytes: the first threshold; None: searched too.
-    :returns: the best thresholds; with k1 = 1 and k2 = 2 unless others are
-        better by more than a thousandth.
+    :param structure: ``hybrid`` chooses k1 and k2 freely, ``geometric`` has k1
+        = 1 and k2 = 2, and ``linear`` has k1 = 1 and k2 = queues − 1.
+    :param E_bytes: the first threshold; None: it is searched, too.
+    :returns: the best thresholds; those with k1 = 1 and k2 = 2 unless others
+        are better by more than a thousandth.
     """
     search = _Search(server, queues, formula, E_bytes)
     geometric = (1, 2)
@@ -157,7 +157,7 @@ def minimise(
 def _pairs(queues: int) -> list[tuple[int, int]]:
     """Return choices of k1 and k2, or a selection if there are too many.
 
-    Neighbours are left out: they are geometric.
+    Adjacent values are left out: with them, growth is geometric.
     """
     most = max(_BUDGET // (_MIN_POINTS**2 * queues), 40)
     count = min(queues, math.isqrt(2 * most) + 3)
@@ -178,7 +178,7 @@ def _pairs(queues: int) -> list[tuple[int, int]]:
 class _Search:
     """Searches E and q for given choices of k1 and k2.
 
-    In place of q it searches the ratio of the last threshold to the first,
+    Instead of q, it searches the ratio of the last threshold to the first,
     which has the same scale for any number of queues.
     """
 
@@ -206,13 +206,13 @@ class _Search:
         widest = max(high_bytes / min(low_bytes, E_bytes or low_bytes), 1.1)
         most = max(1.2 * math.log(widest), 0.02 * self._steps)
         if E_bytes is None:
-            # The conductor's options allow no larger ratio. A first threshold
-            # that is far too low may need one.
+            # The conductor's options allow no larger ratio. A fixed first
+            # threshold that is far too low may need one.
             most = min(most, self._steps * math.log(_MAX_RATIO))
         self._log_span = (self._steps * math.log(_MIN_RATIO), most)
 
     def best(self, pairs: list[tuple[int, int]]) -> Tuning:
-        """The best E and q with these choices of k1 and k2."""
+        """Return the best E and q for these choices of k1 and k2."""
         points = int(math.sqrt(_BUDGET / (len(pairs) * self._queues)))
         points = min(max(points, _MIN_POINTS), _MAX_POINTS)
         fixed = self._log_E[0] == self._log_E[1]

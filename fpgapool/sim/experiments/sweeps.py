@@ -66,9 +66,9 @@ _RESERVED = ("output", "strategy", "seed")
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a sweep's file.
 
-    :ivar seeds: a list, or their number; then they count from 1.
+    :ivar seeds: a list of seeds, or their number; they then count from 1.
     :ivar fixed: options that are the same in all runs.
-    :ivar vary: options, each with its values.
+    :ivar vary: options, each with its list of values.
     """
 
     strategies: typing.Annotated[list[_Name], msgspec.Meta(min_length=1)]
@@ -94,7 +94,7 @@ class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Task:
     """One run.
 
-    :ivar values: of the varied options, by name.
+    :ivar values: values of the varied options, by name.
     """
 
     source: str
@@ -106,12 +106,12 @@ class Task:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return the cells that identify it in the file of results."""
+        """Return the cells that identify the run in the results file."""
         values = map(str, self.values.values())
         return (*values, str(self.seed), self.strategy)
 
     def scenario(self) -> scenarios.Scenario:
-        """Make its scenario.
+        """Make the run's scenario.
 
         :raises errors.InputError: if its options are invalid.
         """
@@ -161,7 +161,7 @@ def _check(specification: Specification, source: str) -> None:
         raise errors.InputError(
             source,
             "engine",
-            f"unknown engine {specification.engine!r}; known: "
+            f"unknown engine {specification.engine!r}; known engines: "
             f"{', '.join(sorted(simulation.ENGINES))}",
         )
     seen: set[str] = set()
@@ -171,7 +171,7 @@ def _check(specification: Specification, source: str) -> None:
             if plain in _RESERVED:
                 reason = "a sweep sets this option itself; remove it"
             elif plain in seen:
-                reason = "the specification has this option twice"
+                reason = "this option is given twice"
             else:
                 seen.add(plain)
                 continue
@@ -233,7 +233,7 @@ def _options(
 
 
 def run(task: Task) -> list[float]:
-    """Simulate.
+    """Simulate a run.
 
     :returns: the metrics, in the order of :data:`METRICS`.
     :raises errors.InputError: if it cannot be simulated.
@@ -253,14 +253,14 @@ def run(task: Task) -> list[float]:
 def open_journal(
     directory: pathlib.Path, specification: Specification
 ) -> journals.Journal:
-    """Open the results so far; an interrupted sweep continues from them.
+    """Open the results so far, from which an interrupted sweep continues.
 
-    :raises errors.InputError: if it cannot be used, or holds the results of
-        another sweep.
+    :raises errors.InputError: if they cannot be used, or belong to another
+        sweep.
     """
     files.make_directory(directory)
     path = directory / _SPECIFICATION
-    # Further seeds and strategies may be added later.
+    # Seeds and strategies may be added later.
     document = msgspec.to_builtins(specification)
     kept = {name: document[name] for name in ("fixed", "vary", "engine")}
     text = json.dumps(kept, indent=1) + "\n"
@@ -278,7 +278,7 @@ def open_journal(
 
 
 def points(all_tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Task]]]:
-    """Yield groups of runs that differ only in their seed, and their first."""
+    """Yield groups of runs that differ only in the seed, with their first."""
     groups: dict[tuple[str, ...], list[Task]] = {}
     for task in all_tasks:
         *values, _, strategy = task.key

@@ -16,7 +16,7 @@ from fpgapool.sim.outcomes import gains
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
 
-#: Strategies that have thresholds.
+#: Strategies that use thresholds.
 STRATEGIES = ("wa", "wra")
 _PRODUCTION = "least_busy"
 
@@ -33,10 +33,10 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """All seeds of a strategy.
+    """The results of a strategy over all seeds.
 
-    :ivar default: means of metrics with the default thresholds, by name.
-    :ivar gain: of the tuned thresholds over the default ones.
+    :ivar default: means of the metrics with the default thresholds, by name.
+    :ivar gain: gain of the tuned thresholds over the default ones.
     """
 
     strategy: str
@@ -45,9 +45,7 @@ class Summary:
 
     @property
     def is_better(self) -> bool:
-        """Whether the mean decreased, and the tail did not increase by
-        more.
-        """
+        """Whether the mean fell, and the tail did not grow by more."""
         act, tct95 = self.gain.act.mean, self.gain.tct95.mean
         return act > 1 and act * tct95 >= 1
 
@@ -107,7 +105,7 @@ def _measure(
 
 
 def summarise(comparisons: Sequence[Comparison]) -> list[Summary]:
-    """Put the seeds of each strategy together."""
+    """Summarize the seeds of each strategy."""
     summaries = []
     for strategy in STRATEGIES:
         some = [each for each in comparisons if each.strategy == strategy]

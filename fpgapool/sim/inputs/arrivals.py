@@ -2,7 +2,7 @@
 
 """When the batches of groups' clients arrive.
 
-Everything follows from a seed. Each client has its own random numbers.
+Everything is determined by a seed. Each client has its own random numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
 
-#: More would not fit into memory.
+#: More tasks would not fit into memory.
 MOST_TASKS = 20_000_000
 
 
@@ -33,7 +33,7 @@ def load_end_s(groups: Sequence[scenarios.Group]) -> float | None:
 def draw(
     groups: Sequence[scenarios.Group], seed: int, source: str
 ) -> list[list[list[float]]]:
-    """Return the arrivals of the batches in order, by group and client.
+    """Return the arrival times of batches in order, by group and client.
 
     :raises errors.InputError: if there are too many tasks.
     """
@@ -50,7 +50,8 @@ def draw(
                 raise errors.InputError(
                     source,
                     f"groups[{at}].clients[{client_at}]",
-                    f"with these, more than {MOST_TASKS:.0e} tasks arrive",
+                    "the clients up to this one send more than "
+                    f"{MOST_TASKS:.0e} tasks",
                 )
             found[-1].append(_arrivals_s(client, stream))
     return found
@@ -68,7 +69,7 @@ def _arrivals_s(
 ) -> list[float]:
     if client.load is None:
         return sorted(client.arrivals_s or ())
-    # A Poisson process of rate 1 on the scale of expected batches, transformed
+    # A Poisson process of rate 1 on the scale of expected batches, converted
     # to times.
     edges_s = np.cumsum([0.0, *(length_s for length_s, _ in client.load)])
     batch_s = client.task_s * client.batch_tasks

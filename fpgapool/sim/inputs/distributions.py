@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 class SizeDistribution(abc.ABC):
     """A distribution of job sizes.
 
-    :param max_bytes: no job is larger; may be infinite.
+    :param max_bytes: the maximum size; may be infinite.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class SizeDistribution(abc.ABC):
         self.mean_bytes = float(mean_bytes)
 
     def cdf(self, size_bytes: npt.ArrayLike) -> Floats:
-        """The share of jobs of at most this size."""
+        """Return the fraction of jobs of at most this size."""
         sizes = np.asarray(size_bytes, dtype=np.float64)
         return self._cdf(np.clip(sizes, self.min_bytes, self.max_bytes)) * (
             sizes >= self.min_bytes
         )
 
     def quantile(self, share: npt.ArrayLike) -> Floats:
-        """The smallest size that at least this share of jobs do not exceed.
+        """Return the smallest size that bounds at least this fraction of jobs.
 
         :param share: from 0 to 1; 1 gives :attr:`max_bytes`.
-        :raises ValueError: if it is not from 0 to 1.
+        :raises ValueError: if it is not between 0 and 1.
         """
         shares = np.asarray(share, dtype=np.float64)
         if not np.all((shares >= 0) & (shares <= 1)):
@@ -56,13 +56,13 @@ class SizeDistribution(abc.ABC):
         low_bytes: npt.ArrayLike,
         high_bytes: npt.ArrayLike,
     ) -> Floats:
-        """The integral of x^order f(x) over low < x ≤ high.
+        """Return the integral of x^order f(x) over low < x ≤ high.
 
-        With order 0 the share of jobs between the sizes, with order 1 their
-        part of the mean, with order 2 that of the second moment.
+        Order 0 gives the fraction of jobs between the sizes, order 1 their
+        contribution to the mean, and order 2 that to the second moment.
 
-        :param low_bytes: not included; 0 leaves no job out.
-        :raises ValueError: if the order is another one.
+        :param low_bytes: this size is not included; 0 leaves no job out.
+        :raises ValueError: for any other order.
         """
         if order not in (0, 1, 2):
             raise ValueError(f"order must be 0, 1 or 2, not {order}")
@@ -72,19 +72,19 @@ class SizeDistribution(abc.ABC):
 
     @abc.abstractmethod
     def _cdf(self, sizes: Floats) -> Floats:
-        """Return the share of jobs up to each size, within the bounds."""
+        """Return the fraction of jobs up to each size, within the bounds."""
 
     @abc.abstractmethod
     def _quantile(self, shares: Floats) -> Floats:
-        """Return the quantile of each share from 0 to 1."""
+        """Return the quantile of each fraction from 0 to 1."""
 
     @abc.abstractmethod
     def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
-        """Return the moment; low ≤ high, both may be out of bounds."""
+        """Return the moment; low ≤ high, and both may be out of bounds."""
 
 
 class Exponential(SizeDistribution):
-    """f(x) = exp(−(x − s0)/a)/a on x ≥ s0, where a is the mean less s0.
+    """f(x) = exp(−(x − s0)/a)/a on x ≥ s0, where a is the mean minus s0.
 
     :raises ValueError: unless 0 ≤ s0 < mean < infinity.
     """
@@ -109,8 +109,8 @@ class Exponential(SizeDistribution):
         return self._above(order, low) - self._above(order, high)
 
     def _above(self, order: int, sizes: Floats) -> Floats:
-        """The integral of x^order f(x) from these sizes on."""
-        # Beyond 700 scales the rest underflows.
+        """Return the integral of x^order f(x) from these sizes on."""
+        # Beyond 700 scales, the rest underflows.
         x = np.clip(
             sizes, self.min_bytes, self.min_bytes + 700.0 * self._scale
         )
@@ -126,7 +126,7 @@ class Exponential(SizeDistribution):
 class BoundedPowerLaw(SizeDistribution):
     """f(x) = α s0^α x^(−α−1) / (1 − (s0/smax)^α) on s0 ≤ x ≤ smax.
 
-    :param alpha: the larger, the fewer large jobs.
+    :param alpha: the larger it is, the fewer large jobs there are.
     :raises ValueError: unless 0 < s0 < smax < infinity and α is positive and
         finite.
     """
@@ -140,9 +140,9 @@ class BoundedPowerLaw(SizeDistribution):
                 f"s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
             )
         if not 0 < alpha < math.inf:
-            raise ValueError(f"alpha must be positive, not {alpha}")
+            raise ValueError(f"alpha must be positive and finite, not {alpha}")
         self.alpha = float(alpha)
-        # Minus the share that the unbounded power law has up to smax.
+        # Minus the fraction that the unbounded power law has up to smax.
         self._cut = math.expm1(-alpha * math.log(smax_bytes / s0_bytes))
         super().__init__(s0_bytes, smax_bytes)
         self.mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
@@ -173,13 +173,13 @@ class BoundedPowerLaw(SizeDistribution):
 
 
 class Lognormal(SizeDistribution):
-    """The logarithm of the size is normally distributed.
+    """Sizes whose logarithm is normally distributed.
 
     :param sigma: standard deviation of the natural logarithm.
     :param min_bytes: smaller sizes are cut off.
     :param max_bytes: larger sizes are cut off.
     :raises ValueError: unless the median and sigma are positive and finite,
-        and the limits leave a part of the distribution.
+        and the limits leave part of the distribution.
     """
 
     def __init__(
@@ -191,9 +191,10 @@ class Lognormal(SizeDistribution):
     ) -> None:
         if not 0 < median_bytes < math.inf:
             raise ValueError(
-                f"median_bytes must be positive, not {median_bytes}"
+                f"median_bytes must be positive and finite, not {median_bytes}"
             )
-        # Beyond 15 the second moment overflows, however it is truncated.
+        # Above 15, the second moment overflows, however the sizes are
+        # truncated.
         if not 0 < sigma <= 15:
             raise ValueError(f"sigma must be above 0 and ≤ 15, not {sigma}")
         if not 0 <= min_bytes < max_bytes:
@@ -208,7 +209,7 @@ class Lognormal(SizeDistribution):
         self._share = float(self.partial_moment(0, 0.0, math.inf))
         if not self._share > 0:
             raise ValueError(
-                f"there are no sizes from {min_bytes} to {max_bytes}"
+                f"no sizes lie between {min_bytes} and {max_bytes}"
             )
         self.mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
 
@@ -217,7 +218,7 @@ class Lognormal(SizeDistribution):
 
     def _quantile(self, shares: Floats) -> Floats:
         from_z = float(self._z(np.asarray(self.min_bytes)))
-        # From the nearer end, as in _partial_moment.
+        # Measured from the nearer end, as in _partial_moment.
         if from_z <= 0:
             below = _below(from_z) + shares * self._share
             z = _inverse_below(below)
@@ -229,7 +230,8 @@ class Lognormal(SizeDistribution):
         limits = (self.min_bytes, self.max_bytes)
         from_z = self._z(np.clip(low, *limits)) - order * self.sigma
         to_z = self._z(np.clip(high, *limits)) - order * self.sigma
-        # From the nearer end, so that small probabilities keep their digits.
+        # Measured from the nearer end, so that small probabilities keep their
+        # digits.
         side = np.where(from_z > 0, -1.0, 1.0)
         share = side * (_below(side * to_z) - _below(side * from_z))
         whole = self.median_bytes**order * math.exp(
@@ -257,7 +259,8 @@ class Empirical(SizeDistribution):
         super().__init__(sizes[0], sizes[-1], sizes.mean())
         self._sizes = sizes
         self._shares = np.arange(1, sizes.size + 1) / sizes.size
-        # By order, then by how many of the smallest are counted.
+        # Partial moments by order, then by how many of the smallest sizes they
+        # include.
         self._sums = [
             np.concatenate(([0.0], np.cumsum(sizes**order))) / sizes.size
             for order in range(3)
@@ -265,7 +268,7 @@ class Empirical(SizeDistribution):
 
     @property
     def sizes_bytes(self) -> Floats:
-        """The sample, ascending."""
+        """The sample in ascending order."""
         return self._sizes.copy()
 
     def _cdf(self, sizes: Floats) -> Floats:
@@ -285,7 +288,7 @@ class Empirical(SizeDistribution):
 # -- the normal distribution -----------------------------------------------
 
 _SQRT_HALF = math.sqrt(0.5)
-#: Wichura's algorithm AS 241, to the last digits of a float.
+#: Wichura's algorithm AS 241, accurate to the last digits of a float.
 _inverse = statistics.NormalDist().inv_cdf
 
 
@@ -298,7 +301,7 @@ def _each(function: Callable[[float], float], values: npt.ArrayLike) -> Floats:
 
 
 def _below(z: npt.ArrayLike) -> Floats:
-    """The probability of at most z standard deviations above the mean."""
+    """Return the normal distribution's probability of at most z."""
     return 0.5 * _each(math.erfc, np.asarray(z) * -_SQRT_HALF)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Distributions of sizes on the command line."""
+"""Distributions of sizes as given on the command line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fpgapool.sim.inputs import distributions
 
 
 class Family(typing.NamedTuple):
-    """Distributions that differ in their parameters only.
+    """Distributions that differ only in their parameters.
 
-    :ivar make: makes a distribution from parameters.
+    :ivar make: creates a distribution from parameters.
     """
 
     make: Callable[..., distributions.SizeDistribution]
@@ -44,7 +44,7 @@ FAMILIES = {
 
 
 def describe(name: str) -> str:
-    """Return a family with its defaults as text for :func:`parse`."""
+    """Return a family and its defaults as text for :func:`parse`."""
     return f"{name}:" + ",".join(
         f"{parameter}={value:g}"
         for parameter, value in FAMILIES[name].defaults.items()
@@ -55,7 +55,7 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
     """Make a distribution.
 
     :param text: for example ``exponential:s0_bytes=20e6,mean_bytes=400e6``;
-        missing parameters have their defaults.
+        missing parameters take their defaults.
     :raises errors.InputError: if there is no such distribution.
     """
     name, _, rest = text.partition(":")
@@ -64,7 +64,8 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
         raise errors.InputError(
             option,
             "",
-            f"unknown distribution {name!r}; known: {', '.join(FAMILIES)}",
+            f"unknown distribution {name!r}; known distributions: "
+            f"{', '.join(FAMILIES)}",
         )
     given: dict[str, float] = {}
     for part in filter(None, rest.split(",")):
@@ -74,7 +75,8 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
             raise errors.InputError(
                 option,
                 place,
-                f"unknown parameter; known: {', '.join(family.defaults)}",
+                "unknown parameter; known parameters: "
+                f"{', '.join(family.defaults)}",
             )
         if parameter in given:
             raise errors.InputError(option, place, "is a duplicate")

@@ -32,7 +32,7 @@ def make_scenario(
 ) -> scenarios.Scenario:
     """Make a scenario as ``fpgapool-sim generate`` would write it.
 
-    :param options: of its command line, without seed and output.
+    :param options: options of its command line, without seed and output.
     :raises errors.InputError: for invalid options.
     """
     parser = _Parser(source)
@@ -55,7 +55,7 @@ def make(
 ) -> tuple[scenarios.Scenario, list[str]]:
     """Make a scenario, and lines that describe the expected jobs.
 
-    :raises errors.InputError: if they are invalid.
+    :raises errors.InputError: if the options are invalid.
     """
     if arguments.trace is not None:
         _check_alone(arguments)
@@ -153,7 +153,7 @@ def _strategy(
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
-    """Refuse options whose values the trace has."""
+    """Reject options whose values come from the trace."""
     given = [
         name
         for name in scenario_options.DEFAULTS
@@ -239,7 +239,7 @@ def _distribution(
                     _option(name), "", f"cannot be used with --sizes {kind}"
                 )
     if kind == "empirical" and chosen["sizes_file"] is None:
-        raise errors.InputError("--sizes", kind, "--sizes-file is missing")
+        raise errors.InputError("--sizes", kind, "requires --sizes-file")
     try:
         return make(*(chosen[name] for name in used))
     except ValueError as error:
@@ -270,7 +270,7 @@ def _mix(given: Sequence[str], cluster: scenarios.Cluster) -> dict[str, float]:
             raise errors.InputError(
                 "--accelerator",
                 name,
-                f"unknown accelerator {name!r}; known: "
+                f"unknown accelerator {name!r}; known accelerators: "
                 f"{', '.join(sorted(cluster.accelerators))}",
             )
     return weights
@@ -281,7 +281,7 @@ def _host_weights(given: Iterable[str]) -> dict[int, float]:
     for name, weight in _pairs("host_weight", given):
         if not (name.isascii() and name.isdecimal()):
             raise errors.InputError(
-                "--host-weight", name, "is not the number of a host"
+                "--host-weight", name, "is not a host number"
             )
         weights[int(name)] = weight
     return weights
@@ -305,9 +305,13 @@ def _pairs(name: str, given: Iterable[str]) -> list[tuple[str, float]]:
     for text in given:
         key, is_there, value = text.partition("=")
         if not (key and is_there):
-            raise errors.InputError(_option(name), text, "is not NAME=NUMBER")
+            raise errors.InputError(
+                _option(name), text, "must have the form NAME=NUMBER"
+            )
         if key in dict(found):
-            raise errors.InputError(_option(name), text, f"has {key!r} twice")
+            raise errors.InputError(
+                _option(name), text, f"duplicate name {key!r}"
+            )
         found.append((key, _number(name, text, value)))
     return found
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scenario files, ``fpgapool-scenario/1``: a cluster and what it has to do.
+"""Scenario files, ``fpgapool-scenario/1``: a cluster and its work.
 
-That is jobs under scheduling strategies, groups of slots with tasks under
+The work is jobs under scheduling strategies, groups of slots with tasks under
 elasticity policies, or both.
 
 All sizes are in bytes, times in seconds, rates in bytes/s.
@@ -23,8 +23,8 @@ from fpgapool.vocabulary import scheduling
 
 FORMAT: typing.Final = "fpgapool-scenario/1"
 
-#: The largest values of a scenario. Within them all results are finite, and
-#: the cluster and its jobs fit into memory.
+#: The limits of a scenario. Within them, all results are finite, and the
+#: cluster and its jobs fit into memory.
 MAX_HOSTS: typing.Final = 100_000
 MAX_SLOTS_PER_DEVICE: typing.Final = 1000
 MAX_SLOTS: typing.Final = 1_000_000
@@ -53,7 +53,7 @@ _Count = typing.Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _Number = typing.Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Id = typing.Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
-# Each one is an event of the simulation.
+# Each heartbeat is an event of the simulation.
 _Heartbeat = typing.Annotated[float, msgspec.Meta(ge=0.001, le=MAX_S)]
 _Priority = typing.Annotated[
     int, msgspec.Meta(ge=-rules.MAX_PRIORITY, le=rules.MAX_PRIORITY)
@@ -70,8 +70,8 @@ class Platform(_Record, frozen=True):
     """An accelerator in slots of one shape.
 
     :ivar peak_bytes_per_s: highest input rate of a slot.
-    :ivar active_w: power that a slot takes while it works, in addition to the
-        idle device; None: its share of that of the device.
+    :ivar active_w: power that a slot draws while it works, in addition to the
+        idle device; None: its share of the device's active power.
     """
 
     peak_bytes_per_s: _Rate
@@ -79,13 +79,14 @@ class Platform(_Record, frozen=True):
 
 
 class AcceleratorProfile(_Record, frozen=True):
-    """Loads of an accelerator's jobs on slots and links.
+    """Loads that an accelerator's jobs put on slots and links.
 
     :ivar peak_bytes_per_s: highest input rate of a slot.
-    :ivar platforms: by shape of the slot, the values that differ there.
+    :ivar platforms: by slot shape, the values that differ there.
     :ivar cpu_bytes_per_s: input rate of a core without a slot; the platform
-        ``cpu`` may have it instead.
-    :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
+        ``cpu`` may give it instead.
+    :ivar quantum_bytes: input of a chunk; after each chunk, a slot may change
+        hands.
     """
 
     peak_bytes_per_s: _Rate
@@ -111,7 +112,7 @@ class AcceleratorProfile(_Record, frozen=True):
 
 
 class HostOverride(_Record, frozen=True):
-    """Values of one host; None: the same as everywhere."""
+    """Values of one host; None: the same as on all hosts."""
 
     slots_per_device: _Slots | None = None
     dma_bytes_per_s: _Rate | None = None
@@ -122,14 +123,14 @@ class HostOverride(_Record, frozen=True):
 class Power(_Record, frozen=True):
     """Electrical power.
 
-    :ivar device_idle_w: of a device while its slots are idle.
-    :ivar device_active_w: of a device while all slots have jobs; in proportion
-        while some have.
-    :ivar host_w: of a host, with or without a device.
-    :ivar core_active_w: of a core with a job, in addition to the host.
-    :ivar cap_w: the most that all slots with jobs take together, in addition
-        to idle hosts and devices; None: any power.
-    :ivar host_cap_w: as ``cap_w``, of the slots of each host.
+    :ivar device_idle_w: power of a device while its slots are idle.
+    :ivar device_active_w: power of a device while all its slots have jobs;
+        proportionally less while only some have.
+    :ivar host_w: power of a host, with or without a device.
+    :ivar core_active_w: power of a core with a job, in addition to the host.
+    :ivar cap_w: maximum power that all slots with jobs draw together, in
+        addition to idle hosts and devices; None: no limit.
+    :ivar host_cap_w: like ``cap_w``, for the slots of each host.
     """
 
     device_idle_w: _NotNegative = 0.0
@@ -146,15 +147,16 @@ class Cluster(_Record, frozen=True):
     :ivar dma_bytes_per_s: rate that all slots of a device share.
     :ivar nic_bytes_per_s: rate of each host in each direction.
     :ivar reconfiguration_s: time to program another accelerator.
-    :ivar tasks_per_s: most tasks that all groups together end per second,
-        because they share a link; None: it has no limit.
-    :ivar host_overrides: by host, values that differ there.
-    :ivar power: None: results have no energy.
+    :ivar tasks_per_s: maximum number of tasks that all groups together
+        complete per second, because they share a link; None: no limit.
+    :ivar host_overrides: by host, the values that differ there.
+    :ivar power: its power; None: results have no energy.
     :ivar cores_per_host: jobs need one of these cores, and compute there until
         they get a slot of the same host; None: jobs need only a slot.
-    :ivar attach_s: time to attach a slot to another job; it needs cores.
+    :ivar attach_s: time to attach a slot to another job; requires cores.
     :ivar heartbeat_s: how often a host with a device offers its room to the
-        jobs, which are containers of applications; None: jobs need a slot.
+        jobs, which are then containers of applications; None: jobs need a
+        slot.
     :ivar containers_per_device: how many containers share a device.
     """
 
@@ -182,7 +184,7 @@ class Cluster(_Record, frozen=True):
         return self._of(host).dma_bytes_per_s or self.dma_bytes_per_s
 
     def nic_of(self, host: int) -> float:
-        """Return the NIC rate of a host, each direction, in bytes/s."""
+        """Return the NIC rate of a host in each direction, in bytes/s."""
         return self._of(host).nic_bytes_per_s or self.nic_bytes_per_s
 
     def shape_of(self, host: int) -> str:
@@ -199,7 +201,7 @@ _AS_EVERYWHERE = HostOverride()
 class Elasticity(_Record, frozen=True):
     """An elasticity policy.
 
-    :ivar estimate: how the policy learns the time of tasks.
+    :ivar estimate: how the policy estimates the time of tasks.
     :ivar own: options that only this policy has, by name.
     """
 
@@ -211,7 +213,7 @@ class Elasticity(_Record, frozen=True):
     own: dict[_Name, bool | int | float | str] = {}
 
 
-# The numbers among them with narrower bounds than others.
+# Shared options whose numbers have narrower bounds than usual.
 _BOUNDS: dict[str, typing.Any] = {
     "E_bytes": _Bytes,
     "q": _Positive,
@@ -224,7 +226,7 @@ _KINDS: dict[type, typing.Any] = {
     str: _Name,
     tuple: tuple[_Bytes, ...],
 }
-# Values that a scenario has instead of None.
+# Values that these options have instead of None.
 _SHARED_DEFAULTS = {"slot_choice": "index", "offer_order": "index"}
 
 
@@ -244,24 +246,24 @@ _Shared: typing.Any = msgspec.defstruct(
 
 
 class StrategyOptions(_Shared):  # type: ignore[misc]
-    """A strategy with options; an option that is None has its default.
+    """A strategy with options; an option that is None takes its default.
 
-    Those that strategies share are
+    The options that strategies share are those of
     :class:`fpgapool.vocabulary.scheduling.SharedOptions`.
 
-    :ivar strategy: name of the installed strategy; None: the name that the
-        scenario gives it.
-    :ivar seed: of random choices; None: the run's.
+    :ivar strategy: name of the installed strategy; None: the name that it has
+        in the scenario.
+    :ivar seed: seed of random choices; None: the run's.
     :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
-        stay.
-    :ivar affinity_misses: of ``affinity``, in place of a time; of ``gam`` and
-        ``lpt``: an application takes any host after it has passed over this
-        many.
+        do not change.
+    :ivar affinity_misses: for ``affinity``, used instead of a time; for
+        ``gam`` and ``lpt``, an application takes any host after it has passed
+        over this many.
     :ivar preempt: ``fine``: a slot may change hands after each chunk.
-    :ivar preempt_quantum_bytes: the least input of a chunk without cores;
-        None: that of the conductor by default.
-    :ivar preempt_gain: a challenger takes a slot only if its stress is 1 +
-        this times the holder's.
+    :ivar preempt_quantum_bytes: the minimum input of a chunk without cores;
+        None: the conductor's default.
+    :ivar preempt_gain: a challenger takes a slot only if its stress is at
+        least 1 + this times the holder's.
     :ivar deadline_action: None: ``kill`` with cores, otherwise ``continue``.
     """
 
@@ -301,7 +303,7 @@ _NOT_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Queues:
-    """Parameters of queues, see :mod:`fpgapool.core.queues.thresholds`."""
+    """Parameters of queues; see :mod:`fpgapool.core.queues.thresholds`."""
 
     E_bytes: float = 20e6
     q: float = 1.41
@@ -311,29 +313,30 @@ class Queues:
 
     @property
     def thresholds_bytes(self) -> tuple[float, ...]:
-        """Return the upper bounds of all queues but the last."""
+        """Return the upper bounds of all queues except the last."""
         return thresholds.hybrid_thresholds(
             self.E_bytes, self.q, self.k1, self.k2, self.queues
         )
 
 
-#: For sizes that vary about exponentially, and for heavy tails.
+#: For sizes that vary roughly exponentially, and for heavy tails.
 SHORT_TAIL = Queues()
 LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
 
 
 class JobSpec(_Record, frozen=True):
-    """One request for an accelerator; with heartbeats, a container.
+    """One request for an accelerator or, with heartbeats, a container.
 
-    :ivar host: the host of its data; None: a machine outside of the cluster.
-        With cores: the host where it runs; None: the cluster chooses one.
-    :ivar deadline_s: the time after its arrival in which it should end; None:
-        it has no deadline.
-    :ivar priority: higher ones of the same tenant come first.
-    :ivar app: the application of its tenant that it belongs to; None: one of
-        its own.
+    :ivar host: the host of its data; None: a machine outside the cluster. With
+        cores, the host where it runs; None: the cluster chooses one.
+    :ivar deadline_s: the time after its arrival by which it should end; None:
+        no deadline.
+    :ivar priority: among jobs of the same tenant, higher priorities come
+        first.
+    :ivar app: the application of its tenant that it belongs to; None: an
+        application of its own.
     :ivar tasks: parts of a container's input, computed one after another.
-    :ivar cpu_s_per_task: time of the processor before each task.
+    :ivar cpu_s_per_task: processor time before each task.
     :ivar claimed_bytes: the size that strategies see, as in the pool; None:
         its size.
     """
@@ -353,7 +356,7 @@ class JobSpec(_Record, frozen=True):
 
     @property
     def deadline_at_s(self) -> float | None:
-        """Return the deadline as a time of the run."""
+        """Return the deadline as a time in the run."""
         if self.deadline_s is None:
             return None
         return self.arrival_s + self.deadline_s
@@ -362,13 +365,14 @@ class JobSpec(_Record, frozen=True):
 class GroupClient(_Record, frozen=True):
     """A program that sends batches of equal tasks to its group.
 
-    One of the last two members is needed.
+    Exactly one of the last two fields is needed.
 
     :ivar task_s: time of a task on one slot.
-    :ivar window_s: most slot-seconds of its tasks that have not ended; a
-        batch beyond it is refused. None: it has no limit.
-    :ivar load: lengths of time in seconds, with the slots that arriving tasks
-        would keep busy then; batches arrive at random (Poisson).
+    :ivar window_s: maximum slot-seconds of its unfinished tasks; a batch that
+        would exceed it is refused. None: no limit.
+    :ivar load: pairs of a length of time in seconds and the number of slots
+        that arriving tasks would keep busy during it; batches arrive at random
+        (Poisson).
     """
 
     name: _Name
@@ -380,9 +384,9 @@ class GroupClient(_Record, frozen=True):
 
 
 class Goal(_Record, frozen=True):
-    """What a group has to reach: a deadline or a rate.
+    """What a group must achieve: a deadline or a rate.
 
-    :ivar deadline_s: the time by which ``actions`` tasks have to end.
+    :ivar deadline_s: the time by which ``actions`` tasks must have ended.
     :ivar actions: number of tasks after which the group ends.
     """
 
@@ -392,9 +396,9 @@ class Goal(_Record, frozen=True):
 
 
 class Group(_Record, frozen=True):
-    """Slots with one accelerator, seen as one device.
+    """Slots with one accelerator that programs use as one device.
 
-    :ivar max_size: None: all slots of the cluster.
+    :ivar max_size: maximum number of slots; None: all of the cluster.
     :ivar elastic: whether a policy may change its size.
     :ivar goal: a group with a goal begins when its first batch arrives.
     """
@@ -410,14 +414,14 @@ class Group(_Record, frozen=True):
 
 
 class Scenario(_Record, frozen=True):
-    """A whole file.
+    """The whole content of a scenario file.
 
-    :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
-        it has waited for its own host for long enough.
-    :ivar groups: they have slots of their own: the first ones of the cluster
-        if there are jobs, too, otherwise all.
+    :ivar wakeups: whether a job triggers a scheduling pass as soon as it has
+        waited long enough for its own host.
+    :ivar groups: groups, which have slots of their own: the first slots of the
+        cluster if there are also jobs, otherwise all slots.
     :ivar max_priorities: by tenant, the highest priority of its jobs that
-        counts against other tenants; 0 for all others.
+        counts against other tenants; 0 for tenants that are not listed.
     """
 
     format: typing.Literal["fpgapool-scenario/1"]
@@ -438,7 +442,7 @@ class Scenario(_Record, frozen=True):
 
     @property
     def group_slots(self) -> int:
-        """Return how many slots, from the first on, are there for groups."""
+        """Return the number of slots for groups; these are the first ones."""
         if self.groups and not self.jobs:
             return self.slot_count
         return sum(group.slots for group in self.groups)

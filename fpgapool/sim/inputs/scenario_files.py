@@ -33,10 +33,10 @@ def read(path: pathlib.Path) -> scenarios.Scenario:
 
 
 def write(scenario: scenarios.Scenario, path: pathlib.Path) -> None:
-    """Write a scenario file, as a whole or not at all.
+    """Write a scenario file, completely or not at all.
 
-    :raises errors.InputError: if it cannot be written, or would be larger
-        than files may be.
+    :raises errors.InputError: if it cannot be written, or would exceed the
+        size limit of files.
     """
     text = msgspec.json.format(msgspec.json.encode(scenario), indent=1)
     files.check_size(path, len(text) + 1)
@@ -44,21 +44,21 @@ def write(scenario: scenarios.Scenario, path: pathlib.Path) -> None:
 
 
 def check_all(scenario: scenarios.Scenario, source: str) -> None:
-    """Check a scenario that no file had, as :func:`read` does.
+    """Check a scenario that was not read from a file, as :func:`read` does.
 
     :raises errors.InputError: if it cannot be simulated.
     """
     check(_decode(msgspec.json.encode(scenario), source), source)
 
 
-# Longer files have been generated.
+# Larger files are generated, not written by hand.
 _MOST_WRITTEN_BYTES = 8 * 1024 * 1024
 
 
 class _Members(dict[str, typing.Any]):
     """The members of an object.
 
-    :ivar twice: the first one that it has more than once.
+    :ivar twice: the first member that occurs more than once.
     """
 
     def __init__(self, pairs: list[tuple[str, typing.Any]]) -> None:
@@ -71,7 +71,7 @@ class _Members(dict[str, typing.Any]):
 
 
 def _check_keys(text: bytes, source: str) -> None:
-    """Check that no object has a key twice; JSON would take the last value.
+    """Check that no object has a duplicate key; JSON would take the last one.
 
     :raises errors.InputError: if one has.
     """
@@ -80,7 +80,7 @@ def _check_keys(text: bytes, source: str) -> None:
     try:
         document = json.loads(text, object_pairs_hook=_Members)
     except ValueError:
-        # The other parser reports where it stops being JSON.
+        # The other parser reports where the text stops being JSON.
         return
     unseen = [("", document)]
     while unseen:
@@ -103,7 +103,8 @@ def _decode(text: bytes, source: str) -> scenarios.Scenario:
     except msgspec.ValidationError as error:
         document = msgspec.json.decode(text)
         if isinstance(document, dict) and "$.jobs" not in str(error):
-            # Not converted again for each member that may be wrong.
+            # Otherwise all jobs would be converted again for each possible
+            # key.
             document["jobs"] = []
         raise errors.InputError(
             source,
@@ -122,7 +123,7 @@ def _decode(text: bytes, source: str) -> scenarios.Scenario:
 
 
 def _malformed(text: bytes, message: str) -> tuple[str, str]:
-    """Return where a text stops being JSON, and why, as msgspec says."""
+    """Return where a text stops being JSON, and msgspec's reason."""
     reason, _, at = message.partition(" (byte ")
     offset = int(at.removesuffix(")")) if at else len(text)
     line = text.count(b"\n", 0, offset) + 1
@@ -140,10 +141,11 @@ def place_and_reason(
 ) -> tuple[str, str]:
     """Split msgspec's ``Expected … - at `$.jobs[3].host```.
 
-    It has ``[...]`` for the key of a mapping; the result has the key.
+    For the key of a mapping, msgspec writes ``[...]``; the result has the key
+    instead.
 
-    :param document: what was converted, as plain values.
-    :param convert: converts the document once more.
+    :param document: the document that was converted, as plain values.
+    :param convert: converts the document again.
     """
     message = str(error)
     reason, _, place = message.partition(" - at ")
@@ -175,7 +177,7 @@ def _with_keys(
     document: typing.Any,
     convert: Callable[[], object],
 ) -> str:
-    """Replace ``[...]`` by the keys whose values cause the error."""
+    """Replace ``[...]`` with the keys whose values cause the error."""
     parts, at = [], document
     for part in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", place):
         if part == "$":
@@ -238,20 +240,20 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
 
 
 def _problems(scenario: scenarios.Scenario) -> _Problems:
-    """Yield what is wrong beside the groups."""
+    """Yield all problems except those of groups."""
     yield from _problems_of_cluster(scenario.cluster)
     if scenario.slot_count > scenarios.MAX_SLOTS:
         yield (
             "cluster",
-            f"has {scenario.slot_count} slots, more than "
-            f"{scenarios.MAX_SLOTS}",
+            f"has {scenario.slot_count} slots; at most "
+            f"{scenarios.MAX_SLOTS} are allowed",
         )
     if not scenario.strategies:
         yield "strategies", "at least one is required"
     for name, strategy in scenario.strategies.items():
         yield from _problems_of_strategy(strategy, f"strategies.{name}")
         if strategy.elasticity is not None and not scenario.groups:
-            yield f"strategies.{name}.elasticity", "there are no groups"
+            yield f"strategies.{name}.elasticity", "requires groups"
     yield from _problems_of_jobs(scenario)
     yield from _problems_of_models(scenario)
 
@@ -261,7 +263,7 @@ def _problems_of_cluster(cluster: scenarios.Cluster) -> _Problems:
         if profile.cpu_bytes_per_s not in (None, profile.core_bytes_per_s):
             yield (
                 f"cluster.accelerators.{name}.cpu_bytes_per_s",
-                "differs from that of the platform cpu",
+                "differs from the rate of the platform cpu",
             )
     seen: set[int] = set()
     for at, host in enumerate(cluster.fpga_hosts):
@@ -279,7 +281,11 @@ def _problems_of_host(
     host: int, cluster: scenarios.Cluster, place: str
 ) -> _Problems:
     if host >= cluster.hosts:
-        yield place, f"there is no host {host}, only 0 to {cluster.hosts - 1}"
+        yield (
+            place,
+            f"there is no host {host}; hosts are numbered 0 to "
+            f"{cluster.hosts - 1}",
+        )
 
 
 def _problems_of_strategy(
@@ -294,7 +300,7 @@ def _problems_of_strategy(
             )
     for member in ("preempt_gain", "preempt_quantum_bytes"):
         if getattr(strategy, member) and strategy.preempt == "none":
-            yield f"{place}.{member}", "needs preempt: fine"
+            yield f"{place}.{member}", "requires preempt: fine"
 
 
 def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
@@ -318,29 +324,36 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
         if job.accelerator not in cluster.accelerators:
             yield (
                 f"jobs[{at}].accelerator",
-                f"unknown accelerator {job.accelerator!r}; known: {known}",
+                f"unknown accelerator {job.accelerator!r}; known "
+                f"accelerators: {known}",
             )
 
 
 def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
-    """Yield members that need another model than the cluster has."""
+    """Yield members that require a model that the cluster does not use."""
     cluster = scenario.cluster
     if cluster.cores_per_host is None:
         if cluster.attach_s:
-            yield "cluster.attach_s", "needs cluster.cores_per_host"
+            yield "cluster.attach_s", "requires cluster.cores_per_host"
         for name, strategy in scenario.strategies.items():
             if strategy.deadline_action not in (None, "continue"):
                 yield (
                     f"strategies.{name}.deadline_action",
-                    "needs cluster.cores_per_host",
+                    "requires cluster.cores_per_host",
                 )
     if cluster.heartbeat_s is None:
         if cluster.containers_per_device != 1:
-            yield "cluster.containers_per_device", "needs cluster.heartbeat_s"
+            yield (
+                "cluster.containers_per_device",
+                "requires cluster.heartbeat_s",
+            )
         for at, job in enumerate(scenario.jobs):
             for member in ("tasks", "cpu_s_per_task"):
                 if getattr(job, member):
-                    yield f"jobs[{at}].{member}", "needs cluster.heartbeat_s"
+                    yield (
+                        f"jobs[{at}].{member}",
+                        "requires cluster.heartbeat_s",
+                    )
 
 
 def _problems_of_groups(scenario: scenarios.Scenario) -> _Problems:
@@ -351,7 +364,7 @@ def _problems_of_groups(scenario: scenarios.Scenario) -> _Problems:
             yield f"{place}.name", f"{group.name!r} is used twice"
         names.add(group.name)
         yield from _problems_of_group(group, place)
-    # The initial groups have to fit into the cluster.
+    # The groups that exist at the start must fit into the cluster.
     wanted = sum(group.slots for group in scenario.groups if not group.goal)
     if scenario.jobs:
         wanted = scenario.group_slots + 1
@@ -369,8 +382,8 @@ def _problems_of_group(group: scenarios.Group, place: str) -> _Problems:
     if not group.min_size <= group.slots <= most:
         yield (
             f"{place}.slots",
-            f"{group.slots} is not between min_size and max_size, "
-            f"{group.min_size} and {most:g}",
+            f"{group.slots} is not between min_size ({group.min_size}) and "
+            f"max_size ({most:g})",
         )
     if not group.clients:
         yield f"{place}.clients", "at least one is required"
@@ -384,16 +397,16 @@ def _problems_of_group(group: scenarios.Group, place: str) -> _Problems:
         if client.window_s is not None and client.window_s < batch_s:
             yield (
                 f"{where}.window_s",
-                f"{client.window_s:g} has no room for a batch of {batch_s:g} "
-                "slot-seconds",
+                f"{client.window_s:g} is too small for a batch of "
+                f"{batch_s:g} slot-seconds",
             )
         if (client.load is None) == (client.arrivals_s is None):
-            yield where, "needs either load or arrivals_s"
+            yield where, "requires either load or arrivals_s"
         if not client.load and not client.arrivals_s:
             yield where, "no task ever arrives"
     goal = group.goal
     if goal is not None:
         if (goal.deadline_s is None) == (goal.rate_per_s is None):
-            yield f"{place}.goal", "needs either deadline_s or rate_per_s"
+            yield f"{place}.goal", "requires either deadline_s or rate_per_s"
         if goal.deadline_s is not None and goal.actions is None:
-            yield f"{place}.goal.actions", "is missing; a deadline needs it"
+            yield f"{place}.goal.actions", "is required for a deadline"

@@ -16,11 +16,11 @@ from fpgapool.sim.inputs import sizes
 from fpgapool.sim.inputs import workloads
 from fpgapool.vocabulary import shapes
 
-#: The strategies of a scenario, if no others are given.
+#: The default strategies of a scenario.
 STRATEGIES = ("fifo", "sjf", "wa", "ra", "wra")
 
-#: Defaults of the options of a workload. argparse has None instead, so that
-#: options that the user gave can be refused beside a trace.
+#: Defaults of the workload options. In argparse they are None, so that options
+#: given together with a trace can be rejected.
 DEFAULTS: dict[str, typing.Any] = {
     "sizes": "exponential",
     "min_size_bytes": 20e6,
@@ -116,8 +116,8 @@ _COUNTS = {
     "--boards": (
         50,
         scenarios.MAX_HOSTS,
-        "number of boards, spread evenly over the hosts; a host has one at "
-        "most",
+        "number of boards, spread evenly over the hosts; a host has at most "
+        "one",
     ),
     "--slots-per-device": (
         4,
@@ -125,7 +125,7 @@ _COUNTS = {
         "number of slots of each board",
     ),
 }
-#: Others whose values are numbers: default, type, meaning.
+#: Other options of the cluster with numbers: default, type, meaning.
 _CLUSTER: dict[str, tuple[float | None, _Type, str]] = {
     "--dma-bytes-per-s": (
         2.1e9,
@@ -151,7 +151,7 @@ _CLUSTER: dict[str, tuple[float | None, _Type, str]] = {
         option: (
             None,
             _FROM_0,
-            f"{text}, in W; results have energies if any power is given; "
+            f"{text}, in W; results include energy if any power is given; "
             "default: 0",
         )
         for option, text in (
@@ -164,14 +164,14 @@ _CLUSTER: dict[str, tuple[float | None, _Type, str]] = {
         )
     },
 }
-#: Options of sizes whose values are numbers.
+#: Options of sizes that take a number.
 _SIZES = {
     "--min-size-bytes": "smallest size, except for empirical sizes",
     "--mean-size-bytes": "exponential: the mean size",
     "--max-size-bytes": "power-law, lognormal: the largest size",
     "--alpha": "power-law: the exponent",
     "--median-size-bytes": "lognormal: the median before the limits",
-    "--sigma": "lognormal: deviation of the natural logarithm",
+    "--sigma": "lognormal: standard deviation of the natural logarithm",
 }
 
 
@@ -186,7 +186,7 @@ def _add_cluster(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=X",
-        help="add an accelerator, and limit the input rate of a slot with it; "
+        help="add an accelerator with this peak input rate per slot; "
         "may be repeated; default: "
         + ", ".join(
             f"{name}={peak:g}"
@@ -200,9 +200,9 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         "--trace",
         type=pathlib.Path,
         metavar="FILE.csv",
-        help="read the jobs from this file, with columns arrival_s, host, "
-        "size_bytes, accelerator and optionally id, tenant, priority, "
-        "deadline_s and claimed_bytes",
+        help="read the jobs from this CSV file, which has the columns "
+        "arrival_s, host, size_bytes, accelerator and, optionally, id, "
+        "tenant, priority, deadline_s and claimed_bytes",
     )
     group.add_argument(
         "--sizes",
@@ -225,15 +225,15 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME[=WEIGHT]",
         help="let jobs request this accelerator, in proportion to its weight; "
-        "may be repeated; default: all accelerators alike",
+        "may be repeated; default: all accelerators with equal weights",
     )
     _add_number(
         group,
         "--bias",
         None,
         _ABOVE_0,
-        "weight of a host with a board as a source of jobs; another host has "
-        "the weight 1",
+        "weight of a host with a board as a source of jobs; hosts without a "
+        "board have weight 1",
     )
     for option, metavar, text in (
         (
@@ -245,8 +245,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
             "--tenant",
             "NAME=SHARE[:BOARDS]",
             "add a tenant with this share of the jobs; BOARDS, from 0 to 1, "
-            "is the part of its jobs that comes from hosts with a board; may "
-            "be repeated",
+            "is the fraction of its jobs that come from hosts with a board; "
+            "may be repeated",
         ),
     ):
         group.add_argument(option, action="append", metavar=metavar, help=text)
@@ -262,8 +262,8 @@ def _add_amount(group: argparse._ArgumentGroup) -> None:
         ),
         (
             "--arrivals-per-s",
-            "number of jobs that arrive per second from all hosts; it does "
-            "not depend on the boards",
+            "number of jobs that arrive per second from all hosts, however "
+            "many boards there are",
         ),
     ):
         _add_number(rate, option, None, _ABOVE_0, text)
@@ -273,7 +273,7 @@ def _add_amount(group: argparse._ArgumentGroup) -> None:
             "--jobs-per-host",
             f"number of jobs from each host; default: {JOBS_PER_HOST}",
         ),
-        ("--jobs", "number of jobs in all"),
+        ("--jobs", "total number of jobs"),
     ):
         _add_number(count, option, None, screen.whole(1), text, "N")
     _add_number(
@@ -281,7 +281,7 @@ def _add_amount(group: argparse._ArgumentGroup) -> None:
         "--duration-s",
         None,
         _ABOVE_0,
-        "length of the time in which jobs arrive",
+        "period in which jobs arrive, in seconds",
     )
 
 
@@ -294,8 +294,8 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         "--remote-limit",
         None,
         screen.whole(0, _MAX_LIMIT),
-        "ra, wra: number of slots of a host that jobs of other hosts may hold "
-        "(C); default: half its slots",
+        "ra, wra: number of a host's slots that jobs of other hosts may hold "
+        "(C); default: half of its slots",
         "N",
     )
     group.add_argument(
@@ -304,7 +304,7 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         default=5,
         metavar="N",
         help="ra, wra: a job may leave its host after slots of other hosts "
-        "passed it over this often (D), or 'none'; default: 5",
+        "have passed it over this many times (D), or 'none'; default: 5",
     )
     _add_number(
         group,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files of job sizes: a size in bytes per line, or a CSV column."""
+"""Files of job sizes: one size in bytes per line, or a CSV column."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _COLUMN = "size_bytes"
 def read(path: pathlib.Path) -> list[float]:
     """Read sizes.
 
-    Without a column of the name ``size_bytes`` each line is a size; ``#``
-    begins a comment there.
+    Without a column named ``size_bytes``, each line is a size, and ``#``
+    starts a comment.
 
     :returns: at least one size in bytes, in the order of the file.
-    :raises errors.InputError: if it cannot be read, or has a text that is
-        not a size; the error names file and line.
+    :raises errors.InputError: if it cannot be read, or a value is not a size;
+        the error names file and line.
     """
     source = str(path)
     text = files.read_text(path)
@@ -31,7 +31,7 @@ def read(path: pathlib.Path) -> list[float]:
     values = _of_table(text, source) if is_table else _of_lines(text)
     sizes = [_size(value, f"line {line}", source) for line, value in values]
     if not sizes:
-        raise errors.InputError(source, "", "there are no sizes")
+        raise errors.InputError(source, "", "contains no sizes")
     return sizes
 
 

@@ -3,9 +3,9 @@
 """Recorded jobs in a CSV file.
 
 The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
-``accelerator`` and, if wanted, ``id``, ``tenant``, ``priority``,
-``deadline_s`` and ``claimed_bytes``, in any order. ``host`` and the last four
-may be empty.
+``accelerator`` and, optionally, ``id``, ``tenant``, ``priority``,
+``deadline_s`` and ``claimed_bytes``, in any order. Values of ``host`` and of
+the last four may be empty.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def read(
 ) -> list[scenarios.JobSpec]:
     """Read a trace.
 
-    :returns: the jobs, in the order of the file; without a column of ids, the
-        ids count from 0.
+    :returns: the jobs, in the order of the file; without a column of ids, ids
+        count from 0.
     :raises errors.InputError: if it cannot be read, or has an invalid value;
         the error names file, line and column.
     """
@@ -67,7 +67,7 @@ def read(
         seen[job.id] = line
         jobs.append(job)
     if not jobs:
-        raise errors.InputError(source, "", "there are no jobs")
+        raise errors.InputError(source, "", "contains no jobs")
     return jobs
 
 
@@ -86,16 +86,16 @@ def _check_columns(names: list[str], source: str) -> None:
             raise errors.InputError(
                 source,
                 "line 1",
-                f"unknown column {name!r}; known: {', '.join(_KNOWN)}",
+                f"unknown column {name!r}; known columns: {', '.join(_KNOWN)}",
             )
         if name in names[:at]:
             raise errors.InputError(
-                source, "line 1", f"has the column {name!r} twice"
+                source, "line 1", f"duplicate column {name!r}"
             )
     missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise errors.InputError(
-            source, "line 1", f"columns are missing: {', '.join(missing)}"
+            source, "line 1", f"missing columns: {', '.join(missing)}"
         )
 
 
@@ -125,21 +125,23 @@ def _check(
     hosts: int,
     accelerators: Collection[str],
 ) -> None:
-    """Compare a job with the cluster, and with the job before it, if any."""
+    """Check a job against the cluster and the job before it, if any."""
     if job.host is not None and job.host >= hosts:
         raise _Wrong(
-            "host", f"there is no host {job.host}, only 0 to {hosts - 1}"
+            "host",
+            f"there is no host {job.host}; hosts are numbered 0 to "
+            f"{hosts - 1}",
         )
     if job.accelerator not in accelerators:
         raise _Wrong(
             "accelerator",
-            f"unknown accelerator {job.accelerator!r}; known: "
+            f"unknown accelerator {job.accelerator!r}; known accelerators: "
             f"{', '.join(sorted(accelerators))}",
         )
     for last in before:
         if job.arrival_s < last.arrival_s:
             raise _Wrong(
                 "arrival_s",
-                f"{job.arrival_s:g} is before {last.arrival_s:g} of the job "
-                "above; arrivals must be sorted",
+                f"{job.arrival_s:g} is earlier than the previous job's "
+                f"{last.arrival_s:g}; jobs must be sorted by arrival",
             )

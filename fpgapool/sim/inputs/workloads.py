@@ -2,10 +2,9 @@
 
 """Synthetic workloads: jobs that arrive at random on a cluster.
 
-Everything follows from a seed. Each property of the jobs (arrival, host, size,
-accelerator, tenant) has its own random numbers: a change of one property
-leaves the others as they are, so that clusters can be compared on the same
-jobs.
+Everything is determined by a seed. Each property of the jobs (arrival, host,
+size, accelerator, tenant) has its own random numbers. Changing one property
+leaves the others as they are, so clusters can be compared on the same jobs.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ PEAKS_BYTES_PER_S = {
 class Tenant:
     """A customer.
 
-    :ivar share: of the jobs, in proportion to the other tenants' shares.
-    :ivar board_share: the part of its jobs that comes from hosts with a board,
-        from 0 to 1; None: the hosts' weights decide.
+    :ivar share: share of the jobs, relative to the other tenants' shares.
+    :ivar board_share: the fraction of its jobs that come from hosts with a
+        board, from 0 to 1; None: the hosts' weights decide.
     """
 
     name: str
@@ -51,15 +50,15 @@ class Tenant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """A description of jobs. One of the last three members is needed.
+    """A description of jobs. Exactly one of the last three fields is needed.
 
     :ivar load: arriving bytes per second, divided by the rate of all boards'
-        DMA pipes. Around and above 1 a queue builds up.
-    :ivar bias: weight of a host with a board; other hosts have 1.
-    :ivar host_weights: by host, a factor of its weight, if it is not 1.
+        DMA pipes. Near and above 1, a queue builds up.
+    :ivar bias: weight of a host with a board; other hosts have weight 1.
+    :ivar host_weights: by host, a factor for its weight, if it is not 1.
     :ivar tenants: if empty, jobs have no tenant.
     :ivar jobs_per_host: number of jobs from each host, each host at its own
-        times; a mean, if hosts differ.
+        times; a mean if hosts differ.
     """
 
     sizes: distributions.SizeDistribution
@@ -79,7 +78,8 @@ class Workload:
         given = [limit for limit in limits if limit is not None]
         if len(given) != 1:
             raise ValueError(
-                "one of jobs_per_host, jobs and duration_s must be given"
+                "exactly one of jobs_per_host, jobs and duration_s must be "
+                "given"
             )
         _check_positive(given[0], "the number of jobs or their duration")
         _check_positive(self.load, "load")
@@ -87,7 +87,7 @@ class Workload:
         _check_weights(self.accelerators, "accelerators")
         shares = {tenant.name: tenant.share for tenant in self.tenants}
         if len(shares) < len(self.tenants):
-            raise ValueError("two tenants have the same name")
+            raise ValueError("duplicate tenant name")
         if shares:
             _check_weights(shares, "tenants")
         for tenant in self.tenants:
@@ -114,7 +114,8 @@ def make_cluster(
     """Make a cluster with the pool's accelerators and evenly spread boards.
 
     :param peak_factor: multiplies the accelerators' peak rates.
-    :raises ValueError: unless there are from 1 to as many boards as hosts.
+    :raises ValueError: if the number of boards is not from 1 to the number of
+        hosts.
     """
     return scenarios.Cluster(
         hosts=hosts,
@@ -135,14 +136,15 @@ def capacity_bytes_per_s(cluster: scenarios.Cluster) -> float:
 
 
 def spread_boards(hosts: int, boards: int) -> tuple[int, ...]:
-    """Return the hosts with a board, if boards are spread evenly.
+    """Return the hosts that have a board if boards are spread evenly.
 
-    :raises ValueError: unless there are from 1 to as many as hosts.
+    :raises ValueError: if the number of boards is not from 1 to the number of
+        hosts.
     """
     if not 1 <= boards <= hosts:
         raise ValueError(
-            f"from 1 to {hosts} boards are possible on {hosts} hosts, "
-            f"not {boards}"
+            f"the number of boards must be from 1 to {hosts}, the number of "
+            f"hosts, not {boards}"
         )
     return tuple(board * hosts // boards for board in range(boards))
 
@@ -155,7 +157,7 @@ def make_jobs(
     :param seed: the same seed gives the same jobs.
     :returns: the jobs by arrival; ids count from 0.
     :raises ValueError: if the workload does not fit the cluster, or no job
-        arrives in its time.
+        arrives within its duration.
     """
     _check_count(workload, cluster)
     streams = _Streams(seed)
@@ -185,7 +187,7 @@ def make_jobs(
         scenarios.JobSpec(
             id=number,
             host=int(hosts[number]),
-            # Whole bytes, nanoseconds.
+            # Sizes are whole bytes, and times whole nanoseconds.
             size_bytes=float(max(1.0, round(float(sizes[number])))),
             arrival_s=round(float(arrivals_s[number]), 9),
             accelerator=names[chosen[number]],
@@ -207,7 +209,7 @@ def _check_count(workload: Workload, cluster: scenarios.Cluster) -> None:
     )
     if count > scenarios.MAX_JOBS:
         raise ValueError(
-            f"{count:.3g} jobs are more than {scenarios.MAX_JOBS:.0e}"
+            f"{count:.3g} jobs exceed the limit of {scenarios.MAX_JOBS:.0e}"
         )
 
 
@@ -239,7 +241,8 @@ def _host_weights(
     for host, weight in workload.host_weights.items():
         if not 0 <= host < cluster.hosts:
             raise ValueError(
-                f"there is no host {host}, only 0 to {cluster.hosts - 1}"
+                f"there is no host {host}; hosts are numbered 0 to "
+                f"{cluster.hosts - 1}"
             )
         if not 0 <= weight < math.inf:
             raise ValueError(
@@ -248,7 +251,7 @@ def _host_weights(
             )
         weights[host] *= weight
     if not weights.sum() > 0:
-        raise ValueError("all hosts have the weight 0")
+        raise ValueError("all hosts have weight 0")
     return weights
 
 
@@ -274,7 +277,7 @@ def _arrivals(
     cluster: scenarios.Cluster,
     stream: np.random.Generator,
 ) -> metrics.Floats:
-    """Draw arrivals of all hosts, which are a Poisson process, too."""
+    """Draw arrivals of all hosts, which are also a Poisson process."""
     rate_per_s = workload.rate_per_s(cluster)
     if workload.duration_s is None:
         count = workload.jobs or (workload.jobs_per_host or 0) * cluster.hosts
@@ -282,7 +285,7 @@ def _arrivals(
     found: list[metrics.Floats] = []
     end_s = 0.0
     while end_s <= workload.duration_s:
-        # The seed gives the same arrivals for each duration.
+        # A seed gives the same arrivals for every duration.
         block = end_s + np.cumsum(
             _exponential(stream.random(1000), rate_per_s)
         )
@@ -342,8 +345,8 @@ def _tenant_weights(
             total = weights[some].sum()
             if not total > 0:
                 raise ValueError(
-                    f"jobs of tenant {tenant.name!r} cannot come from hosts "
-                    f"{place}: there are none"
+                    f"tenant {tenant.name!r} needs hosts {place}, but none "
+                    "has a weight above 0"
                 )
             own[some] = weights[some] * part / total
     return own
@@ -351,7 +354,7 @@ def _tenant_weights(
 
 def _draw(weights: npt.ArrayLike, uniform: npt.NDArray[np.float64]) -> _Places:
     edges = np.cumsum(np.asarray(weights, dtype=np.float64))
-    # Without the last edge, rounding cannot lead beyond the end, and places
+    # Without the last edge, rounding cannot lead past the end, and places
     # without weight at the end are never chosen.
     last = int(np.flatnonzero(np.diff(edges, prepend=0.0) > 0)[-1])
     places = np.searchsorted(edges[:last], uniform * edges[-1], side="right")
@@ -371,7 +374,7 @@ def _check_weights(weights: Mapping[str, float], name: str) -> None:
                 f"not {weight}"
             )
     if not sum(weights.values()) > 0:
-        raise ValueError(f"{name}: none has a weight above 0")
+        raise ValueError(f"{name}: at least one weight must be above 0")
 
 
 def summary(
@@ -380,7 +383,7 @@ def summary(
     """Return figures of a scenario's jobs.
 
     :returns: ``jobs``, ``mean_bytes``, ``total_bytes``, ``last_arrival_s``,
-        and ``load`` up to then; it is None if all jobs arrive at once.
+        and ``load`` up to the last arrival; None if all jobs arrive at once.
     """
     total_bytes = math.fsum(job.size_bytes for job in jobs)
     last_s = max(job.arrival_s for job in jobs)

@@ -16,8 +16,8 @@ from fpgapool.sim.outcomes import metrics
 #: The metrics of :attr:`Gain.means`.
 MEANS = ("act_s", "tct95_s", "sar", "dlr")
 
-# Two-sided 95 % quantiles of Student's t, by degrees of freedom; beyond, the
-# quantile of the normal distribution.
+# Two-sided 95 % quantiles of Student's t, by degrees of freedom; beyond the
+# last, the quantile of the normal distribution is used.
 _STUDENT = (
     *(12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
@@ -28,8 +28,8 @@ _NORMAL = 1.96
 class Spread(typing.NamedTuple):
     """A value over several seeds: its mean, smallest and largest.
 
-    :ivar interval_low: lower end of the 95 % confidence interval of the mean;
-        infinite, as the upper one, with a single seed.
+    :ivar interval_low: lower end of the mean's 95 % confidence interval; with
+        a single seed, both ends are infinite.
     """
 
     mean: float
@@ -41,7 +41,7 @@ class Spread(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-    """How a strategy did against another one on the same jobs.
+    """How a strategy performed compared with another on the same jobs.
 
     The means of factors are geometric.
 
@@ -50,7 +50,7 @@ class Gain:
     :ivar sar: how many times larger the slot access ratio is.
     :ivar dlr: how many times larger the data locality ratio is.
     :ivar dlr_itself: the strategy's own data locality ratio.
-    :ivar means: of the strategy's own metrics, see :data:`MEANS`.
+    :ivar means: means of the strategy's own metrics; see :data:`MEANS`.
     """
 
     seeds: int
@@ -109,9 +109,9 @@ def _plain_spread(values: Sequence[float]) -> Spread:
 
 
 def confidence(values: Sequence[float]) -> tuple[float, float]:
-    """Return a mean, and half of its 95 % confidence interval.
+    """Return the mean, and half of its 95 % confidence interval.
 
-    :returns: the half is infinite if there is only one value.
+    The half is infinite if there is only one value.
     """
     mean, freedom = statistics.fmean(values), len(values) - 1
     if not freedom:

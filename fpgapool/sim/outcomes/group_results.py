@@ -2,8 +2,8 @@
 
 """The results of a scenario's groups.
 
-Latencies are never without the number of refused batches beside them: a group
-that refuses much has short queues.
+Latencies are always reported with the number of refused batches: a group that
+refuses many has short queues.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from fpgapool.sim.engines import tasks
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Of accepted batches, from the arrival to the end of the last task.
+    """Latency of accepted batches: from arrival to the last task's end.
 
-    :ivar batches: those that were accepted and have ended.
-    :ivar refused: those that found no room.
-    :ivar mean_s: None: no batch has ended; so are the others.
+    :ivar batches: number of accepted batches that have ended.
+    :ivar refused: number of batches that found no room.
+    :ivar mean_s: mean latency; None: no batch has ended, and the next two are
+        None as well.
     """
 
     batches: int
@@ -30,14 +31,14 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class GoalResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a goal went.
+    """The result of a goal.
 
     :ivar met: whether the deadline was met; for a rate, whether the mean rate
-        was reached.
+        reached it.
     :ivar admitted: whether the policy let the group begin.
-    :ivar begun_s: when it began, or was refused.
+    :ivar begun_s: when the group began or was refused.
     :ivar ended_s: when the last task, or the group, ended; None: it did not.
-    :ivar rate_per_s: tasks that ended per second until then.
+    :ivar rate_per_s: tasks completed per second until then.
     """
 
     met: bool
@@ -52,7 +53,7 @@ class GroupResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     :ivar busy_s: slot-seconds with tasks, until the horizon.
     :ivar programming_s: slot-seconds of programming, until the horizon.
-    :ivar moves: slots that it got from others.
+    :ivar moves: number of slots that it got from other groups.
     """
 
     name: str
@@ -68,12 +69,12 @@ class GroupResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class GroupsResult(msgspec.Struct, frozen=True):
     """All groups under a policy.
 
-    Shares are those of all slots for groups from time 0 to the horizon; they
-    add up to 1. Programming does not count as use.
+    Shares refer to the time of all slots for groups from 0 to the horizon;
+    they add up to 1. Programming does not count as use.
 
     :ivar horizon_s: when the last load or, without loads, the last task ends.
     :ivar busy: share of the time with tasks.
-    :ivar programming: share of the time of programming.
+    :ivar programming: share of the time spent programming.
     :ivar idle: share of the time with neither.
     """
 
@@ -92,9 +93,9 @@ class GroupsResult(msgspec.Struct, frozen=True):
 class Course(msgspec.Struct, frozen=True):
     """Groups over time: a list for each group, with a value for each time.
 
-    :ivar members: slots that serve the group.
+    :ivar members: number of slots that serve the group.
     :ivar waiting_s: slot-seconds of its waiting tasks.
-    :ivar ended: tasks that have ended so far.
+    :ivar ended: number of tasks that have ended so far.
     """
 
     times_s: list[float]

@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float64]
 class JobResult:
     """One finished job; its times count from the start of the run.
 
-    :ivar origin: name of the host that it came from; None: it has none.
-    :ivar start_s: when its slot began to work for it.
+    :ivar origin: name of the host that it came from; None: none.
+    :ivar start_s: when its slot started to work for it.
     :ivar slot: number of the slot in its device.
     :ivar local: whether its data stayed on its own host.
     :ivar kind: its kind, for example the accelerator's name; None: all jobs
@@ -42,7 +42,7 @@ class JobResult:
 
 
 class Columns(typing.NamedTuple):
-    """Finished jobs, a vector per property, all in the same order.
+    """Finished jobs: one vector per property, all in the same order.
 
     :ivar local_bytes: input that stayed on its host.
     """
@@ -56,7 +56,7 @@ class Columns(typing.NamedTuple):
     def of(self, jobs: npt.NDArray[typing.Any]) -> Columns:
         """Return some of the jobs.
 
-        :param jobs: their places, or a flag for each job.
+        :param jobs: their positions, or a flag for each job.
         """
         return Columns(*(values[jobs] for values in self))
 
@@ -65,12 +65,12 @@ class Columns(typing.NamedTuple):
 class Metrics:
     """Metrics of a whole schedule.
 
-    The completion time of a job is from its arrival to its finish.
+    A job's completion time runs from its arrival to its finish.
 
     :ivar tct95_s: tail completion time, the 95th percentile.
     :ivar p99_s: 99th percentile of the completion time.
-    :ivar dlr: data locality ratio, the share of all bytes that stayed on
-        their host.
+    :ivar dlr: data locality ratio, the share of all bytes that stayed on their
+        host.
     :ivar makespan_s: when the last job ended.
     """
 
@@ -108,7 +108,7 @@ def measure_columns(jobs: Columns) -> Metrics:
     if not jobs.sizes_bytes.size:
         raise ValueError("there are no jobs to measure")
     completions_s = jobs.finishes_s - jobs.arrivals_s
-    # The times of a tiny job may be equal as floats.
+    # The arrival and finish of a tiny job may be equal as floats.
     shares = np.divide(
         jobs.worked_s,
         completions_s,
@@ -131,14 +131,14 @@ def measure_columns(jobs: Columns) -> Metrics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Service:
-    """How a schedule kept its deadlines.
+    """How well a schedule met its deadlines.
 
-    :ivar sla: jobs that kept their deadlines, as a share of those with one.
-    :ivar energy_j_per_sla: energy of the whole schedule for each job that
-        kept its deadline; None: none did, or no power is known.
-    :ivar frames_per_s: frames of these jobs, over the makespan; None: the
-        size of chunks is unknown.
-    :ivar wasted_frames: frames computed for jobs that did not keep theirs.
+    :ivar sla: the share of the jobs with a deadline that met it.
+    :ivar energy_j_per_sla: energy of the whole schedule per job that met its
+        deadline; None: none did, or no power is known.
+    :ivar frames_per_s: frames of these jobs per second of the makespan; None:
+        the size of chunks is unknown.
+    :ivar wasted_frames: frames computed for jobs that missed their deadlines.
     """
 
     sla: float
@@ -151,9 +151,10 @@ class Service:
 class Packing:
     """How well containers were spread over hosts.
 
-    :ivar reprogrammings: of all slots, the first of each included.
-    :ivar distance_to_bound: the part of the makespan, from 0 to 1, that is
-        beyond the time before which no schedule ends.
+    :ivar reprogrammings: their number in all slots, including the first in
+        each.
+    :ivar distance_to_bound: the fraction of the makespan, from 0 to 1, that
+        exceeds the earliest possible end of any schedule.
     """
 
     reprogrammings: int
@@ -162,11 +163,11 @@ class Packing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Improvement:
-    """How many times better a schedule is than another one of the same jobs.
+    """How many times better a schedule is than another for the same jobs.
 
-    A factor above 1 is better: the time is shorter, or the share is larger.
+    A factor above 1 is better: a time is shorter, or a ratio is larger.
 
-    :ivar dlr: of the data locality ratio; infinite if the other ratio is 0.
+    :ivar dlr: factor of the data locality ratio; infinite if the other is 0.
     """
 
     act: float
@@ -180,7 +181,7 @@ class Improvement:
 def improvement(before: Metrics, after: Metrics) -> Improvement:
     """Compare two schedules of the same jobs.
 
-    :returns: how many times better the other schedule is.
+    :returns: how many times better the second schedule is.
     """
     return Improvement(
         act=_ratio(before.act_s, after.act_s),

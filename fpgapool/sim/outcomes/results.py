@@ -24,18 +24,18 @@ from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.outcomes import usage
 
-#: Frames of a chunk: the paper on deadlines measures work in videos.
+#: Frames per chunk: the paper on deadlines measures work in video frames.
 FRAMES_PER_CHUNK = 1500
 
-#: The metrics that ``expected`` of a scenario has.
+#: The metrics in ``expected`` of a scenario.
 METRICS = ("act_s", "tct95_s", "sar", "dlr", "makespan_s")
 
 
 class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much was used, from time 0 to the makespan, as shares.
+    """How much was used from time 0 to the makespan, as shares.
 
-    :ivar slots: of the time of all slots; None: there are no slots.
-    :ivar cores: of the time of all cores; None: hosts have no cores.
+    :ivar slots: share of the time of all slots; None: there are no slots.
+    :ivar cores: share of the time of all cores; None: hosts have no cores.
     """
 
     slots: float | None
@@ -67,13 +67,13 @@ class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """Results beyond the metrics of the scenario format.
 
-    :ivar tenants: metrics by name, if any job has a tenant; "" stands for
-        the jobs without one.
-    :ivar outside: metrics of the jobs from outside of the cluster.
-    :ivar energy: None: the scenario has no powers.
-    :ivar tenants_j: by name, the energy that a tenant's jobs added to that of
-        idle devices and hosts, if any job has a tenant.
-    :ivar preemptions: how often jobs had to leave slots to others.
+    :ivar tenants: metrics by tenant, if any job has one; "" stands for jobs
+        without one.
+    :ivar outside: metrics of the jobs from outside the cluster.
+    :ivar energy: the energy used; None: the scenario has no power values.
+    :ivar tenants_j: by tenant, the energy that its jobs added to that of idle
+        devices and hosts, if any job has a tenant.
+    :ivar preemptions: how often jobs had to leave their slots to others.
     """
 
     p50_s: float
@@ -90,10 +90,10 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
 class Result(msgspec.Struct, frozen=True):
     """The results of a scenario under one strategy.
 
-    :ivar outcome: as the scenario format writes it.
+    :ivar outcome: the results in the scenario format.
     :ivar measured: all metrics of all jobs.
-    :ivar service: None: no job has a deadline.
-    :ivar packing: None: jobs are not containers.
+    :ivar service: how deadlines were met; None: no job has one.
+    :ivar packing: how containers were spread; None: there are none.
     """
 
     outcome: schedules.Outcome
@@ -199,7 +199,7 @@ def write(
     path: pathlib.Path,
     groups: Mapping[str, group_results.GroupsResult],
 ) -> None:
-    """Write the results, as a whole or not at all.
+    """Write the results, completely or not at all.
 
     :raises fpgapool.sim.errors.InputError: if it cannot be written.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Results of jobs, as scenario files and files of results write them.
+"""Results of jobs, as scenario files and result files store them.
 
 All sizes are in bytes, times in seconds.
 """
@@ -24,10 +24,10 @@ def state_at_end(now: float, deadline_s: float | None) -> State:
 
 
 class OnCore(msgspec.Struct, frozen=True):
-    """What a job had on a host with cores.
+    """What a job used on a host with cores.
 
     :ivar host: the host of its core; None: it had none.
-    :ivar slot_s: time with slots, attaching included.
+    :ivar slot_s: time with slots, including attaching.
     """
 
     host: int | None
@@ -36,9 +36,9 @@ class OnCore(msgspec.Struct, frozen=True):
 
 
 class InContainer(msgspec.Struct, frozen=True):
-    """What the tasks of a container had on its host.
+    """What the tasks of a container used on its host.
 
-    :ivar slot_s: time of slots, programming included.
+    :ivar slot_s: time of slots, including programming.
     :ivar reprogrammings: how often a slot was programmed for one of them.
     """
 
@@ -47,7 +47,7 @@ class InContainer(msgspec.Struct, frozen=True):
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """A time with a slot that the job had to leave to another one.
+    """A time in a slot that the job then had to leave to another one.
 
     :ivar done_bytes: input that was computed there.
     """
@@ -62,20 +62,22 @@ class Stay(msgspec.Struct, frozen=True):
 class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a job.
 
-    :ivar start_s: when its last slot, or its core, began to work for it; if
+    :ivar start_s: when its last slot, or its core, started to work for it; if
         none did, when it ended.
     :ivar host: the host of its last slot; None: it had no slot.
     :ivar slot: number of the slot on this host.
     :ivar local: whether it ended on its own host.
     :ivar state: ``late``: it ended after its deadline; None: it has no
         deadline, and there are no cores.
-    :ivar core: None: there are no cores.
-    :ivar container: None: there are no containers. The job starts when it
-        gets its host, shares the host's slots, and thus has no ``slot``.
+    :ivar core: what it used on a host with cores; None: there are none.
+    :ivar container: what its tasks used; None: there are no containers. The
+        job starts when it gets
+        its host; it shares the host's slots, and so has no ``slot``.
     :ivar preemptions: how often it had to leave its slot to another job.
     :ivar stays: the slots that it had to leave, if there are no cores.
     :ivar energy_j: energy that it added to that of idle devices and hosts;
-        None: the scenario has no powers, or it is not computed yet.
+        None: the scenario has no power values, or it has not been computed
+        yet.
     """
 
     id: int
@@ -98,7 +100,7 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.finish_s - self.start_s + before_s
 
     def local_bytes(self, host: int | None, size_bytes: float) -> float:
-        """Return the input that it computed on its own host."""
+        """Return how much input it computed on its own host."""
         if self.local:
             return size_bytes - sum(
                 one.done_bytes for one in self.stays if one.host != host
@@ -110,8 +112,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The results of all jobs under a strategy.
 
     :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
-        ``makespan_s``, and the members of ``metrics.Service`` with deadlines,
-        of ``metrics.Packing`` with containers.
+        ``makespan_s``; with deadlines also the fields of ``metrics.Service``,
+        with containers those of ``metrics.Packing``.
     """
 
     jobs: list[JobOutcome]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Use of slots, DMA pipes, NICs and energy by a schedule.
+"""Computes a schedule's use of slots, DMA pipes, NICs and energy.
 
-The results of the jobs are enough to compute it; a run need not be observed.
-Shares and energy are those from time 0 to the makespan.
+The results of the jobs suffice to compute it, so a run need not be observed.
+Shares and energy cover the time from 0 to the makespan.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _Places: typing.TypeAlias = npt.NDArray[np.int64]
 
 
 class _Visits(typing.NamedTuple):
-    """Times of jobs with slots, the last ones too; vectors of the same order.
+    """Times of jobs in slots, including the last; vectors in the same order.
 
-    :ivar jobs: places of the jobs in the scenario.
-    :ivar hosts: −1: the job had no slot.
+    :ivar jobs: positions of the jobs in the scenario.
+    :ivar hosts: numbers of the hosts; −1: the job had no slot.
     """
 
     jobs: _Places
@@ -39,19 +39,19 @@ class _Visits(typing.NamedTuple):
 
 
 class Usage(typing.NamedTuple):
-    """Use of each host; each member but one is a vector over the hosts.
+    """Use of each host; each field but ``jobs_j`` is a vector over the hosts.
 
     :ivar slots: number of its slots for jobs.
-    :ivar cores_j: the energy of its cores with jobs, in addition to that of
-        the host; 0 without powers.
-    :ivar taken_s: slot-seconds with jobs, programming included.
-    :ivar slots_j: the energy of its slots with jobs, in addition to that of
-        the idle device; 0 without powers.
+    :ivar cores_j: energy of its cores with jobs, in addition to the host's; 0
+        without power values.
+    :ivar taken_s: slot-seconds with jobs, including programming.
+    :ivar slots_j: energy of its slots with jobs, in addition to the idle
+        device's; 0 without power values.
     :ivar dma_bytes: bytes that went to its device.
     :ivar egress_bytes: bytes that its NIC sent.
     :ivar ingress_bytes: bytes that its NIC received.
-    :ivar jobs_j: over the jobs: the energy of each one's slots and core, in
-        addition to idle devices and hosts; 0 without powers.
+    :ivar jobs_j: vector over the jobs: energy of each job's slots and core, in
+        addition to idle devices and hosts; 0 without power values.
     """
 
     slots: metrics.Floats
@@ -66,7 +66,7 @@ class Usage(typing.NamedTuple):
 
 
 class Energy(typing.NamedTuple):
-    """Energy in J of each host; each member is a vector over the hosts."""
+    """Energy in J of each host; each field is a vector over the hosts."""
 
     devices_j: metrics.Floats
     cores_j: metrics.Floats
@@ -76,7 +76,7 @@ class Energy(typing.NamedTuple):
 def measure(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> Usage:
-    """Add up the use by all jobs of a schedule."""
+    """Add up what all jobs of a schedule used."""
     cluster = scenario.cluster
     slots = np.zeros(cluster.hosts)
     for slot in base.slots_of(cluster)[scenario.group_slots :]:
@@ -120,8 +120,8 @@ def measure(
 def _core_w(cluster: scenarios.Cluster, accelerator: str) -> float:
     """Return the power of a core with a job, in addition to the host.
 
-    It is that of the accelerator on the platform ``cpu``; if that is unknown,
-    that of all cores.
+    This is the accelerator's power on the platform ``cpu`` or, if that is
+    unknown, the power that all cores have in common.
     """
     if cluster.power is None:
         return 0.0
@@ -132,16 +132,16 @@ def _core_w(cluster: scenarios.Cluster, accelerator: str) -> float:
 
 
 def _places(hosts: Iterable[int | None]) -> _Places:
-    """Return numbers of hosts; −1: outside of the cluster, or none."""
+    """Return numbers of hosts; −1: outside the cluster, or none."""
     return np.array([-1 if host is None else host for host in hosts])
 
 
 def _added_w(
     scenario: scenarios.Scenario, visits: _Visits, slots: metrics.Floats
 ) -> metrics.Floats:
-    """Return the power of each visit in addition to that of the idle device.
+    """Return the power of each visit, in addition to the idle device's.
 
-    It is that of the accelerator on the platform; if that is unknown, the
+    This is the accelerator's power on the platform or, if that is unknown, the
     slot's share of the difference between active and idle power.
     """
     cluster, power = scenario.cluster, scenario.cluster.power
@@ -178,7 +178,7 @@ class _Visit(typing.NamedTuple):
 def _all_visits(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> Iterator[_Visit]:
-    """Yield the visits, without programming unless they are containers."""
+    """Yield the visits; only those of containers include programming."""
     for job, outcome in enumerate(outcomes):
         left = scenario.jobs[job].size_bytes
         for stay in outcome.stays:
@@ -203,7 +203,7 @@ def _all_visits(
             outcome.slot,
             outcome.start_s,
             taken_s,
-            # With cores, and in containers, jobs use no pipes.
+            # With cores and in containers, jobs use no pipes.
             left if core is None and container is None else 0.0,
         )
 
@@ -237,12 +237,12 @@ def energy(
 ) -> Energy | None:
     """Compute the energy of a schedule.
 
-    A device takes its idle power all the time. For each slot with a job it
-    takes the power of the accelerator on this platform; if that is unknown,
-    the slot's share of the difference between active and idle power. Each core
-    with a job takes its power, too.
+    A device always draws its idle power. For each slot with a job, it also
+    draws the accelerator's power on this platform or, if that is unknown, the
+    slot's share of the difference between active and idle power. Each core
+    with a job draws its power, too.
 
-    :returns: None: the scenario has no powers.
+    :returns: the energy; None: the scenario has no power values.
     """
     power = cluster.power
     if power is None:

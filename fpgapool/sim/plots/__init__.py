@@ -3,7 +3,7 @@
 """Pictures of schedules. matplotlib is loaded when one is drawn.
 
 ``pictures`` draws those of ``fpgapool-sim run``. ``timeline`` and ``overview``
-have the slots over time, on the axes of ``schedule``; ``utilisation`` draws
+show the slots over time, on the axes of ``schedule``; ``utilisation`` draws
 what ``observation`` has recorded. All of them share ``style``.
 """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sizes and queues of groups over time, a row of two panels per policy."""
+"""Sizes and queues of groups over time, with two panels per policy."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def draw_groups(
             )
         queues.set_ylabel(queue_label, fontsize=9, color=style.INK)
     for axes in panels[-1]:
-        # All rows share the limits, so none is drawn before the last one is
-        # known.
+        # All rows share their limits, which are known only after the last row.
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
     style.write_texts(figure, title, subtitle)

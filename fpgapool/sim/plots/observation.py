@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The course of a run, added up in bins of time.
+"""The course of a run, added up in time bins.
 
-An observer keeps nothing for each event: a run of any length leaves the same
-few hundred numbers.
+An observer stores nothing per event: a run of any length yields the same few
+hundred numbers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _BUSY, _LOCAL, _REMOTE = range(3)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Course:
-    """Means over bins of time of the same length.
+    """Means over time bins of equal length.
 
     :ivar busy_slots: number of slots with jobs.
-    :ivar local_bytes_per_s: input of jobs on their own host.
-    :ivar remote_bytes_per_s: input of the other jobs.
+    :ivar local_bytes_per_s: input rate of jobs on their own host.
+    :ivar remote_bytes_per_s: input rate of the other jobs.
     """
 
     bin_s: float
@@ -36,11 +36,11 @@ class Course:
 
 
 class Observer:
-    """Watches a run, see :class:`fpgapool.sim.simulation.Watcher`.
+    """Watches a run; see :data:`fpgapool.sim.simulation.Watcher`.
 
-    :param rates_hold: whether rates are constant from one call to the next,
-        as with the fluid engine; if not, each job counts with its mean rate.
-    :param bins: most bins, an even number.
+    :param rates_hold: whether rates are constant from one call to the next, as
+        with the fluid engine; if not, each job counts with its mean rate.
+    :param bins: maximum number of bins; must be even.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Observer:
         before = self._jobs[slot]
         if before is not None:
             self._busy -= 1
-            # The whole job, if rates do not hold.
+            # If rates are not constant, this is the whole job.
             missed = before.size_bytes - float(self._carried[slot])
             took_s = now - self._since_s[slot]
             if not self._rates_hold and took_s > 0 and missed:

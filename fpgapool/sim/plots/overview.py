@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
     from matplotlib import figure as mpl_figure
 
-#: One dark and one light colour, which differ in grey, too.
+#: One dark and one light colour, which also differ in grey.
 LOCAL_COLOUR = "#2F5D8C"
 REMOTE_COLOUR = "#F0A63C"
 
@@ -40,11 +40,11 @@ def draw_overview(
 ) -> None:
     """Draw what each slot did, and how many jobs waited, as a PNG file.
 
-    A row is a slot or, where there are more than 400 of them, some that
-    follow each other. The colour of a point is the mean over its slots and
-    its time: white is idle.
+    A row is one slot or, with more than 400 slots, several consecutive ones.
+    The colour of a point is the mean over its slots and its time: white is
+    idle.
 
-    :param end_s: where the time axis ends; None: with the last job.
+    :param end_s: where the time axis ends; None: at the end of the last job.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.
     """
@@ -79,7 +79,7 @@ def _shares(
     per_row: int,
     end_s: float,
 ) -> npt.NDArray[np.float64]:
-    """Shares of the time: local and remote, by row and column."""
+    """Shares of the time, local and remote, by row and column."""
     places = {name: place // per_row for place, name in enumerate(names)}
     rows = math.ceil(len(names) / per_row)
     shares = np.zeros((2, rows, _COLUMNS))
@@ -117,7 +117,7 @@ def _coloured(
 def _label_rows(
     axes: mpl_axes.Axes, names: Sequence[schedule.SlotName]
 ) -> None:
-    """Name as many hosts as there is room for."""
+    """Label as many hosts as there is room for."""
     firsts = [
         place
         for place, name in enumerate(names)
@@ -146,7 +146,7 @@ def _draw_legend(figure: mpl_figure.Figure, per_row: int) -> None:
     figure.text(
         0.985,
         1 - 0.92 / figure.get_figheight(),
-        f"each row is {row}; the first slot of a host has its name",
+        f"each row is {row}; the first slot of each host shows its name",
         fontsize=9,
         color=style.MUTED,
         ha="right",

@@ -22,7 +22,7 @@ from fpgapool.sim.outcomes import results
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import observation
 
-# With more than this, bars of single jobs are not distinguishable.
+# With more than this, bars of single jobs cannot be distinguished.
 _MOST_SLOTS = 32
 _MOST_JOBS = 300
 _MOST_ORIGINS = 9
@@ -31,8 +31,8 @@ _MOST_ORIGINS = 9
 def prepare(directory: pathlib.Path, source: str) -> None:
     """Check before a run that pictures can be drawn after it.
 
-    :param directory: for the pictures; is made if needed.
-    :raises errors.InputError: if they cannot.
+    :param directory: directory for the pictures; created if needed.
+    :raises errors.InputError: if they cannot be drawn.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise errors.InputError(
@@ -64,7 +64,7 @@ def draw(
     completions = directory / "completion-times.png"
     utilisation = directory / "utilisation.png"
     timelines = _file_names(directory, found)
-    # Readers compare them side by side.
+    # All have the same time axis, because readers compare them side by side.
     end_s = max(
         job.finish_s for each in found.values() for job in each.outcome.jobs
     )
@@ -171,9 +171,9 @@ def _slot_name(host: int, place: int) -> plots.SlotName:
 def _job_results(
     scenario: scenarios.Scenario, found: results.Result
 ) -> list[metrics.JobResult]:
-    """Return the jobs for the pictures, without those of no length.
+    """Return the jobs for the pictures, without those of zero length.
 
-    A job is there once for each slot, and waits before.
+    A job appears once for each of its slots, and waits before each.
     """
     return [
         each

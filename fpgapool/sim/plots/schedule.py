@@ -24,7 +24,7 @@ _GAP_IN = 0.2
 _TOP_IN = 1.2
 _BOTTOM_IN = 0.55
 _BAR_ROWS = 0.78
-#: Left of the axes, as a share of their width.
+#: Position left of the axes, as a fraction of their width.
 _HOST_X = -0.085
 
 
@@ -69,7 +69,7 @@ def make_axes(
     """Return a figure with axes for slots and, below, for the queue.
 
     :param rows_in: height of the slots in inches.
-    :param left: margin, as a share of the figure.
+    :param left: margin, as a fraction of the figure.
     """
     height_in = _TOP_IN + rows_in + _GAP_IN + _QUEUE_IN + _BOTTOM_IN
     figure = style.make_figure(height_in)
@@ -81,7 +81,7 @@ def make_axes(
         right=0.985,
         top=1 - _TOP_IN / height_in,
         bottom=_BOTTOM_IN / height_in,
-        # A share of the mean height of both.
+        # A fraction of the mean height of both.
         hspace=2 * _GAP_IN / (rows_in + _QUEUE_IN),
     )
     slots = figure.add_subplot(grid[0])
@@ -92,7 +92,7 @@ def make_axes(
 
 
 def draw_rows(axes: mpl_axes.Axes, rows: Sequence[SlotName]) -> None:
-    """Label the slots and set hosts apart."""
+    """Label the slots, and separate hosts."""
     axes.set_yticks(
         range(len(rows)), [f"{row.device} · {row.number}" for row in rows]
     )
@@ -154,7 +154,7 @@ def write_in_bars(
     for job in results:
         if job.finish_s - job.start_s <= len(job.job_id) * character_s:
             continue
-        # On the hatch, digits need a background.
+        # On the hatching, digits need a background.
         axes.text(
             (job.start_s + job.finish_s) / 2,
             positions[slot_of(job)],
@@ -178,7 +178,7 @@ def draw_queue(
 ) -> int:
     """Draw the number of waiting jobs.
 
-    :param end_s: where the axis of time ends.
+    :param end_s: where the time axis ends.
     :returns: the largest number of waiting jobs.
     """
     times_s, counts = _waiting_over_time(results, end_s)

@@ -16,7 +16,7 @@ if typing.TYPE_CHECKING:
     from matplotlib import figure as mpl_figure
 
 # Okabe and Ito's palette without its black, then lighter colours. Colour-blind
-# readers can tell them apart, and dark text is readable on all of them.
+# readers can distinguish them, and dark text is readable on all of them.
 _COLOURS = (
     "#56B4E9",
     "#E69F00",
@@ -45,7 +45,7 @@ GRID = "#DDDDDD"
 NEUTRAL = "#9AA0A6"
 LIGHT = "#B0B7BF"
 
-#: Patterns of lines, for readers who see no colours.
+#: Line patterns, for readers who cannot see colours.
 PATTERNS = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 
 WIDTH_IN = 12.0
@@ -74,11 +74,12 @@ def make_panels(
     gaps: tuple[float, float] = (0.0, 0.0),
     **sharing: typing.Any,
 ) -> tuple[mpl_figure.Figure, typing.Any]:
-    """Return a figure with panels, and these as a matrix.
+    """Return a figure with panels, and the panels as a matrix.
 
-    :param left: margin, as a share of the figure; so are the next three.
-    :param gaps: between rows and between columns, as shares of a panel.
-    :param sharing: ``sharex`` and ``sharey``, as matplotlib has them.
+    :param left: margin, as a fraction of the figure, like the next three.
+    :param gaps: gaps between rows and between columns, as fractions of a
+        panel.
+    :param sharing: ``sharex`` and ``sharey``, as in matplotlib.
     """
     figure = make_figure(height_in)
     grid = figure.subplots(
@@ -171,7 +172,7 @@ def add_legend(
     size: float = 9.5,
     **options: typing.Any,
 ) -> None:
-    """Explain colours and lines in a row below the texts."""
+    """Explain colours and lines in a row below the title."""
     figure.legend(
         handles=handles,
         loc="center left",
@@ -184,10 +185,7 @@ def add_legend(
 
 
 def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
-    """Write a title, and a line below it.
-
-    :param figure: where to write, at its top.
-    """
+    """Write a title, and a line below it, at the top of a figure."""
     height_in = figure.get_figheight()
     figure.text(
         0.015,
@@ -209,7 +207,7 @@ def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
 
 
 def draw_legend(figure: mpl_figure.Figure, colours: Mapping[str, str]) -> None:
-    """Explain colours and hatch, below the texts."""
+    """Explain colours and hatching below the title."""
     from matplotlib import patches
 
     handles = [

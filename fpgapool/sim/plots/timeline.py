@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One schedule, its jobs in the colours of the hosts that they came from."""
+"""One schedule; each job has the colour of the host that it came from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_ORIGIN = "no host"
 
 _ROW_IN = 0.30
 
-#: The share of the picture that each character in a bar needs.
+#: The fraction of the picture that each character in a bar needs.
 _CHARACTER_SHARE = 0.0075
 
 
@@ -31,8 +31,8 @@ def draw_timeline(
 ) -> None:
     """Draw each job in its slot, and how many jobs waited, as a PNG file.
 
-    :param slots: slots that get a row even if no job had them.
-    :param end_s: where the time axis ends; None: with the last job.
+    :param slots: slots that get a row even if they had no job.
+    :param end_s: where the time axis ends; None: at the end of the last job.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Use of a cluster over time, a row of two panels per strategy."""
+"""Use of a cluster over time, with two panels per strategy."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _draw_legend(figure: mpl_figure.Figure) -> None:
     from matplotlib import patches
 
     handles: list[typing.Any] = [
-        patches.Patch(facecolor=style.LIGHT, label="slots that a job has"),
+        patches.Patch(facecolor=style.LIGHT, label="slots with a job"),
         lines.Line2D(
             [], [], color=style.INK, linestyle=":", label="all slots"
         ),

@@ -4,8 +4,8 @@
 
 Each factory takes the policy's own options by name
 (:func:`fpgapool.strategies.options.own`). It raises ValueError for unknown
-options and for values out of their range. Each module has one policy; it
-divides the slots of a scaling set, and remembers nothing about groups.
+options and for values out of range. Each module has one policy. A policy
+divides the slots of a scaling set and keeps no state about groups.
 """
 
 import typing
@@ -29,7 +29,7 @@ def make_none(options: opts.Options) -> elasticity.Policy:
 
 
 def make_nnls(options: opts.Options) -> elasticity.Policy:
-    """Sizes in proportion to the work that waits."""
+    """Sizes in proportion to the waiting work."""
     opts.check_names(options, shared=())
     return nnls.NnlsPolicy()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sizes for the work that waits and the work that is expected.
+"""Sizes for the waiting and the expected work.
 
-Programming a slot costs seconds, so this policy changes sizes only if a group
-would otherwise need more than a period for its work, and only if that becomes
-clearly better.
+Programming a slot takes seconds. So this policy changes sizes only if a group
+would otherwise need more than one period for its work, and only if the change
+is a clear improvement.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ from fpgapool.strategies import options as opts
 class AheadOptions(opts.Numbers):
     """Options of :class:`AheadPolicy`.
 
-    :param adopt: new sizes are adopted if the longest time that a group needs
-        for its work is at most this part of the present one.
-    :param calm_periods: sizes stay while no group needs more periods than
-        this for its work.
+    :param adopt: new sizes are adopted if the longest time that any group
+        needs for its work is at most this fraction of the current one.
+    :param calm_periods: sizes do not change while no group needs more than
+        this many periods for its work.
     """
 
     PARTS: typing.ClassVar[tuple[str, ...]] = ("adopt",)
@@ -34,8 +34,8 @@ class AheadOptions(opts.Numbers):
 class AheadPolicy(elasticity.Policy):
     """Minimises the longest time that a group needs for its work.
 
-    A group's work is what waits and what is expected to come in a period: as
-    much as came in the last one, or the smoothed arrivals if they are more.
+    A group's work is what waits now plus what is expected in one period: the
+    larger of the last period's arrivals and the smoothed arrivals.
     """
 
     def __init__(self, options: AheadOptions) -> None:

@@ -15,20 +15,20 @@ from fpgapool.strategies import options as opts
 class EdfOptions(opts.Numbers):
     """Options of :class:`EdfPolicy`.
 
-    :param stay_programmings: a slot that changed its group stays there for
-        this many programming times; 0: it may leave at once.
+    :param stay_programmings: a slot that has changed groups stays in the new
+        one for this many times its programming time; 0: it may leave at once.
     """
 
     stay_programmings: float = 0.0
 
 
 class EdfPolicy(elasticity.Policy):
-    """Gives all slots above the minima to the earliest deadline.
+    """Gives all slots above the minimums to the earliest deadline.
 
-    The group with the earliest deadline gets as many as it may have, then the
-    next one. With whole slots and free programming no other policy meets more
-    deadlines. It refuses goals that are rates. Groups without a goal keep
-    their sizes.
+    The group with the earliest deadline gets as many slots as it may have,
+    then the next group. With whole slots and no programming time, no other
+    policy meets more deadlines. Goals that are rates are refused. Groups
+    without a goal keep their sizes.
     """
 
     period_s = 1.0
@@ -50,9 +50,9 @@ class EdfPolicy(elasticity.Policy):
     def admit(
         self, view: elasticity.View, group_id: elasticity.GroupId, now: float
     ) -> elasticity.Sizes:
-        """Keep the new group's minimum for it.
+        """Reserve the new group's minimum.
 
-        :raises goals.Infeasible: if the goal is a rate, or the minima need
+        :raises goals.Infeasible: if the goal is a rate, or the minimums need
             more slots than there are.
         """
         newcomer = view.group(group_id)
@@ -62,7 +62,7 @@ class EdfPolicy(elasticity.Policy):
 
 
 def by_deadline(group: elasticity.GroupView) -> tuple[float, float, int]:
-    """Return the place of a group in the order of deadlines."""
+    """Return the key that sorts groups by deadline."""
     if group.goal is None:
         return math.inf, math.inf, group.id
     return group.goal.due_s, group.goal.registered_s, group.id
@@ -84,11 +84,11 @@ def earliest_first(
 def minimum_of(
     view: elasticity.View, newcomer: elasticity.GroupView
 ) -> dict[elasticity.GroupId, int]:
-    """Return the size of a group whose goal is registered: its minimum.
+    """Return the first size of a group with a new goal: its minimum.
 
-    It is one slot at least: without any, no program could begin its tasks.
+    It is at least one slot: without any, no task could start.
 
-    :raises goals.Infeasible: if the minima need more slots than there are.
+    :raises goals.Infeasible: if the minimums need more slots than there are.
     """
     pursuing = {group.id for group in view.pursuing()}
     least = max(newcomer.min_size, 1)
@@ -99,7 +99,7 @@ def minimum_of(
     )
     if needed > view.slots:
         raise goals.Infeasible(
-            f"the minimum sizes of all groups need {needed} slots; there are "
-            f"{view.slots}"
+            f"the minimum sizes of all groups need {needed} slots, but only "
+            f"{view.slots} are available"
         )
     return {newcomer.id: least}

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rates get what they need, deadlines share the rest, the earliest first.
+"""Rates get the slots that they need; the earliest deadlines get the rest.
 
-It can refuse goals that the pool could not keep beside those that it has.
-
-What a goal needs is counted in slots, and its tasks in slot-seconds, as they
-are while all slots of the set are busy: slots that share a link are slower
-then, and each deadline that begins can make them so.
+It can refuse goals that the pool could not meet in addition to the existing
+ones. Needs are counted in slots and slot-seconds, as if all slots of the set
+were busy: slots that share a link are slower then, and each deadline that
+starts can make this happen.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from fpgapool.core.sizing import goals
 from fpgapool.strategies.elasticity import edf
 from fpgapool.strategies.elasticity import throughput
 
-# What rounding errors may add to slot-seconds.
+# Tolerance for rounding errors in slot-seconds.
 _ROUNDING = 1e-9
 
 
@@ -29,10 +28,10 @@ class HybridOptions(throughput.ThroughputOptions):
     """Options of :class:`HybridPolicy`.
 
     :param admission: whether goals that do not fit are refused.
-    :param usable: the part of the slots which rates leave that admission
+    :param usable: the fraction of the slots left by rates that admission
         counts on for deadlines.
-    :param try_fewer: whether groups that are good enough try one slot fewer
-        when there are too few for all rates.
+    :param try_fewer: whether groups that meet their goals try one slot fewer
+        when there are too few slots for all rates.
     """
 
     PARTS: typing.ClassVar[tuple[str, ...]] = ("usable", "decay")
@@ -74,8 +73,8 @@ class HybridPolicy(elasticity.Policy):
             return throughput.broker(
                 rates, sizes, slots, now, self.options.decay
             )
-        # New ones share what they were given when they were registered, and
-        # show what it can do.
+        # New groups share the slots that they got at registration, so that
+        # their first tasks can be measured.
         new = [
             group
             for group in rates
@@ -100,15 +99,15 @@ class HybridPolicy(elasticity.Policy):
     ) -> elasticity.Sizes:
         """Reserve slots for a new group, if its goal fits.
 
-        A deadline gets its minimum until it starts. A rate gets the free
-        slots, too, until its first tasks show how many it needs.
+        A deadline gets its minimum until it starts. A rate also gets the free
+        slots, until its first tasks show how many it needs.
 
         A deadline fits if the slots that rates leave suffice for all tasks
-        that are due by it, and by each later deadline. A rate fits if no
-        deadline that fits now would fit no longer.
+        that are due by then, and for those due by each later deadline. A rate
+        fits if every deadline that fits now still fits.
 
         :raises goals.Infeasible: if it does not fit, with the earliest
-            deadline that does; or if the minima need more slots than there
+            deadline that does; or if the minimums need more slots than there
             are.
         """
         newcomer = view.group(group_id)
@@ -135,8 +134,9 @@ class HybridPolicy(elasticity.Policy):
 class Need(typing.NamedTuple):
     """What a goal needs.
 
-    :ivar slots: that it needs always; 0 if it is a deadline.
-    :ivar due_s: the deadline; infinite if it is a rate.
+    :ivar slots: the number of slots that a rate always needs; 0 for a
+        deadline.
+    :ivar due_s: the deadline; infinite for a rate.
     """
 
     slots: int = 0
@@ -147,9 +147,10 @@ class Need(typing.NamedTuple):
 def check_fits(
     new: Need, others: Sequence[Need], slots: int, usable: float, now: float
 ) -> None:
-    """Check that slots suffice for a new goal beside the others.
+    """Check that the slots suffice for a new goal in addition to the others.
 
-    :param usable: the part of those left by rates that deadlines may need.
+    :param usable: the fraction of the slots left by rates that deadlines may
+        use.
     :raises goals.Infeasible: if they do not.
     """
     left = slots - sum(other.slots for other in others)
@@ -193,17 +194,17 @@ def earliest_deadline_s(
     slots: float,
     now: float,
 ) -> float | None:
-    """Return the first time, from a wanted one on, that fits as a deadline.
+    """Return the earliest deadline that fits, from a wanted one on.
 
     :param due: the other deadlines, the earliest first, each with the
-        slot-seconds that are left.
-    :param slots: for deadlines, less what is not counted on.
+        slot-seconds that it still needs.
+    :param slots: the number of slots that deadlines may use.
     :returns: ``wanted_s`` itself if it fits; None: no time fits.
     """
     if slots <= 0:
         return None
-    # A deadline that could not be met with the new tasks before it has to
-    # come first.
+    # The new tasks come after each deadline that would be missed if they came
+    # before it.
     after_s = -math.inf
     total_s = work_s
     for due_s, each_s in due:
@@ -243,9 +244,9 @@ def _is_due(group: elasticity.GroupView) -> bool:
 def _at_full(
     group: elasticity.GroupView, view: elasticity.View
 ) -> elasticity.GroupView:
-    """Return a group with a goal as it would be if all slots were busy.
+    """Return a group with its goal measured as if all slots were busy.
 
-    A group without ended tasks counts as the average of the others.
+    A group without finished tasks counts as the average of the others.
     """
     goal = group.goal
     assert goal is not None

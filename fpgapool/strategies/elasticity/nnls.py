@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sizes in proportion to the work that waits.
+"""Sizes in proportion to the waiting work.
 
-Algorithm 1 of *High Performance in the Cloud with FPGA Groups*. Its name is
-that of the estimate of runtimes that it was published with; here the operator
+Algorithm 1 of *High Performance in the Cloud with FPGA Groups*. It is named
+after the runtime estimate that it was published with; here the operator
 chooses the estimate (:mod:`fpgapool.core.sizing.runtimes`).
 """
 
@@ -14,8 +14,8 @@ from fpgapool.core.sizing import elasticity
 class NnlsPolicy(elasticity.Policy):
     """Divides the slots in proportion to waiting slot-seconds.
 
-    A group without waiting tasks falls to its minimum, but no lower than one
-    slot. If no task waits at all, the sizes stay.
+    A group without waiting tasks shrinks to its minimum, but keeps at least
+    one slot. If no tasks are waiting at all, the sizes do not change.
     """
 
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:

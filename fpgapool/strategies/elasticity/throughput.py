@@ -2,7 +2,7 @@
 
 """Each group gets the slots that its goal needs at its measured rate.
 
-The rule of *Quality of Service Driven Runtime Resource Allocation in
+This is the rule of *Quality of Service Driven Runtime Resource Allocation in
 Reconfigurable HPC Architectures*.
 """
 
@@ -20,10 +20,10 @@ from fpgapool.strategies.elasticity import edf
 class ThroughputOptions(edf.EdfOptions):
     """Options of :class:`ThroughputPolicy`.
 
-    :param decay: what each further slot of a group counts less, when there
-        are not enough for all.
-    :param try_fewer: whether a group that is good enough tries one slot
-        fewer. On a shared link it may need fewer than it asks for.
+    :param decay: factor for the offer of each further slot of a group, when
+        there are too few slots for all.
+    :param try_fewer: whether a group that meets its goal tries one slot fewer.
+        On a shared link it may need fewer than it requests.
     """
 
     PARTS: typing.ClassVar[tuple[str, ...]] = ("decay",)
@@ -34,11 +34,11 @@ class ThroughputOptions(edf.EdfOptions):
 
 
 class ThroughputPolicy(elasticity.Policy):
-    """Gives each group with a goal the slots that it asks for.
+    """Gives each group with a goal the slots that it requests.
 
-    If there are more, the groups with deadlines share them in turn, those
-    that are behind first. If there are fewer, the slots go to the groups that
-    are most behind. Groups without a goal keep their sizes.
+    If there are more, groups with deadlines share the rest in turn, those
+    furthest behind first. If there are fewer, the slots go to the groups
+    furthest behind. Groups without a goal keep their sizes.
     """
 
     period_s = 1.0
@@ -62,9 +62,9 @@ class ThroughputPolicy(elasticity.Policy):
     ) -> elasticity.Sizes:
         """Give a new group free slots, or else slots that others can spare.
 
-        It gets all free slots that it may have if there are enough for its
-        minimum. Otherwise it gets just its minimum from groups that have more
-        than they ask for.
+        If there are enough free slots for its minimum, it gets as many as it
+        may have. Otherwise it gets just its minimum, from groups that have
+        more than they request.
 
         :raises goals.Infeasible: if they cannot spare enough.
         """
@@ -74,7 +74,7 @@ class ThroughputPolicy(elasticity.Policy):
         if free >= least:
             return {group_id: min(free, newcomer.max_size)}
         groups = [g for g in view.pursuing() if g.id != group_id]
-        # Slots that have to stay come later.
+        # Slots that must still stay in their groups follow later.
         movable = [dataclasses.replace(group, staying=0) for group in groups]
         asked = requests(movable, view.slots, now, self.options.try_fewer)
         sizes = {group.id: group.wanted for group in groups}
@@ -82,8 +82,8 @@ class ThroughputPolicy(elasticity.Policy):
             able = [one for one in sizes if sizes[one] > asked[one]]
             if not able:
                 raise goals.Infeasible(
-                    f"{least} slots are needed, but other goals can spare "
-                    "no more"
+                    f"the goal needs {least} slots, but groups with other "
+                    "goals cannot give up enough of theirs"
                 )
             sizes[max(able, key=lambda i: (sizes[i] - asked[i], -i))] -= 1
         return {**sizes, group_id: least}
@@ -95,7 +95,7 @@ def requests(
     now: float,
     try_fewer: bool,
 ) -> dict[elasticity.GroupId, int]:
-    """Return the slots that each group asks for."""
+    """Return the number of slots that each group requests."""
     asked = {}
     for group in groups:
         goal = _goal(group)
@@ -115,8 +115,8 @@ def with_slack(
 ) -> dict[elasticity.GroupId, int]:
     """Add the remaining slots to the requested ones.
 
-    Groups with deadlines get them, those that are most behind first: one for
-    each without a slot, then one by one in turn.
+    They go to groups with deadlines, those furthest behind first: one to each
+    group without a slot, then one by one in turn.
     """
     sizes = dict(asked)
     left = slots - sum(sizes.values())
@@ -143,11 +143,11 @@ def broker(
     now: float,
     decay: float,
 ) -> dict[elasticity.GroupId, int]:
-    """Divide too few slots, so that groups that are behind get most.
+    """Divide too few slots, preferring the groups that are furthest behind.
 
-    Each group has its floor, and makes an offer for each slot that it asks
-    for above it. The lowest offers get a slot. An offer is lower the more the
-    group is behind, and the more slots it asks for.
+    Each group keeps its floor and makes an offer for each further slot that it
+    requests. The lowest offers get a slot. An offer is lower the further the
+    group is behind, and the more slots it requests.
     """
     sizes = {group.id: group.floor for group in groups}
     offers = sorted(

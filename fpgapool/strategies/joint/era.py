@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Expected-rate-aware: pairs jobs and boards by the rate they would have.
+"""Expected-rate-aware: pairs jobs and boards by their expected rates.
 
 For each board with an idle slot and each waiting job, the strategy estimates
 the rate that the job would get there now. It refuses pairs with a poor rate.
-Among the others it takes the pair with the least work per rate, and so on
+Of the others it takes the pair with the least work per rate, and repeats this
 until no pair is left.
 """
 
@@ -32,11 +32,11 @@ _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
-# Bounds are lower by far more than rounding makes them higher.
+# Lowers bounds by far more than rounding errors can raise them.
 _ROUNDING = 1.0 - 1e-9
 # More bytes/s than any pipe carries.
 _MOST = 1e300
-# The least gain of a job, as a part of its rate.
+# The least gain of a job, as a fraction of its rate.
 _LEAST_GAIN = 0.02
 
 
@@ -49,25 +49,28 @@ class EraOptions(opts.Numbers):
 
     :param size_power: a job's work is its bytes to this power …
     :param aging_per_s: … divided by 1 + this × seconds waited.
-    :param long_from: a job is long if it is larger than this share of the
-        jobs that came last; 1: no job is long.
-    :param long_factor: times the work of such a job.
+    :param long_from: a job is long if it is larger than this fraction of the
+        latest jobs; 1: no job is long.
+    :param long_factor: factor for the work of a long job.
     :param min_share: a job whose own host has no board may go where its rate
-        is this part of its peak …
-    :param min_share_idle: … this part while many slots are idle …
-    :param min_free: … or where each pipe it needs has this part free.
-    :param patience: these parts are divided by 1 + this × the seconds
+        is at least this fraction of its peak …
+    :param min_share_idle: … this fraction while many slots are idle …
+    :param min_free: … or where at least this fraction of each pipe that it
+        needs is free.
+    :param patience: these fractions are divided by 1 + this × the seconds
         waited per second that the job would take at its peak.
     :param leave_s_per_byte: a job leaves its own host, which has a board,
-        after so many seconds per byte; at once while many slots are idle.
-    :param leave_min_share: and for this part of its peak only.
-    :param leave_penalty: times the work of such a job …
-    :param leave_penalty_idle: … and this while many slots are idle.
-    :param idle_share: this part of all slots idle is many; above 1: never.
-    :param loss_weight: times the rates that others lose by a job, is
-        subtracted from its rate.
-    :param spread: the work is multiplied by 1 + this × the part of the
-        board's slots that is taken.
+        after this many seconds per byte; at once while many slots are idle.
+    :param leave_min_share: it goes only where its rate is at least this
+        fraction of its peak.
+    :param leave_penalty: factor for the work of such a job …
+    :param leave_penalty_idle: … and the factor while many slots are idle.
+    :param idle_share: "many slots are idle" means at least this fraction of
+        all slots; above 1: never.
+    :param loss_weight: the rates that other jobs lose because of a job, times
+        this, are subtracted from its rate.
+    :param spread: the work is multiplied by 1 + this × the fraction of the
+        board's slots that are taken.
     """
 
     size_power: float = 0.7
@@ -104,9 +107,9 @@ AS_WRITTEN = EraOptions(
 class EraStrategy(strategy.Strategy):
     """Takes the best allowed pair until no pair is left.
 
-    Of equal pairs it takes the job that came first, then the board with the
-    fewest flows, then a slot that need not be programmed, then ``index``
-    order.
+    Equal pairs are ordered by the job's arrival, then by the number of flows
+    on the board, then by whether the slot must be programmed, then by
+    ``index``.
     """
 
     wants_rates = True
@@ -148,7 +151,8 @@ class EraStrategy(strategy.Strategy):
 class _Pairs(typing.NamedTuple):
     """Allowed pairs of kinds of jobs and targets.
 
-    :ivar works: least work of a job of the kind that may go to the target.
+    :ivar works: the least work of any job of the kind that may go to the
+        target.
     """
 
     kinds: _Numbers
@@ -157,12 +161,12 @@ class _Pairs(typing.NamedTuple):
 
 
 class _Pass:
-    """One pass.
+    """One scheduling pass.
 
     Most kinds of waiting jobs are not allowed anywhere, so each decision
-    first drops those that bounds rule out. The rest, and the boards with
-    idle slots, are rows and columns of matrices; a place is a number of such
-    a row or column, or of a job of these kinds.
+    first drops those that bounds rule out. The other kinds are the rows of
+    matrices, and the boards with idle slots are the columns. A place is the
+    number of such a row or column, or of a job of these kinds.
     """
 
     def __init__(
@@ -215,10 +219,10 @@ class _Pass:
         best = np.flatnonzero(scores == scores.min())
         return self._assign_first(pairs, best, rates)
 
-    # -- what is there ---------------------------------------------------
+    # -- the pool, its jobs and its boards --------------------------------
 
     def _read_pool(self) -> None:
-        """Compute each pipe's free rate, and a further flow's share."""
+        """Compute each pipe's free rate, and the share of one more flow."""
         options, loads, view = self._options, self._loads, self._view
         busy = self._up_count - view.slots.idle_total
         self._is_idle = 1.0 - busy / self._up_count >= options.idle_share
@@ -239,7 +243,7 @@ class _Pass:
         self._share: _Floats = np.maximum(
             capacities / (loads.counts + 1.0), left
         )
-        # All of a pipe of unknown capacity is free.
+        # A pipe of unknown capacity counts as entirely free.
         free = np.minimum(left, _MOST) / np.minimum(capacities, _MOST)
         self._is_free: _Flags = free >= options.min_free
         self._targets: _Numbers = self._boards.counts.nonzero()[0]
@@ -247,8 +251,8 @@ class _Pass:
     def _promising(self) -> _Numbers:
         """Return the kinds that may be allowed somewhere.
 
-        A kind's rate is at most the share of the pipe by which its host
-        sends. The least rate that it wants grows with its peak, and falls
+        A kind's rate is at most its share of the pipe through which its host
+        sends. The minimum rate that it accepts rises with its peak, and falls
         while its jobs wait.
         """
         columns, jobs = self._columns, self._columns.jobs
@@ -289,7 +293,7 @@ class _Pass:
     def _wanted(
         self, has_home: _Flags, waits_per_byte: _Floats, peaks: _Floats
     ) -> _Floats:
-        """Return the least rates for which jobs go to other hosts."""
+        """Return the minimum rates at which jobs go to other hosts."""
         options = self._options
         shares: _Floats = self._shares_wanted.take(has_home)
         if options.patience > 0:
@@ -322,7 +326,7 @@ class _Pass:
                 self._far_works, self._far_first = self._first_of_kinds(
                     works, kind_of
                 )
-        # The first job of each kind decides.
+        # The first job of each kind stands for all of them.
         self._waits: _Floats = self._waits_per_byte(chosen[self._far_first])
         self._peaks: _Floats = columns.peaks[numbers]
         self._ratios: _Floats = columns.return_ratios[numbers]
@@ -342,7 +346,7 @@ class _Pass:
         np.minimum.at(least, kind_of, works)
         jobs = ((works == least[kind_of]) & (works < math.inf)).nonzero()[0]
         if len(jobs) > np.count_nonzero(least < math.inf):
-            # The first of equal jobs is written last.
+            # Writing the first of equal jobs last makes it win.
             jobs = np.array(
                 sorted(
                     jobs.tolist(),
@@ -408,9 +412,9 @@ class _Pass:
         return np.array(fits, dtype=np.bool_)[places]
 
     def _remote_rates(self) -> tuple[_Floats, _Floats, _Flags]:
-        """Return, for each pair as if remote, rate and peak.
+        """Return the rate and the peak of each pair, as if it were remote.
 
-        The third is whether all its pipes are free enough.
+        The third array says whether all pipes of a pair are free enough.
         """
         share, is_free = self._share, self._is_free
         egress, out, inward = self._egress, self._out, self._in
@@ -426,7 +430,7 @@ class _Pass:
         )
         returns = self._ratios > 0
         if returns.any():
-            # A slice makes no copies.
+            # Unlike an index array, a slice makes no copies.
             rows = slice(None) if returns.all() else returns.nonzero()[0]
             ingress = self._ingress[rows]
             back = np.minimum(share[ingress][:, None], share[out])
@@ -465,7 +469,7 @@ class _Pass:
         )
 
     def _gains(self, pairs: _Pairs, rates: _Floats) -> _Floats:
-        """Return rates less the weighted losses of other jobs."""
+        """Return rates minus the weighted losses of other jobs."""
         if not self._options.loss_weight:
             return rates
         kinds, targets = pairs.kinds, pairs.targets
@@ -519,19 +523,19 @@ class _Pass:
 
 
 def _is_choosy(group: queued.JobGroup) -> bool:
-    """Return whether a group's jobs may not fit some slots."""
+    """Return whether some slots may not fit a group's jobs."""
     return bool(group.shapes or group.avoiding)
 
 
 def _excess(wanted: _Floats, left: _Floats) -> _Floats:
-    """Return the wanted rates beyond the free ones."""
+    """Return by how much the wanted rates exceed the free ones."""
     return np.maximum(wanted - left, 0.0)
 
 
 def _slot_for(
     group: queued.JobGroup, target: idle_boards.Target, accelerator: str
 ) -> slots.Slot | None:
-    """Return the slot that a job of a group gets there, if it fits any."""
+    """Return the target's slot that a group's job gets, if any fits."""
     if not group.fits_shape(target.shape):
         return None
     found: slots.Slot | None = None

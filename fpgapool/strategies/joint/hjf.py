@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Highest job first: by the work that is left over the time that is left.
+"""Highest job first: by the ratio of work left to time left.
 
-That order changes with time, so it cannot be the key of an ordering.
+This order changes with time, so it cannot be the key of an ordering.
 """
 
 import dataclasses
@@ -21,13 +21,13 @@ from fpgapool.strategies.placements import any as any_placement
 
 RULES = ("hjf", "need")
 
-# First members of keys.
+# First elements of keys.
 _IN_TIME, _NO_DEADLINE, _LATE = range(3)
 _ONLY_A_SLOT, _CORE_WILL_DO, _LOST = range(3)
 
 
 def stress(contender: strategy.Contender, now: float) -> float:
-    """Return the work left over the time left.
+    """Return the ratio of work left to time left.
 
     It is 0 without a deadline, and minus infinity from the deadline on.
     """
@@ -37,10 +37,10 @@ def stress(contender: strategy.Contender, now: float) -> float:
 
 
 def hjf_key(contender: strategy.Contender, now: float) -> ordered.Key:
-    """Return a key by which the highest stress comes first.
+    """Return a key that sorts the highest stress first.
 
-    Jobs without a deadline come after those with one, by arrival; then late
-    jobs.
+    Jobs without a deadline come after those with one, by arrival. Late jobs
+    come last.
     """
     job, deadline_s = contender.job, contender.deadline_s
     if deadline_s == math.inf:
@@ -51,17 +51,17 @@ def hjf_key(contender: strategy.Contender, now: float) -> ordered.Key:
 
 
 def is_lost(contender: strategy.Contender, now: float) -> bool:
-    """Whether not even the slot can keep its deadline."""
+    """Return whether a job misses its deadline even with the slot."""
     return (
         now + contender.slot_s > contender.deadline_s + deadlines.TOLERANCE_S
     )
 
 
 def need_key(contender: strategy.Contender, now: float) -> ordered.Key:
-    """Return a key by which the jobs come first that only the slot saves.
+    """Return a key that sorts first the jobs that only a slot can save.
 
-    Of these the one with the least slack is first. Then come those whose core
-    will do, and at last those that are lost.
+    Of these, the job with the least slack is first. Next come the jobs that
+    their CPU core finishes in time. Last come those that are late in any case.
     """
     slack_s = 0.0
     if is_lost(contender, now):
@@ -80,10 +80,10 @@ def may_displace(
     now: float,
     gain: float,
 ) -> bool:
-    """Whether a challenger's stress is enough to take a holder's slot.
+    """Return whether a challenger's stress suffices to take a holder's slot.
 
-    :param gain: it has to be 1 + gain times the holder's. A holder that is
-        lost has none.
+    :param gain: the stress must be at least 1 + gain times the holder's. A
+        holder that is lost always gives way.
     """
     return is_lost(holder, now) or (
         stress(challenger, now) >= (1 + gain) * stress(holder, now)
@@ -108,9 +108,9 @@ class HjfOptions:
 
 
 class HjfStrategy(strategy.Strategy):
-    """The most urgent job gets a slot of its own host, or else any slot.
+    """Gives the most urgent job a slot of its own host, or else any slot.
 
-    A pass computes the urgency of all waiting jobs.
+    Each pass computes the urgency of all waiting jobs.
     """
 
     wants_hosts = False
@@ -143,7 +143,7 @@ class HjfStrategy(strategy.Strategy):
             for group in groups
             for key in group.jobs
         ]
-        # Keys end with ids, so that two groups are never compared.
+        # Keys end with job ids, so the heap never compares two groups.
         heapq.heapify(urgent)
         while urgent and view.slots.idle_total:
             key, group = heapq.heappop(urgent)

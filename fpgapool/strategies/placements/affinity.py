@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps jobs off devices that run other accelerators, for a while."""
+"""Keeps jobs off devices that run other accelerators, for a limited time."""
 
 import dataclasses
 from collections import abc
@@ -20,10 +20,10 @@ _MISSES = shapes.nullable(shapes.integer(0))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AffinityOptions:
-    """Options of the strategy ``affinity`` alone.
+    """Options that only the strategy ``affinity`` has.
 
-    :param affinity_misses: jobs take any slot after this number of slots has
-        passed their application over, and no longer after a time. It is for
+    :param affinity_misses: jobs take any slot after this many slots have
+        passed over their application, instead of after a time. This is for
         simulations: in a pool, such passes come in bursts.
     """
 
@@ -37,11 +37,12 @@ class AffinityOptions:
 class AffinityPlacement(ra.RaPlacement):
     """Offers each idle slot to the waiting jobs in key order.
 
-    A job takes it if its fitness for the slot's device is at least its
-    threshold, see :class:`.offers.AffineOffers`. The hosts of jobs do not
+    A job takes a slot if its fitness for the slot's device is at least its
+    threshold; see :class:`.offers.AffineOffers`. The hosts of jobs do not
     matter.
 
-    :param options: those of its own host, and of leaving it, do not count.
+    :param options: those about a job's own host, and about leaving it, have no
+        effect.
     :param misses: see :class:`AffinityOptions`.
     """
 

@@ -26,15 +26,14 @@ _FEW = 8
 class AnyPlacement(base.Placement):
     """Serves jobs in key order; a job that fits no idle slot blocks no other.
 
-    Among slots that are equal in the order, except under ``index``, the
-    placement prefers one that need not be programmed for the job.
+    Among slots of equal rank, the placement prefers one that need not be
+    programmed for the job, except under ``index``.
 
-    ``random`` draws once for each decision, also if only one slot is left:
-    ``generator.integers(n)`` counts off n candidates. These are the idle
-    slots that fit and can start at once, in the order (shape, those that
-    never take time to program first, host id, slot number); or, if there
-    are none, all idle slots that fit, in the order (shape, host id, slot
-    number).
+    ``random`` draws once for each decision, even if only one slot is left:
+    ``generator.integers(n)`` picks one of n candidates. These are the idle
+    slots that fit and can start at once, in the order (shape, those that never
+    take time to program first, host id, slot number). If there are none, they
+    are all idle slots that fit, in the order (shape, host id, slot number).
     """
 
     wants_hosts = False
@@ -133,8 +132,8 @@ class AnyPlacement(base.Placement):
     ) -> model.SlotId:
         """Choose without the indexes.
 
-        The indexes do not know the slots where a job failed, and for few
-        slots they are not needed.
+        The indexes include slots where the job failed, and for a few slots
+        they are not needed.
         """
         hosts = view.slots.idle_hosts
         fitting = [
@@ -179,7 +178,7 @@ def _first_rank(
     table: slot_table.SlotTable,
     buckets: abc.Iterable[slots.OpenBucket | slots.ProgrammedBucket],
 ) -> ordered.Key:
-    """Return the first rank in any of the buckets; empty if they are."""
+    """Return the first rank in any of the buckets; empty if all are empty."""
     queues = map(table.hosts_in, buckets)
     firsts = (queue.first() for queue in queues if queue is not None)
     return queued.first_key(*firsts) or ()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Idle slots are offered one by one to the waiting jobs."""
+"""Offers idle slots one by one to the waiting jobs."""
 
 import heapq
 import math
@@ -17,7 +17,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.queues import times
 from fpgapool.core.topology import slots
 
-# Up to this many hosts with idle slots, a loop over them is faster.
+# Up to this many hosts with idle slots, a loop is faster than the indexes.
 _FEW = 4
 
 
@@ -25,11 +25,11 @@ _FEW = 4
 class Offers:
     """The offers of one pass.
 
-    :param fallback: whether a slot that no job may have goes to the first
-        job that it fits.
-    :param counts_skips: whether it matters how often jobs were passed over.
-    :param swaps: whether a job may get, in place of the offered slot, one
-        that need not be programmed.
+    :param fallback: whether a slot that the rules give to no job goes to the
+        first job that fits it.
+    :param counts_skips: whether to count how often jobs are passed over.
+    :param swaps: whether a job may get, instead of the offered slot, one that
+        need not be programmed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Offers:
         self._local_ranks: list[ordered.Key] | None = None
 
     def make_one(self) -> abc.Sequence[strategy.Choice]:
-        """Offer the only idle slot, as full pools do at each release."""
+        """Offer the only idle slot, the usual case in a full pool."""
         (host,) = self._view.slots.idle_hosts.values()
         choice = self._offer(host.idle[0])
         return () if choice is None else (choice,)
@@ -64,7 +64,7 @@ class Offers:
                 break
             choice = self._offer_one_of(table.hosts[rank[-1]])
             if choice is None:
-                # Go just beyond this rank: the host has nothing left to offer.
+                # The host has nothing left to offer: continue just beyond it.
                 cursor = (*rank, math.inf)
                 continue
             # The same host may come again, at this rank or a later one.
@@ -88,7 +88,7 @@ class Offers:
     # -- which host is next ----------------------------------------------
 
     def _next_rank(self, cursor: ordered.Key) -> ordered.Key | None:
-        """Return the next host with an idle slot that may be of use."""
+        """Return the rank of the next host with a slot worth offering."""
         table = self._view.slots
         if len(table.idle_hosts) <= _FEW:
             return self._next_of_few(cursor)
@@ -140,7 +140,7 @@ class Offers:
         )
 
     def _useful_buckets(self, shape: str) -> abc.Iterator[slots.OpenBucket]:
-        """Yield the hosts whose slots of a shape may serve any host's jobs."""
+        """Yield the buckets of hosts that may serve remote jobs in a shape."""
         groups = [
             group for group in self._view.jobs.groups_for(shape) if group.count
         ]
@@ -152,7 +152,7 @@ class Offers:
             yield (shape, True)
 
     def _has_remote_job(self, group: queued.JobGroup) -> bool:
-        """Return whether a job would take or count a slot of another host."""
+        """Return whether a job would take another host's slot, or count it."""
         return bool(
             group.roaming or (self._counts_skips and group.homed_count)
         )
@@ -190,7 +190,7 @@ class Offers:
         return self._view.give(record, self._swap(slot, record))
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
-        # Jobs from the slot's own host are not among them: the first of these
+        # No jobs of the slot's own host are among them: the first of those
         # would have taken the slot.
         for group in self._view.jobs.groups_for(slot.shape):
             if slot.id not in group.avoiding:
@@ -219,16 +219,16 @@ class Offers:
 class AffineOffers(Offers):
     """Offers that jobs decline if the slot's device runs other accelerators.
 
-    Jobs of the slot's own host, in strategies that know hosts, take it in any
-    case. Others take it if their fitness for its device is at least their
-    threshold, see :func:`fitness` and
-    :func:`threshold_by_misses`.
+    In strategies that consider hosts, jobs of the slot's own host always take
+    it. Others take it if their fitness for its device is at least their
+    threshold; see :func:`fitness` and :func:`threshold_by_misses`.
 
     When a job has taken a slot, idle slots of the same device that were
-    declined before are offered again at the end: jobs may fit better now.
+    declined are offered again at the end, because jobs may fit better now.
 
-    :param wait_s: thresholds fall to 0 in this time.
-    :param misses: or with so many misses; None: misses do not count.
+    :param wait_s: time in which thresholds fall to 0.
+    :param misses: if given, thresholds fall to 0 with this many misses
+        instead.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class AffineOffers(Offers):
         self._jobs = typing.cast(applications.AffineJobs, view.jobs)
         self._wait_s = wait_s
         self._misses = misses
-        # When the first of the jobs that declined the slot would take it.
+        # The time at which the first job that declined the slot would take it.
         self._due_s = math.inf
         self._again: set[model.SlotId] = set()
 
@@ -269,7 +269,7 @@ class AffineOffers(Offers):
             )
 
     def _reopen(self) -> set[model.SlotId]:
-        """Offer slots again; return them."""
+        """Reopen declined slots for offers; return their ids."""
         again, self._again = self._again, set()
         self._offered -= again
         self._local_ranks = None
@@ -322,8 +322,8 @@ class AffineOffers(Offers):
         return choice
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
-        # Those that may leave their hosts have declined the slot; they were
-        # not passed over.
+        # Jobs that may leave their hosts have declined the slot, so it did not
+        # pass them over.
         records = self._jobs.records
         for group in self._jobs.groups_for(slot.shape):
             if slot.id not in group.avoiding:
@@ -332,7 +332,7 @@ class AffineOffers(Offers):
                         self._view.skip(skipped[-1])
 
     def _held_beside(self, slot: slots.Slot) -> list[str]:
-        """The accelerators of the jobs that the slot's device runs."""
+        """Return the accelerators of the jobs on the slot's device."""
         assignments = self._view.slots.assignments
         return [
             hold.accelerator
@@ -356,7 +356,8 @@ class AffineOffers(Offers):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
-        # Usually all decline, which the job that has waited longest shows.
+        # Usually all jobs decline. If the one that has waited longest does,
+        # all do.
         oldest_s = jobs.oldest_s(group)
         if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)
@@ -387,10 +388,10 @@ def fitness(n_acc: int, n: int) -> float:
 
 
 def threshold_by_misses(misses: int, allowed: int) -> float:
-    """Return the least fitness that a job takes, by its misses.
+    """Return the least fitness that a job with this many misses accepts.
 
     :param misses: how often the job was passed over since the last grant.
-    :param allowed: the misses after which it takes any slot; with 0, it does
-        at once.
+    :param allowed: number of misses after which it takes any slot; 0: it
+        always does.
     """
     return max(0.0, 1.0 - misses / allowed) if allowed else 0.0

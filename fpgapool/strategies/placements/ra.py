@@ -22,20 +22,20 @@ from fpgapool.vocabulary import scheduling
 class RaPlacement(base.Placement):
     """Offers each idle slot once, to jobs of its own host first.
 
-    The placement visits only slots whose offer can change something: a job
-    takes the slot, or counts that the slot passed it over. During a pass, the
-    set of these slots only shrinks.
+    The placement visits only slots whose offer has an effect: a job takes the
+    slot, or counts that the slot passed it over. During a pass, the set of
+    these slots only shrinks.
 
-    Under ``offer_order`` ``least_busy`` and ``random``, a job that takes the
-    slot that it is offered gets another one of the same shape and host in
-    its stead, if that one was not offered yet and need not be programmed
-    while the offered one must be; the offered one is offered again.
+    Under ``offer_order`` ``least_busy`` and ``random``, a job may get another
+    slot of the same shape and host than the offered one: a slot that has not
+    been offered yet and need not be programmed, if the offered one must be.
+    The offered slot is then offered again.
 
     :param misses: with affinity: see :class:`.offers.AffineOffers`.
 
     ``random`` draws once for each pass in which a job waits and a slot is
-    idle after the arrivals were served: ``generator.permutation(n)`` of the
-    n idle slots in index order is the order of the offers.
+    still idle after the arrivals were served: ``generator.permutation(n)`` of
+    the n idle slots in index order gives the order of the offers.
     """
 
     def __init__(
@@ -103,7 +103,8 @@ class RaPlacement(base.Placement):
     ) -> abc.Iterable[strategy.Choice]:
         made = self._offers(view)
         if view.slots.idle_total == 1:
-            # Whatever the order. A draw for one slot changes nothing.
+            # One slot needs no order, and drawing one would not change the
+            # generator.
             return made.make_one()
         if self.options.offer_order == "random":
             return made.make_in(self._draw_order(view))
@@ -129,7 +130,7 @@ class RaPlacement(base.Placement):
         view: pool_view.PoolView,
         arrived: list[queued.JobRecord],
     ) -> abc.Iterator[strategy.Choice]:
-        """Give jobs that have just arrived an idle slot of their own host."""
+        """Give newly arrived jobs an idle slot of their own host."""
         arrived.sort(key=lambda record: (record.job.arrival_s, record.job.id))
         for record in arrived:
             job, group = record.job, record.group
@@ -153,7 +154,7 @@ class RaPlacement(base.Placement):
 
 
 def _has_open_slot(view: pool_view.PoolView, group: queued.JobGroup) -> bool:
-    """Whether an idle slot that fits is on a host that takes remote jobs."""
+    """Return whether a host open to remote jobs has a fitting idle slot."""
     return any(
         slot.host.is_open and group.fits(slot.id, slot.shape)
         for slot in view.slots.idle_slots()

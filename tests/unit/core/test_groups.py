@@ -164,16 +164,16 @@ def test_bad_options_are_refused(
 def test_short_period_is_refused_or_warned_of() -> None:
     policy = policies.make_ahead({})
     options = core_groups.SizingOptions(programming_time_s=5.1)
-    with pytest.raises(ValueError, match="below 2 times"):
+    with pytest.raises(ValueError, match="at least 2 times"):
         core_groups.Groups(policy, options)
     options = core_groups.SizingOptions(programming_time_s=5.0)
     warning = core_groups.Groups(policy, options).warning
     assert warning is not None
-    assert "below 10 times" in warning
+    assert "shorter than 10 times" in warning
     options = core_groups.SizingOptions(programming_time_s=1.0)
     assert core_groups.Groups(policy, options).warning is None
     options = core_groups.SizingOptions(programming_time_s=1.0, period_s=1.5)
-    with pytest.raises(ValueError, match="below 2 times"):
+    with pytest.raises(ValueError, match="at least 2 times"):
         core_groups.Groups(policy, options)
 
 

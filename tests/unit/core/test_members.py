@@ -220,7 +220,7 @@ def test_events_of_unknown_groups_change_nothing() -> None:
     create(pool, group())
     assert pool.step(events.GroupCreated(group(3))) == []
     assert held_by(pool, 1) == {10, 11}
-    with pytest.raises(ValueError, match="cannot change"):
+    with pytest.raises(ValueError, match="cannot be changed"):
         pool.step(events.GroupChanged(group(accelerator="fft")))
 
 

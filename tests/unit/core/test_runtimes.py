@@ -94,5 +94,7 @@ def test_group_without_members_does_not_divide_by_zero() -> None:
 
 
 def test_unknown_estimate_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'guess'; known are measured, nnls"):
+    with pytest.raises(
+        ValueError, match=r"'guess'; known estimates: measured, nnls"
+    ):
         runtimes.estimate("guess", [], 1)

@@ -578,7 +578,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "elasticity": (
         _strategy(strategy="naive", elasticity={"name": "ahead"}),
-        "strategies.x.elasticity: there are no groups",
+        "strategies.x.elasticity: requires groups",
     ),
     "too few hosts": (
         lambda document: document.update(
@@ -590,15 +590,15 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "tasks without heartbeats": (
         _without_heartbeats(_job(tasks=2)),
-        "jobs[1].tasks: needs cluster.heartbeat_s",
+        "jobs[1].tasks: requires cluster.heartbeat_s",
     ),
     "processor without heartbeats": (
         _without_heartbeats(_job(cpu_s_per_task=1)),
-        "jobs[1].cpu_s_per_task: needs cluster.heartbeat_s",
+        "jobs[1].cpu_s_per_task: requires cluster.heartbeat_s",
     ),
     "places without heartbeats": (
         _without_heartbeats(_cluster(containers_per_device=3)),
-        "cluster.containers_per_device: needs cluster.heartbeat_s",
+        "cluster.containers_per_device: requires cluster.heartbeat_s",
     ),
 }
 

@@ -581,7 +581,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "attach without cores": (
         _without_cores(_cluster(attach_s=1)),
         "cluster.attach_s",
-        "needs cluster.cores_per_host",
+        "requires cluster.cores_per_host",
     ),
     "programming": (
         _cluster(reconfiguration_s=1),
@@ -611,7 +611,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "two rates of the cpu": (
         _profile(platforms={"cpu": {"peak_bytes_per_s": 1e6}}),
         "cluster.accelerators.sobel.cpu_bytes_per_s",
-        "differs from that of the platform cpu",
+        "differs from the rate of the platform cpu",
     ),
     "no quantum": (
         _profile(quantum_bytes=None),
@@ -637,7 +637,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "gain": (
         _policy(preempt="none", preempt_gain=0.5),
         "strategies.hjf.preempt_gain",
-        "needs preempt: fine",
+        "requires preempt: fine",
     ),
     "negative gain": (
         _policy(preempt_gain=-0.5),
@@ -652,7 +652,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "kill without cores": (
         _without_cores(_policy(deadline_action="kill")),
         "strategies.hjf.deadline_action",
-        "needs cluster.cores_per_host",
+        "requires cluster.cores_per_host",
     ),
     "rule": (_policy(rule="x"), "strategies.hjf", "hjf or need"),
     "rule of another": (

@@ -167,8 +167,8 @@ def test_files_have_claims(
     assert "preemptions" in capsys.readouterr().out
     said = commands.refused(capsys, "run", path, "--engine", "chunk")
     assert said == (
-        f"{path}: jobs[0].claimed_bytes: is too small for 4e+09 bytes; this "
-        "needs the fluid engine"
+        f"{path}: jobs[0].claimed_bytes: is too small for 4e+09 bytes; only "
+        "the fluid engine supports this"
     )
     content["jobs"][0]["claimed_bytes"] = 4e9
     commands.write(path, content)

@@ -151,7 +151,7 @@ def test_trace(
 # -- bad input -------------------------------------------------------------
 
 BAD = {
-    "--boards 101": "--boards: from 1 to 100 boards are possible",
+    "--boards 101": "--boards: the number of boards must be from 1",
     "--boards 0": "--boards: must be an integer from 1 to 100000, not 0",
     "--hosts 0": "--hosts: must be an integer from 1 to 100000, not 0",
     "--hosts 999999999999": "--hosts: must be an integer from 1 to 1",
@@ -163,7 +163,7 @@ BAD = {
     "--sizes lognormal --median-size-bytes 1e20 --max-size-bytes 1e21": (
         "jobs[0].size_bytes: expected `float` <= 1e+18"
     ),
-    "--jobs-per-host 20001": "workload: 2e+06 jobs are more than 2e+06",
+    "--jobs-per-host 20001": "workload: 2e+06 jobs exceed the limit of 2e+06",
     "--slots-per-device 0": "--slots-per-device: must be an integer from 1",
     "--dma-bytes-per-s 0": "--dma-bytes-per-s: must be a number of at most",
     "--nic-bytes-per-s nan": "--nic-bytes-per-s: must be a number of at most",
@@ -176,28 +176,32 @@ BAD = {
     "--jobs-per-host -3": "--jobs-per-host: must be an integer of at",
     "--duration-s inf": "--duration-s: must be a number above 0",
     "--duration-s 1e-9": "workload: no job arrives",
-    "--jobs 99999999999999": "workload: 1e+14 jobs are more than",
+    "--jobs 99999999999999": "workload: 1e+14 jobs exceed the limit",
     "--bias 0": "--bias: must be a number above 0",
     "--mean-size-bytes 1e6": "--sizes: exponential: 0 <= s0_bytes < mean",
     "--mean-size-bytes nan": "--sizes: exponential: ",
     "--alpha 2": "--alpha: cannot be used with --sizes exponential",
     "--sizes power-law --alpha -1": "--sizes: power-law: alpha",
     "--sizes lognormal --sigma 0": "--sizes: lognormal: sigma",
-    "--sizes empirical": "--sizes: empirical: --sizes-file is missing",
+    "--sizes empirical": "--sizes: empirical: requires --sizes-file",
     "--sizes empirical --sizes-file none.txt": "none.txt: No such file",
     "--accelerator gpu": "--accelerator: gpu: unknown accelerator 'gpu'",
     "--accelerator aes=x": "--accelerator: aes=x: must be a number, not x",
-    "--accelerator aes=0": "workload: accelerators: none has a weight",
+    "--accelerator aes=0": "workload: accelerators: at least one weight",
     "--accelerator aes=nan": "--accelerator: aes=nan: must be a number",
-    "--accelerator aes --accelerator aes": "aes=1: has 'aes' twice",
-    "--peak-bytes-per-s a": "--peak-bytes-per-s: a: is not NAME=NUMBER",
+    "--accelerator aes --accelerator aes": "aes=1: duplicate name 'aes'",
+    "--peak-bytes-per-s a": (
+        "--peak-bytes-per-s: a: must have the form NAME=NUMBER"
+    ),
     "--peak-bytes-per-s a=0": "accelerators.a.peak_bytes_per_s: expected",
-    "--host-weight x=1": "--host-weight: x: is not the number of a host",
-    "--host-weight 100=1": "workload: there is no host 100, only 0 to 99",
-    "--tenant a": "--tenant: a: is not NAME=NUMBER",
+    "--host-weight x=1": "--host-weight: x: is not a host number",
+    "--host-weight 100=1": (
+        "workload: there is no host 100; hosts are numbered 0 to 99"
+    ),
+    "--tenant a": "--tenant: a: must have the form NAME=NUMBER",
     "--tenant a=1:2": "workload: the board share of tenant 'a'",
     "--tenant a=1:x": "--tenant: a=1:x: must be a number, not x",
-    "--strategy best": "unknown strategy 'best'; known: ",
+    "--strategy best": "unknown strategy 'best'; known strategies: ",
     "--remote-limit -1": "--remote-limit: must be an integer from 0 to",
     "--wait-s-per-byte nan": "--wait-s-per-byte: must be a number of",
     "--trace t.csv": "t.csv: No such file or directory",
@@ -232,8 +236,8 @@ def test_bad_trace(
         capsys, "generate", f"--output={tmp_path / 's.json'}", "--trace", trace
     )
     assert said == (
-        f"{trace}: line 4, column arrival_s: 0.5 is before 1 of the job "
-        "above; arrivals must be sorted"
+        f"{trace}: line 4, column arrival_s: 0.5 is earlier than "
+        "the previous job's 1; jobs must be sorted by arrival"
     )
 
 

@@ -312,7 +312,7 @@ def _alone(scenario: dict[str, typing.Any]) -> None:
 BAD = {
     "no slots": (_group(slots=0), "groups[1].slots", ">= 1"),
     "below minimum": (_group(min_size=3), "groups[1].slots", "2 is not"),
-    "above maximum": (_group(max_size=1), "groups[1].slots", "1 and 1"),
+    "above maximum": (_group(max_size=1), "groups[1].slots", "max_size (1)"),
     "negative minimum": (_group(min_size=-1), "groups[1].min_size", ">= 0"),
     "too many": (_group(slots=3), "groups", "has 4 slots"),
     "twice": (_group(name="busy"), "groups[1].name", "used twice"),
@@ -328,7 +328,7 @@ BAD = {
     "window": (
         _client(window_s=0.1),
         "groups[1].clients[0].window_s",
-        "no room for a batch of 0.5",
+        "too small for a batch of 0.5",
     ),
     "both": (
         _client(arrivals_s=[1.0]),
@@ -368,17 +368,21 @@ BAD = {
     "no actions": (
         _group(goal={"deadline_s": 1.0}),
         "groups[1].goal.actions",
-        "missing",
+        "is required",
     ),
-    "policy": (_policy(name="best"), "strategies.ahead", "known: ahead"),
-    "period": (_policy(period_s=1.0), "strategies.ahead", "below 2 times"),
+    "policy": (
+        _policy(name="best"),
+        "strategies.ahead",
+        "known policies: ahead",
+    ),
+    "period": (_policy(period_s=1.0), "strategies.ahead", "at least 2 times"),
     "estimate": (
         _policy(estimate="guess"),
         "strategies.ahead.elasticity.estimate",
         "guess",
     ),
     "option": (_policy(own={"x": 1}), "strategies.ahead", "x"),
-    "no groups": (_alone, "strategies.fifo.elasticity", "no groups"),
+    "no groups": (_alone, "strategies.fifo.elasticity", "requires groups"),
     "no boards": (
         lambda each: each["cluster"].update(fpga_hosts=[]),
         "cluster.fpga_hosts",

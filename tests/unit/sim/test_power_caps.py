@@ -68,7 +68,9 @@ def test_platforms_say_what_a_slot_takes(most_at_once) -> None:
 
 
 def test_a_cap_below_one_slot_is_refused(most_at_once) -> None:
-    with pytest.raises(errors.InputError, match="below the 10 W of one slot"):
+    with pytest.raises(
+        errors.InputError, match="below the 10 W that one slot"
+    ):
         most_at_once({**BOARD, "cap_w": 9.9})
     with pytest.raises(errors.InputError, match=r"s\.json: .*host_cap_w"):
         most_at_once({**BOARD, "host_cap_w": 9.9})

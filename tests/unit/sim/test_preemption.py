@@ -297,7 +297,7 @@ BAD: dict[str, tuple[dict[str, typing.Any], str, str]] = {
     "quantum without preempt": (
         {"strategies": {"fifo": {"preempt_quantum_bytes": 1}}},
         "strategies.fifo.preempt_quantum_bytes",
-        "needs preempt: fine",
+        "requires preempt: fine",
     ),
     "no quantum": (
         {
@@ -361,7 +361,6 @@ def test_chunks_on_the_way_do_not_change_hands(
 ) -> None:
     document = commands.make_scenario(strategies={"fifo": {"preempt": "fine"}})
     said = commands.complaint(capsys, tmp_path, document, "--engine=chunk")
-    assert said == (
-        "strategies.fifo.preempt: preemption needs the fluid"
-        " engine: use --engine fluid"
+    assert (
+        said == "strategies.fifo.preempt: preemption requires --engine fluid"
     )

@@ -236,7 +236,7 @@ BAD = {
             hosts=1001,
             fpga_hosts=list(range(1001)),
         ),
-        "cluster: has 1001000 slots, more than 1000000",
+        "cluster: has 1001000 slots; at most 1000000",
         "",
     ),
     "rate": (
@@ -283,7 +283,11 @@ BAD = {
         "<= 1000",
     ),
     "early": (_of("arrival_s", -1), "jobs[0].arrival_s", ">= 0"),
-    "host": (_of("host", 3), "jobs[0].host", "no host 3, only 0 to 2"),
+    "host": (
+        _of("host", 3),
+        "jobs[0].host",
+        "no host 3; hosts are numbered 0 to 2",
+    ),
     "twice": (_twice, "jobs[2].id", "0 is used twice"),
     "accelerator": (_of("accelerator", "x"), "jobs[0].accelerator", "aes"),
     "no rate": (_no_rate, "cluster.accelerators", "peak_bytes_per_s"),
@@ -292,7 +296,7 @@ BAD = {
         "strategies.wra.thresholds_bytes[1]",
         "1e+06 is not above 2e+06",
     ),
-    "strategy": (_strategy, "strategies.wra", "known: "),
+    "strategy": (_strategy, "strategies.wra", "known strategies: "),
     "option": (_range, "strategies.wra", "whichever"),
     "no jobs": (lambda each: each.update(jobs=[]), "jobs", "one"),
     "no strategy": (
@@ -426,7 +430,8 @@ def test_unknown_strategy_names_the_known_ones(
         capsys, "run", scenario, "--strategy", "fifo", "best"
     )
     assert said == (
-        f"{scenario}: strategies.best: unknown strategy 'best'; known: "
+        f"{scenario}: strategies.best: unknown strategy 'best'; known "
+        "strategies: "
         f"{', '.join(sorted(simulation.installed()))}; in the scenario: "
         "fifo, wra"
     )

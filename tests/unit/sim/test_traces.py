@@ -52,20 +52,20 @@ def test_ids_count_where_there_are_none(tmp_path: pathlib.Path) -> None:
 BAD = {
     "empty": ("", "is empty"),
     "blank": ("\n \n", "is empty"),
-    "no jobs": (f"{HEADER}\n", "there are no jobs"),
-    "missing": ("arrival_s,host\n", "line 1: columns are missing: size_bytes"),
+    "no jobs": (f"{HEADER}\n", "contains no jobs"),
+    "missing": ("arrival_s,host\n", "line 1: missing columns: size_bytes"),
     "unknown": (
         f"{HEADER},colour\n",
-        "line 1: unknown column 'colour'; known:",
+        "line 1: unknown column 'colour'; known columns:",
     ),
     "column twice": (
         f"{HEADER},host\n",
-        "line 1: has the column 'host' twice",
+        "line 1: duplicate column 'host'",
     ),
     "short": (f"{HEADER}\n0,0,1\n", "line 2: has 3 values for 4 columns"),
     "unsorted": (
         f"{HEADER}\n2,0,1,aes\n1,0,1,aes\n",
-        "line 3, column arrival_s: 1 is before 2",
+        "line 3, column arrival_s: 1 is earlier than the previous job's 2",
     ),
     "half a priority": (
         f"{HEADER},priority\n0,0,1,aes,1.5\n",
@@ -91,13 +91,14 @@ BAD = {
     "no size": (f"{HEADER}\n0,0,,aes\n", "size_bytes: '': expected `float`"),
     "host": (
         f"{HEADER}\n0,3,1,aes\n",
-        "line 2, column host: there is no host 3, only 0 to 2",
+        "line 2, column host: there is no host 3; hosts are numbered 0 to 2",
     ),
     "no host": (f"{HEADER}\n0,node1,1,aes\n", "column host: 'node1'"),
     "huge": (f"{HEADER}\n0,{'9' * 30},1,aes\n", "column host: '9"),
     "accelerator": (
         f"{HEADER}\n0,0,1,gpu\n",
-        "line 2, column accelerator: unknown accelerator 'gpu'; known: "
+        "line 2, column accelerator: unknown accelerator 'gpu'; "
+        "known accelerators: "
         "aes, sha",
     ),
     "id twice": (
@@ -143,9 +144,9 @@ def test_sizes(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "there are no sizes"),
-        ("# none\n", "there are no sizes"),
-        ("size_bytes\n", "there are no sizes"),
+        ("", "contains no sizes"),
+        ("# none\n", "contains no sizes"),
+        ("size_bytes\n", "contains no sizes"),
         ("5\n-1\n", "line 2: -1 is not a finite number above 0"),
         ("5\nnan\n", "line 2: nan"),
         ("5 MB\n", "line 1: '5 MB' is not a number"),

@@ -91,7 +91,7 @@ def test_sizes_from_a_file(
     path.write_text("\n".join(rows) + "\n")
     said = tune_text(capsys, "--sizes", path, "--load=0.8", "--no-confirm")
     assert said.startswith("800 sizes with a mean of ")
-    assert "taken for power-law: smallest AIC" in said
+    assert "fitted as power-law: smallest AIC" in said
     assert f"# sizes.{suffix} as power-law, load 0.8" in said
     assert "geometric_queues = 1\nlinear_queues_end = 2\n" in said
 
@@ -104,7 +104,7 @@ def test_sizes_of_no_family(
     said = tune_text(
         capsys, "--sizes", path, "--load=0.8", "--queues=2", "--no-confirm"
     )
-    assert "taken for empirical: no family" in said
+    assert "fitted as empirical: no family" in said
     # Small ones before large ones.
     (bound_bytes,) = thresholds_of(snippet(said), tmp_path)
     assert 1e6 <= bound_bytes < 9e8
@@ -198,12 +198,12 @@ BAD = {
     "unknown distribution": (
         "--dist=pareto --load=0.5",
         "--dist: unknown distribution 'pareto'; "
-        "known: exponential, power-law, lognormal",
+        "known distributions: exponential, power-law, lognormal",
     ),
     "unknown parameter": (
         "--dist=exponential:alpha=1 --load=0.5",
         "--dist: exponential:alpha: unknown parameter; "
-        "known: s0_bytes, mean_bytes",
+        "known parameters: s0_bytes, mean_bytes",
     ),
     "parameter twice": (
         "--dist=lognormal:sigma=1,sigma=2 --load=0.5",
@@ -215,7 +215,7 @@ BAD = {
     ),
     "parameter NaN": (
         "--dist=power-law:alpha=nan --load=0.5",
-        "--dist: power-law: alpha must be positive, not nan",
+        "--dist: power-law: alpha must be positive and finite, not nan",
     ),
     "mean below s0": (
         "--dist=exponential:mean_bytes=1 --load=0.5",
@@ -239,7 +239,7 @@ BAD = {
     ),
     "more boards than hosts": (
         "--dist=exponential --load=0.5 --boards=5 --hosts=4",
-        "--boards: 5 boards need as many hosts; there are 4",
+        "--boards: 5 boards need at least as many hosts, but --hosts is 4",
     ),
     "no seeds": (
         "--dist=exponential --load=0.5 --seeds=0",
@@ -270,8 +270,8 @@ def test_bad_options(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "there are no sizes"),
-        ("# nothing\n\n", "there are no sizes"),
+        ("", "contains no sizes"),
+        ("# nothing\n\n", "contains no sizes"),
         ("5\n-3\n", "line 2: -3 is not a finite number above 0"),
         ("5\nnan\n", "line 2: nan is not a finite number above 0"),
         ("5\nlarge\n", "line 2: 'large' is not a number"),

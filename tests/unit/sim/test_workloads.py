@@ -45,7 +45,7 @@ def test_boards_are_spread_evenly() -> None:
     assert workloads.spread_boards(10, 4) == (0, 2, 5, 7)
     assert workloads.spread_boards(3, 3) == (0, 1, 2)
     for boards in (0, 4):
-        with pytest.raises(ValueError, match="from 1 to 3 boards"):
+        with pytest.raises(ValueError, match="from 1 to 3"):
             workloads.spread_boards(3, boards)
 
 
@@ -227,7 +227,7 @@ def test_tenants_of_which_one_is_near_the_boards() -> None:
         ({"accelerators": {"aes": -1.0}}, "'aes'"),
         ({"tenants": [workloads.Tenant("a", float("nan"))]}, "'a'"),
         ({"tenants": [workloads.Tenant("a", 1.0, 1.5)]}, "board share"),
-        ({"tenants": [workloads.Tenant("a")] * 2}, "same name"),
+        ({"tenants": [workloads.Tenant("a")] * 2}, "duplicate tenant name"),
     ],
 )
 def test_workloads_that_cannot_be(
@@ -240,16 +240,24 @@ def test_workloads_that_cannot_be(
 @pytest.mark.parametrize(
     ("members", "boards", "reason"),
     [
-        ({"host_weights": {20: 1.0}}, 10, "no host 20, only 0 to 19"),
+        (
+            {"host_weights": {20: 1.0}},
+            10,
+            "no host 20; hosts are numbered 0 to 19",
+        ),
         ({"host_weights": {1: -1.0}}, 10, "host 1"),
         (
             {"host_weights": dict.fromkeys(range(20), 0.0)},
             10,
-            "all hosts have the weight 0",
+            "all hosts have weight 0",
         ),
-        ({"tenants": [workloads.Tenant("a", 1.0, 0.5)]}, 20, "there are none"),
-        ({"jobs": 10**12}, 10, "are more than"),
-        ({"duration_s": 1e300}, 10, "are more than"),
+        (
+            {"tenants": [workloads.Tenant("a", 1.0, 0.5)]},
+            20,
+            "none has a weight above 0",
+        ),
+        ({"jobs": 10**12}, 10, "exceed the limit"),
+        ({"duration_s": 1e300}, 10, "exceed the limit"),
     ],
 )
 def test_workloads_that_do_not_fit_the_cluster(

@@ -53,5 +53,5 @@ def test_it_leaves_sizes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_refuses_other_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="known are least_s"):
+    with pytest.raises(ValueError, match="known options: least_s"):
         make(monkeypatch, {"most_s": 1.0})

@@ -206,7 +206,7 @@ def test_a_host_that_comes_back_with_another_board() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sprad": 1.0}, "unknown options sprad; known are"),
+        ({"sprad": 1.0}, "unknown options sprad; known options:"),
         ({"spread": -1.0}, "spread must be finite"),
         ({"spread": float("nan")}, "spread must be finite"),
         ({"spread": "1"}, "must be a number"),
