@@ -3,28 +3,28 @@
 """The agent: the service on each compute node, and the processes it starts.
 
 ``service``
-    Builds, starts and stops the parts, and passes effects between them.
+    Creates, starts and stops the parts, and passes effects between them.
 ``manager``
-    The RPC interface: every handler passes a command to the loop.
+    The RPC interface, whose handlers pass commands to the loop.
 ``loop``
     The thread that owns all changing state.
 ``sender``, ``lanes``, ``reports``
-    Messages to the conductor, sent by other threads.
+    Messages to the conductor, which other threads send.
 ``settings``, ``metrics``
-    Read by all parts; filled by them.
+    The settings and the metrics of all parts.
 ``door``
-    The front door: sockets of the programs on this host.
+    The front door: sockets for the programs on this host.
 ``slots``
     The slot table; pure.
 ``supervision``
-    Keeps workers and desks alive, and talks to them.
+    Keeps workers and desks alive, and communicates with them.
 ``bitstreams``
-    Files of bitstreams on this host, and which of them are trusted.
+    Bitstreams' files on this host, and which of them are trusted.
 ``host``
-    Boards, energy, and the network device.
+    Boards, energy and the network device.
 ``child``, ``worker``, ``groupdesk``
-    What runs in the processes: they import nothing of the agent.
+    The code that runs in the processes; it imports nothing else of the agent.
 
-The conductor decides; an agent obeys the leader with the highest epoch. It
-never reads the database, and session data never goes through it.
+The conductor decides, and an agent obeys the leader with the highest epoch. It
+never reads the database, and session data never passes through it.
 """

@@ -14,14 +14,14 @@ T = typing.TypeVar("T")
 class Lanes(typing.Generic[T]):
     """A bounded queue whose lanes take turns, so that none blocks another.
 
-    Within a lane, first in is first out. If there is no room, the last item
-    of the longest lane is dropped. Not safe to use from several threads.
+    Each lane is first in, first out. If there is no room, the last item of the
+    longest lane is dropped. Not thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._count = 0
-        # Lanes in the order of their turns; none of them is empty.
+        # The lanes that are not empty, in the order of their turns.
         self._lanes: collections.OrderedDict[
             Hashable, collections.OrderedDict[Hashable, T]
         ] = collections.OrderedDict()
@@ -32,9 +32,9 @@ class Lanes(typing.Generic[T]):
     def put(self, lane: Hashable, key: Hashable, value: T) -> T | None:
         """Add an item.
 
-        :param key: an item with the same key in this lane is replaced in
-            place.
-        :returns: the item dropped for lack of room, or None.
+        :param key: the item's key; it replaces an item with the same key in
+            this lane, at that item's position.
+        :returns: the item that was dropped for lack of room, or None.
         """
         waiting = self._lanes.get(lane)
         if waiting is None:

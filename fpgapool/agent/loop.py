@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One thread that owns all changing state of an agent.
+"""One thread that owns all mutable state of an agent.
 
-Only this thread touches the slot table, the workers' control connections and
+Only this thread accesses the slot table, the workers' control connections and
 the front door's clients, so none of them needs a lock. Blocking work (RPC,
-netlink) runs elsewhere and comes back through :meth:`Loop.call`.
+netlink) runs in other threads, which return results through :meth:`Loop.call`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[], None]
 
-#: Callbacks per turn, before the sockets are polled again: a flood of RPC
-#: messages must not block clients.
+#: Maximum number of calls in a turn, before the sockets are polled again, so
+#: that a flood of RPC messages does not block clients.
 MAX_CALLS_PER_TURN = 1000
 
 
@@ -44,12 +44,12 @@ class Timer:
     callback: Callback | None
 
     def cancel(self) -> None:
-        """Forget the callback; harmless if it has already run."""
+        """Cancel the callback, unless it has already run."""
         self.callback = None
 
 
 class Loop:
-    """Selector, timers and a queue of calls, served by one thread."""
+    """A selector, timers and a queue of calls, which one thread serves."""
 
     def __init__(self, name: str) -> None:
         #: The monotonic clock in seconds.
@@ -65,7 +65,7 @@ class Loop:
         self._wake_read, self._wake_write = socket.socketpair()
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)
-        # The awaited events, and their callback.
+        # By file object: the awaited events and the callback for them.
         self._watched: dict[typing.Any, tuple[int, Callable[[int], None]]] = {}
         self.watch(self._wake_read, READ, self._drain_wakeups)
         self._thread = threading.Thread(
@@ -76,13 +76,15 @@ class Loop:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread after its present turn."""
+        """End the thread after its current turn."""
         self.call(self._request_stop)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def call(self, callback: Callback) -> None:
-        """Run ``callback`` soon in the loop's thread; from any thread."""
+        """Run ``callback`` soon in the loop's thread; any thread may call
+        this.
+        """
         self._calls.append(callback)
         with self._wake_lock:
             if self._wake_pending:
@@ -91,15 +93,15 @@ class Loop:
         try:
             self._wake_write.send(b"\0")
         except OSError:
-            # A closed loop has no thread to wake.
-            LOG.debug("Call after the end of the loop was dropped")
+            # The loop has ended, so there is no thread to wake.
+            LOG.debug("Dropped a call after the end of the loop")
 
     def run_and_wait(
         self, callback: Callable[[], object], timeout_s: float
     ) -> None:
-        """Run ``callback`` in the loop's thread and wait for its end.
+        """Run ``callback`` in the loop's thread and wait until it ends.
 
-        :param callback: the callback; its exception is raised here.
+        :param callback: the callback; if it raises, this raises the exception.
         """
         done = threading.Event()
         failures: list[BaseException] = []
@@ -114,24 +116,26 @@ class Loop:
 
         self.call(run)
         if not done.wait(timeout_s):
-            raise TimeoutError(f"no answer after {timeout_s} s")
+            raise TimeoutError(
+                f"the agent's event loop did not respond within {timeout_s} s"
+            )
         if failures:
             raise failures[0]
 
     def call_in_turn(self, callback: Callback) -> None:
-        """Run ``callback`` after everything else; only for the loop's own
+        """Run ``callback`` after everything else; only in the loop's own
         thread.
 
         The loop serves its sockets, timers and calls before each of these
-        callbacks, so that they only delay each other.
+        callbacks, so that these delay only each other.
 
-        :param callback: a small piece of work; it requeues itself for the
-            rest.
+        :param callback: a small piece of work, which requeues itself if more
+            work remains.
         """
         self._turns.append(callback)
 
     def call_later(self, delay_s: float, callback: Callback) -> Timer:
-        """Run ``callback`` once, later; only for the loop's own thread."""
+        """Run ``callback`` once, later; only in the loop's own thread."""
         timer = Timer(self.now() + max(0.0, delay_s), callback)
         heapq.heappush(self._timers, (timer.due_s, next(self._order), timer))
         return timer
@@ -144,7 +148,7 @@ class Loop:
     ) -> None:
         """Call ``callback(events)`` whenever ``fileobj`` is ready.
 
-        :param events: READ, WRITE or both; another call replaces them.
+        :param events: READ, WRITE or both; a further call replaces them.
         """
         known = self._watched.get(fileobj)
         self._watched[fileobj] = events, callback
@@ -154,7 +158,7 @@ class Loop:
             self._selector.modify(fileobj, events)
 
     def unwatch(self, fileobj: typing.Any) -> None:
-        """Stop watching; harmless when it is not watched."""
+        """Stop watching a file object, if it is watched."""
         if self._watched.pop(fileobj, None) is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(fileobj)
@@ -163,8 +167,8 @@ class Loop:
         self._stopping = True
 
     def _drain_wakeups(self, _events: int) -> None:
-        # Read first: a call that arrives in between finds the mark still set,
-        # sends nothing, and runs later in this same turn.
+        # Read before resetting the flag: a call that arrives in between does
+        # not send a wake-up, because it runs later in this turn anyway.
         try:
             self._wake_read.recv(4096)
         except BlockingIOError:
@@ -200,7 +204,7 @@ class Loop:
     def _wait_s(self) -> float | None:
         if self._calls or self._turns:
             return 0.0
-        # Waking for a cancelled timer would be useless.
+        # Do not wake for cancelled timers.
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         if not self._timers:

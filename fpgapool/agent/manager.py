@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""RPC interface of an agent; the handlers only pass messages on."""
+"""The RPC interface of an agent; its handlers only pass messages on."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ LOG = logging.getLogger(__name__)
 
 Primitive: typing.TypeAlias = Mapping[str, typing.Any]
 #: Takes the command's name for the log, the change that executes it, the epoch
-#: of the calling leader, and more arguments of the change. Returns at once.
+#: of the leader that sent it, and the change's further arguments. Returns
+#: immediately.
 Command: typing.TypeAlias = Callable[..., None]
-# The agent refuses epochs lower than the highest one seen, so an invalid epoch
-# would lock out all real leaders.
+# The agent refuses epochs lower than the highest one it has seen, so an
+# invalid epoch would lock out all real leaders.
 _EPOCH = shapes.integer(1, agent_api.MAX_EPOCH)
 _GENERATION = shapes.integer(0)
 _GROUP_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
@@ -36,9 +37,9 @@ Method = typing.TypeVar("Method", bound=Callable[..., None])
 
 
 def _checked(method: Method) -> Method:
-    """Log and drop a message with an invalid payload.
+    """Make a handler log and drop messages with invalid payloads.
 
-    It is a cast: no caller waits for an exception.
+    All messages are casts, so no caller would receive an exception.
     """
 
     @functools.wraps(method)
@@ -46,7 +47,7 @@ def _checked(method: Method) -> Method:
         try:
             method(*args, **kwargs)
         except (TypeError, ValueError, OverflowError) as error:
-            LOG.error("Message %s dropped: %s", method.__name__, error)
+            LOG.error("Dropped an invalid %s: %s", method.__name__, error)
 
     return typing.cast(Method, wrapper)
 
@@ -54,14 +55,14 @@ def _checked(method: Method) -> Method:
 def _check_group_id(group_id: str) -> None:
     """Raise ValueError unless a group's id can name a directory."""
     if not _GROUP_ID.fullmatch(group_id):
-        raise ValueError("invalid group id")
+        raise ValueError(f"invalid group id {group_id!r:.80}")
 
 
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
-    :param news: notifies clients of the front door about changed sessions;
-        called in the loop's thread.
+    :param news: notifies the front door's clients of changed sessions; called
+        in the loop's thread.
     """
 
     CASTS = frozenset(
@@ -99,7 +100,7 @@ class AgentManager(rpc.Endpoint):
     def self_test(
         self, ctxt: object, leader_epoch: int, request: Primitive
     ) -> None:
-        """Test a slot: an assignment without a client."""
+        """Test a slot with an assignment that has no client."""
         wanted = objects.AssignRequest.from_primitive(request)
         self._assign(leader_epoch, dataclasses.replace(wanted, self_test=True))
 
@@ -108,9 +109,11 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         epoch = _EPOCH(leader_epoch, "leader_epoch")
         generation = _GENERATION(request.generation, "generation")
-        # The slot will refuse lower ones.
+        # Too high a generation would make the slot refuse all real ones.
         if not agent_api.can_be_of(generation, epoch):
-            raise ValueError("no leader can have issued this generation yet")
+            raise ValueError(
+                f"no leader can have issued generation {generation} yet"
+            )
         if request.group_id:
             _check_group_id(request.group_id)
             if request.session_id != request.group_id:
@@ -167,7 +170,7 @@ class AgentManager(rpc.Endpoint):
         slot: int,
         generation: int,
     ) -> None:
-        """Mint a new secret for a session that is READY."""
+        """Create a new secret for a session that is READY."""
         self._command(
             f"new secret of {device}.{slot}, generation {generation}",
             table.SlotTable.reissue_secret,

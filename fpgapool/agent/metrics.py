@@ -18,16 +18,16 @@ from fpgapool.common.monitoring import metrics
 from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import states
 
-# Names of a worker's figures of blocks.
+# Names of the block counters that a worker reports.
 _BLOCKS = ("hits", "misses", "evicted")
 
 
-#: Whether the others are known.
+#: Whether the other metrics are known.
 ALWAYS = metrics.table(
     """
 gauge fpgapool_agent_state_known{host} = known
-    1 if the agent has answered this scrape in time; slots and devices are
-    absent otherwise.
+    1 if the agent answered this scrape in time; if not, the metrics of slots
+    and devices are absent.
 """
 )
 #: Metrics of :class:`Counts`.
@@ -36,37 +36,40 @@ EVENTS = metrics.table(
 counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
     Bytes that sessions have sent through a device's DMA.
 counter fpgapool_agent_output_bytes_total{host,device} = output_bytes
-    Bytes that sessions have got back through a device's DMA.
+    Bytes that sessions have received through a device's DMA.
 counter fpgapool_agent_block_hits_total{host,device} = blocks.hits
-    Blocks that programs referred to and the slot's worker had.
+    Blocks that programs referred to and that the slot's worker had cached.
 counter fpgapool_agent_block_misses_total{host,device} = blocks.misses
-    Blocks that programs referred to and had to send.
+    Blocks that programs had to send because they were not cached.
 counter fpgapool_agent_block_evictions_total{host,device} = blocks.evicted
-    Blocks that were removed to make room for others.
+    Blocks that were removed from caches to make room for others.
 gauge fpgapool_agent_block_kept_bytes{host,device} = kept_bytes
-    Bytes of blocks that workers keep for programs.
+    Total size in bytes of the blocks that workers have cached for programs.
 counter fpgapool_agent_programmings_total{host,device} = programmings
-    Slots that were made ready by putting an accelerator into them.
+    Times that a slot was prepared by programming it.
 counter fpgapool_agent_reuses_total{host,device} = reuses
-    Slots that were made ready and had the accelerator already.
+    Times that a slot was prepared without programming, because it already had
+    the accelerator.
 counter fpgapool_agent_programming_failures_total{host,device,code} = failures
-    Slots that could not be made ready, by code; PROGRAM_FAILED is the board's.
+    Times that preparing a slot failed, by code. PROGRAM_FAILED means that the
+    board could not be programmed.
 histogram fpgapool_agent_prepare_seconds{host} = prepare_s
-    Time to make a slot ready for a session.
+    Time that it took to prepare a slot for a session.
 counter fpgapool_agent_results_total{host,state,code} = results
-    Sessions that ended in a slot of this host, by state and code.
+    Sessions that have ended in slots of this host, by state and code.
 histogram fpgapool_agent_rpc_seconds{host,method} = rpc.durations
-    Time to hand a message for the conductor to the broker, or to be answered.
+    Time until the broker had accepted a message to the conductor or, for a
+    call, until the conductor had answered.
 counter fpgapool_agent_rpc_failures_total{host,method} = rpc.failures
-    Messages for the conductor that the broker did not take, or that were not
-    answered.
+    Messages to the conductor that the broker did not accept, and calls that
+    were not answered.
 """
 )
 #: Metrics of the network device.
 NIC = metrics.table(
     """
 gauge fpgapool_agent_nic_limit_bytes_per_second{host} = bytes_per_s
-    What the network device can move in each direction.
+    Rate of the network device in each direction.
 counter fpgapool_agent_nic_receive_bytes_total{host} = rx_bytes
     Bytes that the network device has received.
 counter fpgapool_agent_nic_transmit_bytes_total{host} = tx_bytes
@@ -77,47 +80,47 @@ counter fpgapool_agent_nic_transmit_bytes_total{host} = tx_bytes
 AGENT = metrics.table(
     """
 counter fpgapool_agent_casts_dropped_total{host} = dropped
-    Messages to the conductor dropped because too many waited.
+    Messages to the conductor that were dropped because too many were waiting.
 counter fpgapool_agent_workers_started_total{host,device} = workers.started
-    Worker processes that were started.
+    Worker processes that the agent has started.
 counter fpgapool_agent_workers_ended_total{host,device,how} = workers.ended
-    Worker processes that ended: left to make room for a fresh one, killed by
-    the agent, or died.
+    Worker processes that have ended: left so that a new one takes their place,
+    killed by the agent, or died.
 counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
-    Orders of conductors that were refused, by what was wrong in them.
+    Conductors' orders that the agent refused, by the part that was invalid.
 """
 )
 #: Metrics of the bitstream cache.
 CACHE = metrics.table(
     """
 counter fpgapool_agent_bitstream_hits_total{host} = hits
-    Bitstreams that were needed and on the host already.
+    Times that a bitstream was needed and already cached on the host.
 counter fpgapool_agent_bitstream_misses_total{host} = misses
-    Bitstreams that were needed and had to be fetched.
+    Times that a bitstream was needed and had to be fetched.
 counter fpgapool_agent_bitstream_failures_total{host} = failures
-    Bitstreams that were needed and could not be had.
+    Times that a bitstream was needed and could not be fetched.
 counter fpgapool_agent_bitstream_damaged_total{host} = damaged
-    Bitstreams that had been fetched and were not what they were then.
+    Cached bitstreams that were removed because they were damaged or missing.
 counter fpgapool_agent_bitstream_evictions_total{host} = evictions
-    Bitstreams that were removed from the host to make room.
+    Cached bitstreams that were removed to make room for others.
 counter fpgapool_agent_bitstream_fetched_bytes_total{host} = fetched_bytes
-    Bytes of bitstreams that have come from the library.
+    Bytes of bitstreams that were fetched from the library.
 gauge fpgapool_agent_bitstream_stored_bytes{host} = stored_bytes
-    Bytes of bitstreams on the host.
+    Total size in bytes of the bitstreams cached on the host.
 """
 )
-#: Metrics of the report of one device.
+#: Metrics reported for each device.
 DEVICES = metrics.table(
     """
 gauge fpgapool_agent_slots{host,device,state} = states
-    Slots of a device by state.
+    Slots of a device, by state.
 gauge fpgapool_agent_device_healthy{host,device} = healthy
-    1 if the driver reports a device as healthy.
+    1 if the driver reports that a device is healthy.
 gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
-    What a device's DMA can move in each direction.
+    Maximum rate of a device's DMA in each direction.
 """
 )
-#: Metrics of the desk of one group.
+#: Metrics of a group's desk.
 GROUPS = metrics.table(
     """
 gauge fpgapool_agent_group_members{host,group} = members
@@ -125,13 +128,13 @@ gauge fpgapool_agent_group_members{host,group} = members
 gauge fpgapool_agent_group_clients{host,group} = clients
     Clients of a group that are connected to its desk here.
 gauge fpgapool_agent_group_waiting_tasks{host,group} = waiting
-    Tasks that wait in the queues of a group's desk.
+    Tasks that are waiting in the queues of a group's desk.
 gauge fpgapool_agent_group_running_tasks{host,group} = running
-    Tasks of a group that run in slots of this host.
+    Tasks of a group that are running in slots of this host.
 counter fpgapool_agent_group_tasks_total{host,group} = tasks
     Tasks of a group that have ended in slots of this host.
 counter fpgapool_agent_group_busy_seconds_total{host,group} = busy_s
-    Time for which these tasks, and locks, had slots.
+    Time for which tasks and locks of a group have occupied slots of this host.
 """
 )
 DEFINITIONS = (
@@ -165,11 +168,11 @@ class _Slot:
 
 
 class Counts:
-    """Counts of events in the slots of a host; the loop's thread counts.
+    """Counts of events in a host's slots; only the loop's thread counts.
 
-    Events of a worker that an earlier agent saw are not counted again.
+    A worker's events that an earlier agent counted are not counted again.
 
-    :ivar rpc: counts of messages to the conductor; any thread counts.
+    :ivar rpc: timings of messages to the conductor; any thread may add some.
     """
 
     def __init__(self) -> None:
@@ -217,7 +220,7 @@ class Counts:
         slot.blocks = blocks
 
     def kept_bytes(self) -> collections.Counter[str]:
-        """Return the bytes of blocks cached by workers, by device."""
+        """Return the size of the blocks that workers cache, by device."""
         kept = collections.Counter[str]()
         for key, slot in list(self._slots.items()):
             kept[key[0]] += slot.blocks.get("kept_bytes", 0)
@@ -266,8 +269,9 @@ class Counts:
     ) -> None:
         """Count an order to a worker to prepare its slot.
 
-        :param now: monotonic clock in seconds.
-        :param bitstream_id: of its file; None if it has none.
+        :param now: time by the monotonic clock, in seconds.
+        :param bitstream_id: id of the accelerator's bitstream, or None if it
+            has no file.
         """
         slot = self._slots[key]
         slot.preparing = generation
@@ -280,7 +284,7 @@ class Counts:
         """Count a slot as ready; see :meth:`count_assign`."""
         slot = self._slots[key]
         if slot.preparing != generation:
-            # It was ready before and only got a new secret.
+            # The slot was already ready, and only got a new secret.
             return
         slot.preparing = None
         self.prepare_s.observe(now - slot.asked_at_s)
@@ -290,7 +294,7 @@ class Counts:
     def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
-        """Count the result of a slot's last holder, once."""
+        """Count the result of a slot's last holder, unless it is counted."""
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
             return
@@ -305,14 +309,14 @@ class Counts:
 def endpoint(
     conf: cfg.ConfigOpts, fills: Iterable[metrics.Fill]
 ) -> metrics.Endpoint:
-    """Return the server for the metrics of one or more agents."""
+    """Return the server for one or more agents' metrics."""
     return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
 
 
 def fill_devices(
     page: metrics.Page, host: str, reports: Iterable[objects.DeviceReport]
 ) -> None:
-    """Put the state of devices and slots."""
+    """Fill in the metrics of devices and their slots."""
     for device in reports:
         found = collections.Counter(slot.state for slot in device.slots)
         by_state = {one: found[one] for one in sorted(states.SLOT_STATES)}

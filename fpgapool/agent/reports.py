@@ -17,8 +17,8 @@ from fpgapool.rpcapi import conductor as conductor_api
 
 RETRY_S = 1.0
 
-#: A slot that is being prepared changes several times within milliseconds;
-#: these changes go into one report.
+#: Delay of a report after a change. A slot that is being prepared changes
+#: several times within milliseconds, which one report combines.
 GATHER_S = 0.02
 
 KEY = "report"
@@ -28,10 +28,10 @@ KEY = "report"
 class Reporter:
     """Reports the slots shortly after changes, and periodically.
 
-    All methods but :meth:`failed` run in the loop's thread.
+    All methods except :meth:`failed` run in the loop's thread.
 
-    :param make: returns a report; called with the members known here.
-    :ivar busy: the slots in use; the agent sets it.
+    :param make: returns a report; called with the members that are known here.
+    :ivar busy: number of slots in use; the agent sets it.
     """
 
     loop: agent_loop.Loop
@@ -46,7 +46,8 @@ class Reporter:
         self._serving = False
         self._pending = self._gathering = False
         self.busy = 0
-        # Slots in use at the last report, plus those added since.
+        # Number of slots in use at the last report, or later if that was
+        # higher.
         self._most_busy = 0
         self._timer: agent_loop.Timer | None = None
 
@@ -58,11 +59,11 @@ class Reporter:
         self._serving = False
 
     def soon(self) -> None:
-        """Report changes soon, or immediately if a slot became free."""
+        """Report changes soon, or immediately if a slot has become free."""
         if not self._serving or self._pending:
             return
         if self.busy < self._most_busy:
-            # One report for all changes in this turn of the loop.
+            # Combine all changes of this turn of the loop in one report.
             self._pending = True
             self.loop.call(self._report)
             return
@@ -91,22 +92,22 @@ class Reporter:
         self._timer = self.loop.call_later(delay_s, self._report)
 
     def failed(self, key: Hashable) -> None:
-        """Repeat a lost report before the next is due.
+        """Repeat a lost report before the next one is due.
 
-        :param key: of the cast that could not be sent.
+        :param key: key of the cast that could not be sent.
         """
         if key == KEY:
             self.loop.call(self._again)
 
     def _again(self) -> None:
-        # A report that is already being prepared is due earlier.
+        # If a report is already scheduled after a change, it is due earlier.
         if not self._gathering:
             self._schedule(min(RETRY_S, self.interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
         """Report that a slot is ready for its client.
 
-        This message may overtake reports; its sequence number tells the
+        This message may overtake reports. Its sequence number shows the
         conductor which reports are older.
         """
         numbered = dataclasses.replace(

@@ -3,9 +3,9 @@
 """Messages from an agent to the conductor, sent outside the loop's thread.
 
 Sending blocks while the broker is unreachable. One thread sends all casts and
-a few threads make all calls. The queues are bounded: messages are replaced or
-refused. Projects take turns, so that none waits behind the requests of
-another.
+a few threads make all calls. The queues are bounded: if they are full,
+messages are dropped or refused. Projects take turns, so that none has to wait
+for all of another's requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 T = typing.TypeVar("T")
 
 MAX_WAITING_CASTS = 20000
-#: Casts per message.
+#: Maximum number of casts in one message.
 MAX_TOGETHER = 100
 CALL_THREADS = 2
 #: Threads for calls that open sessions; each call blocks until its sessions
@@ -39,12 +39,12 @@ MAX_WAITING_CALLS = 64
 
 
 class Sender:
-    """One thread that sends casts; a newer cast replaces a queued one with the
-    same key. Casts that were queued during sending go out in one message.
+    """One thread that sends casts. A newer cast replaces a queued one with the
+    same key. Casts that are queued while others are sent go out together.
 
-    :param together: a context that combines the casts within it into one
+    :param together: returns a context in which casts are combined into one
         message.
-    :param on_failure: called in the sending thread with the key of a cast
+    :param on_failure: called in the sending thread with the key of each cast
         that could not be sent.
     """
 
@@ -65,7 +65,7 @@ class Sender:
         )
         self._stopping = False
         self._failing = False
-        #: Casts dropped because too many waited.
+        #: Number of casts that were dropped because too many were waiting.
         self.dropped = 0
         self._thread = threading.Thread(
             target=self._run, name=name, daemon=True
@@ -75,9 +75,10 @@ class Sender:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Send the waiting casts, then end.
+        """Send the waiting casts, then end the thread.
 
-        :param timeout_s: how long to wait; casts left after that are lost.
+        :param timeout_s: maximum time to wait; casts that are still waiting
+            then are lost.
         """
         with self._condition:
             self._stopping = True
@@ -96,9 +97,9 @@ class Sender:
     ) -> None:
         """Send a cast soon.
 
-        :param key: its subject; it replaces a waiting cast of the same key
-            and lane.
-        :param lane: the receiver; lanes take turns.
+        :param key: the cast's subject; it replaces a waiting cast with the
+            same key and lane.
+        :param lane: the lane in which it waits; lanes take turns.
         """
         with self._condition:
             if self._waiting.put(lane, key, cast) is not None:
@@ -106,10 +107,10 @@ class Sender:
             self._condition.notify()
 
     def put_first(self, key: Hashable, cast: Callable[[], object]) -> None:
-        """Send a cast of the agent itself, before all waiting ones.
+        """Send a cast of the agent itself before all that are waiting.
 
-        There are as many keys as the host has slots. These casts are never
-        dropped.
+        These casts are never dropped. They are few: one for each slot, and the
+        report.
         """
         with self._condition:
             self._urgent[key] = cast
@@ -143,7 +144,7 @@ class Sender:
                 for cast in batch.values():
                     cast()
         except Exception as error:
-            # Log once per outage; the owners of casts repeat them.
+            # Log only once per outage. Whoever queued the casts repeats them.
             if not self._failing:
                 LOG.warning("Cannot reach the conductor: %s", error)
             self._failing = True
@@ -151,7 +152,7 @@ class Sender:
                 self._on_failure(key)
             return
         if self._failing:
-            LOG.info("The conductor can be reached again")
+            LOG.info("The conductor is reachable again")
         self._failing = False
 
 
@@ -161,7 +162,7 @@ class _Work(typing.NamedTuple):
 
 
 class Caller:
-    """A few threads that wait for answers of the conductor and drivers."""
+    """A few threads for calls that block, to the conductor and drivers."""
 
     def __init__(
         self, loop: agent_loop.Loop, name: str, threads: int = CALL_THREADS
@@ -198,13 +199,15 @@ class Caller:
         limit_s: float | None = None,
         lane: Hashable = None,
     ) -> None:
-        """Make a call; the loop's thread handles its outcome.
+        """Make a call in one of the threads; the loop's thread handles its
+        outcome.
 
-        :param on_error: called with the exception; queue.Full if too many
-            calls wait and most of them are in its lane.
-        :param limit_s: after that time the outcome is a TimeoutError, and a
-            later result is dropped: a frozen broker blocks its callers. None:
-            no limit. With a limit, only the loop's thread may submit.
+        :param on_error: called with the exception. It is queue.Full if too
+            many calls are waiting and the call's lane is the longest.
+        :param limit_s: time after which the outcome is a TimeoutError and a
+            later result is dropped, because a frozen broker blocks callers;
+            None for no limit. With a limit, only the loop's thread may call
+            this.
         """
         if limit_s is not None:
             on_result, on_error = self._limited(on_result, on_error, limit_s)
@@ -230,7 +233,9 @@ class Caller:
         on_error: Callable[[Exception], None],
         limit_s: float,
     ) -> tuple[Callable[[T], None], Callable[[Exception], None]]:
-        """Return two callbacks, exactly one of which is called in time."""
+        """Return two callbacks, only one of which has an effect, within the
+        limit.
+        """
         over = False
 
         def once(

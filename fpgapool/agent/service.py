@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent of one host: builds, starts and stops its parts.
+"""The agent of one host: creates, starts and stops its parts.
 
-Nothing here is global to the process: one process can hold several agents,
+Nothing here is global to the process: one process can contain several agents,
 each with its own host identity and state directory.
 """
 
@@ -52,20 +52,22 @@ from fpgapool.vocabulary import codes
 LOG = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: How long the first report waits for the status of running workers.
+#: Maximum time for which the first report waits for the status of running
+#: workers.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: A slot that is being programmed cannot be released before programming ends.
+#: Time in which a worker must release its slot, in addition to the time that
+#: programming takes, which must end first.
 RELEASE_TIMEOUT_S = 10.0
 
-#: How long a member tries to reach its group's desk.
+#: Time for which a member tries to connect to its group's desk.
 DESK_TIMEOUT_S = 60.0
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: Metrics scrapers time out at about this time.
+#: Time in which a scrape must be answered, before scrapers time out.
 METRICS_TIMEOUT_S = 2.0
 
 LOCK_NAME = "agent.lock"
@@ -79,8 +81,9 @@ class AgentError(Exception):
 class Agent:
     """The agent of one host.
 
-    :param counts: receives the counts; ``conductor`` may use it, too.
-    :ivar faults: the fault of each device, by name; None if it can be used.
+    :param counts: object in which events are counted; ``conductor`` may use
+        it, too.
+    :ivar faults: each device's fault, or None if it is healthy, by name.
     """
 
     def __init__(
@@ -97,8 +100,8 @@ class Agent:
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
         )
-        # Limits log lines, because each session with an untrusted bitstream
-        # causes some.
+        # Limits the rate of log lines, because each session with an untrusted
+        # bitstream causes one.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
         self._server: typing.Any = None
@@ -130,7 +133,7 @@ class Agent:
             self.stop()
             raise
         LOG.info(
-            "Agent of host %s (%s) serves %d slots",
+            "The agent of host %s (%s) serves %d slots",
             self._settings.host_name,
             self._settings.host_uuid,
             len(self.table.slot_keys()),
@@ -139,7 +142,7 @@ class Agent:
     def stop(self) -> None:
         """Stop serving; sessions continue if workers outlive the agent.
 
-        Stopping twice, or without having started, does nothing.
+        It is safe to call this again, or before :meth:`start`.
         """
         with self._stop_lock:
             if self._started:
@@ -194,7 +197,7 @@ class Agent:
             (device.programming_time_s for device in self._devices),
             default=0.0,
         )
-        #: Used by the loop's thread only.
+        #: Only the loop's thread uses it.
         self.table = table.SlotTable(
             agent_settings.host_facts(settings),
             self._devices,
@@ -222,8 +225,8 @@ class Agent:
         self._opener = sender.Caller(
             self.loop, f"{name}-opener", sender.OPENING_THREADS
         )
-        # Fetches have their own threads: they take long and must not delay
-        # other calls.
+        # Fetches have separate threads, because they take long and must not
+        # delay other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
 
     def _build_parts(self) -> None:
@@ -282,7 +285,7 @@ class Agent:
         self._nic.start()
         self._link.start()
         self.loop.run_and_wait(self._start_processes, START_TIMEOUT_S)
-        # The processes start meanwhile.
+        # Check the boards while the processes start.
         found = self._boards.try_all()
         self._settle()
         self.loop.run_and_wait(lambda: self._serve(found), START_TIMEOUT_S)
@@ -306,10 +309,12 @@ class Agent:
         try:
             self._cache.load()
         except OSError as error:
-            raise AgentError(f"cache of bitstreams: {error}") from error
+            raise AgentError(
+                f"cannot load the bitstream cache: {error}"
+            ) from error
 
     def _settle(self) -> None:
-        """Wait until running processes have reported that they are busy."""
+        """Wait until running processes have reported their status."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -338,7 +343,7 @@ class Agent:
         try:
             self.loop.run_and_wait(self._leave, STOP_TIMEOUT_S)
         except TimeoutError:
-            LOG.error("The agent's event loop does not stop")
+            LOG.error("The agent's event loop does not respond")
         self.loop.stop(STOP_TIMEOUT_S)
         self.workers.close(STOP_TIMEOUT_S)
         self.desks.close(STOP_TIMEOUT_S)
@@ -356,7 +361,7 @@ class Agent:
         self._reporter.stop()
         self._front_door.stop()
 
-    # Commands of the conductor; any thread.
+    # Commands of the conductor, from any thread.
 
     def _command(
         self,
@@ -375,7 +380,7 @@ class Agent:
             for reason, count in refusals.items():
                 if count != before.get(reason):
                     LOG.warning(
-                        "Order refused: %s, epoch %d (%s)",
+                        "Refused an order: %s, epoch %d (%s)",
                         what,
                         leader_epoch,
                         reason,
@@ -386,7 +391,7 @@ class Agent:
 
         self.loop.call(execute)
 
-    # Events of slots; the loop's thread.
+    # Events of slots, in the loop's thread.
 
     def _happened(
         self, key: orders.Key, event: table.Change, *arguments: object
@@ -399,7 +404,7 @@ class Agent:
             self._take_standing()
         self._carry_out(effects)
 
-    # Effects; the loop's thread.
+    # Effects, in the loop's thread.
 
     def _apply(self, effects: list[orders.Effect]) -> None:
         if effects:
@@ -407,7 +412,7 @@ class Agent:
             self._carry_out(effects)
 
     def _take_standing(self) -> None:
-        """Update the parts that depend on the holders of slots."""
+        """Update the parts that depend on the slots' holders."""
         generations, members, unreported = self.table.standing()
         self._reporter.busy = len(generations)
         self._meter.set_holders(generations, self.loop.now())
@@ -431,8 +436,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Checked now, not when the file arrived, because a key may have
-            # been revoked since.
+            # Check the bitstream now, not when its file arrives, because a key
+            # may have been revoked since.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -452,7 +457,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Add where and for how long the worker tries to reach the desk."""
+        """Add the desk's socket, and for how long the worker tries it."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -466,7 +471,7 @@ class Agent:
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""
         self._untrusted_log.warning(
-            "Slot %s.%d is not programmed with the bitstream %s, of %s: %s",
+            "Refused to program slot %s.%d with bitstream %s of %s: %s",
             *order.key,
             _bitstream_id(order) or order.members["bitstream"],
             order.members["accelerator"],
@@ -483,7 +488,8 @@ class Agent:
     def _fetch(self, order: orders.Fetch) -> None:
         """Fetch a file; only its slot waits for it."""
         key, generation = order.key, order.generation
-        # Set before the fetch, so that the file cannot be removed meanwhile.
+        # Protect the file before it is fetched, so that it is not evicted in
+        # the meantime.
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
@@ -537,7 +543,7 @@ class Agent:
         effects = self.table.tick(self._clock.now())
         self._take_standing()
         self._carry_out(effects)
-        # Workers report changes themselves, but not their byte counts.
+        # Workers report changes by themselves, except for byte counts.
         self.workers.tick()
         self.desks.tick()
         self._boards.check()
@@ -556,7 +562,7 @@ class Agent:
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent with its counts; RPC must be set up."""
+    """Return an agent with its counts; RPC must already be set up."""
     counts = agent_metrics.Counts()
     return Agent(
         settings,
@@ -566,23 +572,25 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
 
 
 def _lock_state_dir(state_path: str) -> int:
-    """Lock the state directory; return the lock's descriptor."""
+    """Lock the state directory and return the lock's file descriptor."""
     path = pathlib.Path(state_path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
         return process.lock(str(path / LOCK_NAME))
     except OSError as error:
-        raise AgentError(f"state_path {path}: {error}") from error
+        raise AgentError(f"cannot use state_path {path}: {error}") from error
     except process.Taken:
-        raise AgentError(f"state_path {path}: another agent uses it") from None
+        raise AgentError(
+            f"cannot use state_path {path}: another agent is using it"
+        ) from None
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
-    """Refuse a directory whose path is too long for the sockets of workers or
+    """Refuse a directory whose path is too long for sockets of workers and
     desks.
 
-    They would be restarted forever, and their clients would wait.
+    Otherwise, these would be restarted forever while clients wait.
     """
     state_dir = os.path.abspath(state_path)
     paths = [
@@ -593,21 +601,22 @@ def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
     excess_bytes = len(os.fsencode(longest)) - channel.MAX_UNIX_PATH_BYTES
     if excess_bytes > 0:
         raise AgentError(
-            f"state_path {state_dir}: the path of its socket {longest} is too "
-            f"long; use a directory that is {excess_bytes} bytes shorter"
+            f"state_path {state_dir} is too long: the socket {longest} would "
+            f"exceed the limit for paths; use a path that is at least"
+            f" {excess_bytes} bytes shorter"
         )
 
 
 def _checked(
     devices: tuple[drivers.DeviceInfo, ...],
 ) -> tuple[drivers.DeviceInfo, ...]:
-    """Return devices whose names can be part of file names."""
+    """Check that devices' names can be part of file names; return them."""
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
-                f"the driver reports a device named {device.name!r:.80}; it "
-                "must not be empty or contain a slash or NUL, because socket "
-                "names contain it"
+                f"the driver reports a device named {device.name!r:.80}; the "
+                "name must not be empty or contain a slash or NUL, because it "
+                "is part of sockets' names"
             )
     return devices
 

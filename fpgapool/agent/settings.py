@@ -22,12 +22,13 @@ from fpgapool.vocabulary import rules
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """All settings of an agent; see the options of the same names.
+    """All settings of an agent; see the options with the same names.
 
-    :param driver_settings: the driver's settings besides ``state_dir``.
-    :param log_dir: where workers write their logs; None: standard error.
-    :param trusted_keys: verify the bitstreams that need a signature; None:
-        this host trusts none.
+    :param driver_settings: settings of the driver except ``state_dir``.
+    :param log_dir: directory for the logs of workers and desks, or None for
+        standard error.
+    :param trusted_keys: keys that verify bitstreams that need a signature, or
+        None if this host trusts no keys.
     """
 
     host_uuid: str
@@ -80,11 +81,11 @@ class AgentSettings:
     def from_conf(
         cls, conf: cfg.ConfigOpts, **replaced: typing.Any
     ) -> AgentSettings:
-        """Take the settings from the configuration.
+        """Read the settings from the configuration.
 
-        :param replaced: members that do not come from the configuration.
-        :raises: drivers.DriverError if there is no such driver, or
-            ConfigurationError if options contradict each other.
+        :param replaced: values that override those from the configuration.
+        :raises: drivers.DriverError if the driver does not exist, or
+            ConfigurationError if options are invalid or contradict each other.
         """
         if not rules.HOST_NAME.fullmatch(conf.host_name):
             raise exception.ConfigurationError(
@@ -123,10 +124,10 @@ class AgentSettings:
 def options_of_driver(
     conf: cfg.ConfigOpts, name: str, path: str
 ) -> dict[str, object]:
-    """Return the options of the group named like the driver.
+    """Return the options in the group that has the driver's name.
 
-    :raises: drivers.DriverError if there is no such driver, or
-        ConfigurationError if a value does not suit an option.
+    :raises: drivers.DriverError if the driver does not exist, or
+        ConfigurationError if an option's value is invalid.
     """
     conf.register_opts(loader.load_driver_class(path).options(), group=name)
     try:
@@ -136,22 +137,22 @@ def options_of_driver(
 
 
 def driver_settings(settings: AgentSettings) -> dict[str, object]:
-    """Return the settings of drivers, here and in workers.
+    """Return the driver's settings, for the agent and its workers.
 
-    ``state_dir`` is added to them.
+    They add ``state_dir``.
     """
     return {**settings.driver_settings, "host_uuid": settings.host_uuid}
 
 
 def host_facts(settings: AgentSettings) -> table.HostFacts:
-    """Return what the slot table needs to know of the host."""
+    """Return the facts about the host that the slot table needs."""
     return table.HostFacts(
         settings.host_uuid, settings.data_network, settings.data_address
     )
 
 
 def data_share(settings: AgentSettings) -> shaping.Share | None:
-    """Return the data plane's share of the link, None for all of it."""
+    """Return the data plane's share of the link, or None for no limit."""
     return shaping.share(
         percent=settings.data_share_percent,
         bytes_per_s=settings.data_rate_bytes_per_s,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Code that needs privileges, and no other.
+"""Only the code that needs privileges.
 
-oslo.privsep runs these functions in a small process of their own, which keeps
-CAP_NET_ADMIN only; the agent itself needs no privileges.
+oslo.privsep runs these functions in a small separate process, which has only
+CAP_NET_ADMIN; the agent itself needs no privileges.
 """
 
-#: A lower cap would barely keep a connection alive.
+#: Minimum of a cap: a lower one would barely keep connections alive.
 MIN_CAP_BYTES_PER_S = 125_000
 MAX_CAP_BYTES_PER_S = 10**12

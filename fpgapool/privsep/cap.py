@@ -3,10 +3,10 @@
 """A cap on the data plane's share of a link.
 
 Outgoing packets of the data plane go through a class of an HTB at the root
-of the network device; all others bypass it. Incoming ones go through an
-intermediate device (ifb) with such a class, so that TCP slows their senders
-down. Marks identify both: once created, they are only updated, and objects
-without a mark are never touched.
+of the network device; all other packets bypass it. Incoming ones go through
+an intermediate device (ifb) with such a class, so that TCP slows down their
+senders. Fixed handles and names mark what fpgapool created: it is updated in
+place, and objects without such a mark are never touched.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import pyroute2
 
 from fpgapool.privsep import tc
 
-# Why there is no cap. Do not change a value.
+# Reasons why there is no cap. They are documented, and operators see them in
+# logs and in the service list: do not change the values.
 NO_DEVICE = "NO_DEVICE"
 FOREIGN_QDISC = "FOREIGN_QDISC"
 FOREIGN_DEVICE = "FOREIGN_DEVICE"
 KERNEL_REFUSED = "KERNEL_REFUSED"
 
-#: The marks. Handles below 8000: are for administrators; the kernel allocates
-#: those above, from the lowest on, and hardly gets this far.
+#: The marks. Administrators use handles below 8000:; the kernel allocates
+#: higher ones in ascending order, and is unlikely to get this far.
 HANDLE = 0xF69A0000
 CLASS = HANDLE | 1
 QUEUE_HANDLE = 0xF69B0000
@@ -34,9 +35,9 @@ IFB_NAME = "fpgapool-in"
 
 
 class Problem(typing.TypedDict):
-    """Why a direction of a link has no cap.
+    """The reason why one direction of a link has no cap.
 
-    ``code`` is one of the constants above; ``message`` is for a person.
+    ``code`` is one of the constants above; ``message`` explains it to people.
     """
 
     code: str
@@ -44,7 +45,7 @@ class Problem(typing.TypedDict):
 
 
 class Outcome(typing.TypedDict):
-    """The result of a change; plain values, for they cross processes.
+    """The result of a change, in plain values that can cross processes.
 
     ``outgoing`` and ``incoming`` are None if they are as requested; ``made``
     says whether anything had to be created or changed.
@@ -56,7 +57,7 @@ class Outcome(typing.TypedDict):
 
 
 class _Impossible(Exception):
-    """A direction cannot get a cap."""
+    """One direction cannot get a cap."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -64,9 +65,9 @@ class _Impossible(Exception):
 
 
 class Cap:
-    """The cap of this host, in the kernel.
+    """This host's cap in the kernel.
 
-    Reading needs no privileges, changing needs CAP_NET_ADMIN.
+    Reading needs no privileges; changing needs CAP_NET_ADMIN.
     """
 
     def __init__(self, control: tc.TrafficControl) -> None:
@@ -75,7 +76,7 @@ class Cap:
         self._made = False
 
     def is_on(self, device: str) -> bool:
-        """Whether a device has the cap or a part of it."""
+        """Return whether a device has the cap or a part of it."""
         link = self._control.link(device)
         if link is None:
             return False
@@ -83,11 +84,11 @@ class Cap:
         return _is_ours(root) or self._has_redirect(link.index)
 
     def put(self, device: str, bytes_per_s: int, program: bytes) -> Outcome:
-        """Set the cap on a device, in each direction; idempotent.
+        """Set the cap on a device, in both directions; idempotent.
 
-        It is removed from any other device.
+        The cap is removed from all other devices.
 
-        :raises: pyroute2.NetlinkError if the other device keeps its cap.
+        :raises: pyroute2.NetlinkError if it cannot be removed from another.
         """
         link = self._control.link(device)
         if link is None:
@@ -128,7 +129,7 @@ class Cap:
             return
         self._control.delete_filter(index, tc.INGRESS_HANDLE, PREFERENCE)
         ingress = self._qdisc(index, tc.INGRESS)
-        # Others may use by now what was created here.
+        # Other software may have added filters to the qdisc in the meantime.
         if ingress is not None and not self._ingress_filters(index):
             self._control.delete_qdisc(ingress)
 
@@ -162,7 +163,8 @@ class Cap:
             if root is not None and root.handle != tc.KERNELS_HANDLE:
                 raise _Impossible(
                     FOREIGN_QDISC,
-                    f"{link.name} has a foreign queueing discipline:"
+                    f"{link.name} already has a queueing discipline that"
+                    " fpgapool did not create:"
                     f" {root.kind} {root.handle >> 16:x}:",
                 )
             self._control.add_htb(
@@ -183,7 +185,8 @@ class Cap:
             ifb = self._control.link(IFB_NAME)
         if ifb is None or ifb.kind != "ifb":
             raise _Impossible(
-                FOREIGN_DEVICE, f"a foreign device {IFB_NAME} exists"
+                FOREIGN_DEVICE,
+                f"a device named {IFB_NAME} exists, but it is not an ifb",
             )
         if not ifb.up:
             self._control.set_up(ifb.index)
@@ -193,7 +196,8 @@ class Cap:
         ingress = self._qdisc(link.index, tc.INGRESS)
         if ingress is None or self._has_redirect(link.index):
             return
-        # It is created before its filter, which may be missing.
+        # The qdisc is created before its filter; an earlier run may have died
+        # in between.
         abandoned = (
             ingress.kind == "ingress"
             and self._control.link(IFB_NAME) is not None
@@ -202,8 +206,8 @@ class Cap:
         if not abandoned:
             raise _Impossible(
                 FOREIGN_QDISC,
-                f"{link.name} has foreign filters of incoming traffic"
-                f" ({ingress.kind})",
+                f"{link.name} already has ingress filters that fpgapool did"
+                f" not create ({ingress.kind})",
             )
 
     def _has_redirect(self, index: int) -> bool:
@@ -213,7 +217,7 @@ class Cap:
         )
 
     def _ingress_filters(self, index: int) -> list[tc.Filter]:
-        # Querying a missing one is an error.
+        # The kernel rejects a query for a qdisc that does not exist.
         if self._qdisc(index, tc.INGRESS) is None:
             return []
         return self._control.filters(index, tc.INGRESS_HANDLE)

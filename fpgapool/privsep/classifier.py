@@ -2,9 +2,9 @@
 
 """A socket filter that accepts the data plane's packets.
 
-Classic BPF, because one short program says exactly this: a range of ports,
-behind an IPv4 header with or without options, or an IPv6 header. The kernel
-uses it as a traffic control filter (cls_bpf).
+It is classic BPF, because one short program can express the whole condition: a
+range of ports after an IPv4 header, with or without options, or an IPv6
+header. The kernel uses it as a traffic control filter (cls_bpf).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _JUMP_IF_GREATER_OR_EQUAL = 0x35
 _JUMP_IF_ANY_BIT = 0x45
 _RETURN = 0x06
 
-# Offsets that do not depend on headers in front of the IP header, such as a
-# VLAN tag or, on a tunnel, nothing; from linux/filter.h.
+# Base offsets from linux/filter.h. They do not depend on what precedes the IP
+# header, such as an Ethernet header with a VLAN tag.
 _NETWORK_HEADER = 2**32 - 0x100000
 _ETHERTYPE = 2**32 - 0x1000
 
@@ -69,14 +69,14 @@ class _Instruction:
 def program(network: Network, first_port: int, last_port: int) -> bytes:
     """Return the program that accepts the data plane's packets.
 
-    These are TCP packets of which one end has an address in a network and,
-    at that address, a port in a range. Fragments but the first have no port
-    and are not accepted; TCP makes none.
+    These are TCP packets one end of which has an address in the network and a
+    port in the range. Fragments after the first have no port and are not
+    accepted; TCP does not normally produce any.
 
     :raises ValueError: if the range of ports is invalid.
     """
     if not 0 < first_port <= last_port <= _MAX_PORT:
-        raise ValueError(f"not a range of ports: {first_port}-{last_port}")
+        raise ValueError(f"invalid port range: {first_port}-{last_port}")
     is_ipv4 = network.version == 4
     header = _ipv4_header() if is_ipv4 else _ipv6_header()
     source, destination = (12, 16) if is_ipv4 else (8, 24)
@@ -123,7 +123,7 @@ def _end(
     ports: tuple[int, int],
     otherwise: str,
 ) -> Iterator[_Instruction]:
-    """Accept if address and port of one end match."""
+    """Accept the packet if the address and port of one end match."""
     for offset_bytes, mask, value in _words(network):
         place = _NETWORK_HEADER + address_offset_bytes + offset_bytes
         yield _Instruction(_LOAD_WORD, place)
@@ -140,7 +140,7 @@ def _end(
 
 
 def _words(network: Network) -> Iterator[tuple[int, int, int]]:
-    """Return offset, mask and value of each word that the prefix reaches."""
+    """Yield offset, mask and value of each word that the prefix covers."""
     address = network.network_address.packed
     masks = network.netmask.packed
     for offset_bytes in range(0, len(address), 4):

@@ -2,8 +2,8 @@
 
 """The functions that run in the privileged process.
 
-They are few and check their arguments: the calling process has fewer rights
-than this one.
+They are few, and they check their arguments, because the calling process has
+fewer privileges than this one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fpgapool.privsep import cap
 from fpgapool.privsep import classifier
 from fpgapool.privsep import tc
 
-#: oslo.privsep's options of the process.
+#: Configuration group of oslo.privsep's options for this process.
 CONFIG_GROUP = "fpgapool_privsep"
 
-#: The kernel answers at once, or something is wrong.
+#: The kernel normally answers immediately; a longer wait means a failure.
 TIMEOUT_S = 60
 
 CONTEXT = priv_context.PrivContext(
@@ -44,7 +44,7 @@ def put_cap(
     """Cap the data plane's share of a network device; see :class:`cap.Cap`."""
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if not lowest <= bytes_per_s <= highest:
-        raise ValueError(f"invalid rate of a cap: {bytes_per_s} bytes/s")
+        raise ValueError(f"invalid cap: {bytes_per_s} bytes/s")
     program = classifier.program(
         ipaddress.ip_network(network), first_port, last_port
     )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's traffic control, as far as a cap needs it.
+"""The parts of the kernel's traffic control that a cap needs.
 
-pyroute2 carries the messages. Their contents are packed here, because its
-own notation supports neither byte-limited queues nor classic BPF programs.
+pyroute2 sends the messages. Their contents are packed here, because its own
+interface supports neither byte-limited queues nor classic BPF programs.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ _LINKLAYER_ETHERNET = 1
 _TICK_NS = 64
 _MAX_U32 = 2**32 - 1
 
-#: A device without a queue length would drop all waiting packets.
+#: With a device's queue length of 0, all packets that must wait would be
+#: dropped.
 MIN_DIRECT_PACKETS = 1000
 
-#: Tokens may be saved for this time, so that a late timer costs no throughput.
+#: Unused tokens accumulate for this long, so late timers cost no throughput.
 _BURST_S = 0.004
 
-#: The largest packet of a TCP connection to a device.
+#: Size of the largest packet that TCP hands to a device.
 _LARGEST_PACKET_BYTES = 2**16 + 2**11
 
-#: A queue holds the output of this time, which is the delay that it adds.
+#: A queue holds this much time's output, so it adds at most this delay.
 _QUEUE_S = 0.05
 _MIN_QUEUE_BYTES = 2**20
 
@@ -91,7 +92,7 @@ class _Message(netlink.nlmsg):
 class Link:
     """A network device.
 
-    :ivar kind: of a virtual device, such as ``ifb``; empty for hardware.
+    :ivar kind: kind of a virtual device, such as ``ifb``; empty for hardware.
     """
 
     index: int
@@ -120,10 +121,10 @@ class Filter:
 
 
 class TrafficControl:
-    """Reads and changes traffic control; context manager of its sockets.
+    """Reads and changes traffic control; a context manager for its sockets.
 
     Every method raises ``pyroute2.NetlinkError`` if the kernel refuses.
-    Reading needs no privileges, changing needs CAP_NET_ADMIN.
+    Reading needs no privileges; changing needs CAP_NET_ADMIN.
     """
 
     def __enter__(self) -> TrafficControl:
@@ -157,7 +158,7 @@ class TrafficControl:
             )
 
     def link(self, name: str) -> Link | None:
-        """Return a network device, None if there is none of that name."""
+        """Return the network device with a name, or None."""
         return next((one for one in self.links() if one.name == name), None)
 
     def qdiscs(self) -> list[Qdisc]:
@@ -173,7 +174,7 @@ class TrafficControl:
         ]
 
     def filters(self, index: int, parent: int) -> list[Filter]:
-        """Return the filters at a place of a device."""
+        """Return the filters attached to a parent on a device."""
         return [
             Filter(message.get_attr("TCA_KIND"), message["info"] >> 16)
             for message in self._route.get_filters(index=index, parent=parent)
@@ -197,9 +198,10 @@ class TrafficControl:
     ) -> None:
         """Set an HTB at the root of a device.
 
-        :param default_class: minor number of the class of packets without a
-            filter; with 0 they are sent at once, by no class.
-        :param direct_packets: how many of those may wait for the device.
+        :param default_class: minor number of the class for packets that no
+            filter matches; 0 sends them directly, bypassing all classes.
+        :param direct_packets: maximum number of such direct packets that wait
+            for the device.
         """
         init = struct.pack("=IIIII", _HTB_VERSION, 10, default_class, 0, 0)
         options = _attributes(
@@ -227,7 +229,7 @@ class TrafficControl:
     def put_queue(
         self, index: int, handle: int, parent: int, bytes_per_s: int
     ) -> None:
-        """Give a class a queue whose length suits its rate."""
+        """Give a class a queue with a length that suits its rate."""
         limit_bytes = max(_MIN_QUEUE_BYTES, int(bytes_per_s * _QUEUE_S))
         self._send(
             rtnl.RTM_NEWQDISC,
@@ -240,7 +242,7 @@ class TrafficControl:
         )
 
     def add_ingress(self, index: int) -> None:
-        """Make incoming traffic pass filters."""
+        """Add the ingress qdisc, to which filters can be attached."""
         self._send(
             rtnl.RTM_NEWQDISC,
             _CREATE,
@@ -251,7 +253,7 @@ class TrafficControl:
         )
 
     def delete_qdisc(self, qdisc: Qdisc) -> None:
-        """Delete a queueing discipline and all that it contains."""
+        """Delete a queueing discipline and everything in it."""
         self._send(
             rtnl.RTM_DELQDISC,
             0,
@@ -269,7 +271,7 @@ class TrafficControl:
         program: bytes,
         class_handle: int,
     ) -> None:
-        """Direct a program's packets to a class."""
+        """Direct packets that a program accepts to a class."""
         target = {_TCA_BPF_CLASSID: struct.pack("=I", class_handle)}
         self._put_filter(index, parent, preference, program, target)
 
@@ -281,7 +283,7 @@ class TrafficControl:
         program: bytes,
         to_index: int,
     ) -> None:
-        """Direct a program's packets through another device."""
+        """Redirect packets that a program accepts to another device."""
         # index, capab, action, refcnt, bindcnt; eaction, ifindex
         redirect = struct.pack(
             "=IIiiiiI", 0, 0, _TC_ACT_STOLEN, 0, 0, _TCA_EGRESS_REDIR, to_index
@@ -352,7 +354,8 @@ class TrafficControl:
             msg_type=message_type,
             msg_flags=netlink.NLM_F_REQUEST | netlink.NLM_F_ACK | flags,
         )
-        # Read the answer before sending more or raising an error.
+        # Read the whole answer before the next message is sent; this raises
+        # the kernel's error.
         tuple(answers)
 
 

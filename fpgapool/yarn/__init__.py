@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Node labels of Hadoop YARN that say where accelerators are."""
+"""Hadoop YARN node labels that show where accelerators are programmed."""

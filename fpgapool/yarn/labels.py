@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which node gets which label. Decides only: time and pool come as arguments.
+"""Decides which node gets which label; time and pool are arguments.
 
-A node has one label. It names the accelerator that is programmed into most of
-the node's healthy slots. A label changes when the pool has been the same for a
-while, so that single sessions do not move it. A fault removes it at once.
+A node has at most one label. It names the accelerator that is programmed into
+the most healthy slots of the node. A label changes only after a new one has
+been right for a while, so that single sessions do not change it. A fault
+removes it immediately.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
 PREFIX = "acc-"
-#: How long a new label must be the right one before the node gets it.
+#: Time for which a new label must be right before the node gets it.
 STABLE_S = 30.0
-# YARN takes no longer ones.
+# YARN rejects longer labels.
 _MAX_LABEL_CHARS = 255
 
-# Names of slots within a node: its device, and its number there.
+# A slot within a node: the name of its device and its number there.
 _SlotName: typing.TypeAlias = tuple[str, int]
 
 
 class Unknown(enum.Enum):
-    """What this program has not set yet."""
+    """Stands for a label that this program has not set or cannot tell."""
 
     LABEL = "unknown label"
 
@@ -38,8 +39,8 @@ class Unknown(enum.Enum):
 def label_of(accelerator: str) -> str:
     """Return the label for an accelerator.
 
-    :param accelerator: its name; characters that labels cannot have become
-        hyphens, and the end of a long one is cut off.
+    :param accelerator: its name; characters that labels cannot contain become
+        hyphens, and a long name is truncated.
     """
     label = PREFIX + re.sub("[^0-9A-Za-z_-]", "-", accelerator)
     return label[:_MAX_LABEL_CHARS]
@@ -47,12 +48,13 @@ def label_of(accelerator: str) -> str:
 
 @dataclasses.dataclass
 class _Node:
-    """What is known of a node.
+    """What is known about a node.
 
-    :ivar had: the labels that its healthy slots stood for, last time.
+    :ivar had: the label for each healthy slot when the node was last examined.
     :ivar wanted: the label that it should have.
-    :ivar has_lost: whether a fault has taken its label, which is not removed
-        yet.
+    :ivar since_s: when ``wanted`` last changed.
+    :ivar has_lost: whether a fault has made its label wrong, but the label is
+        not removed yet.
     """
 
     label: str | Unknown | None = Unknown.LABEL
@@ -80,11 +82,11 @@ class Labels:
 
         They are returned again until :meth:`applied` is called for them.
 
-        :param hosts: of the pool's summary, as the API shows it. One whose
-            name cannot be that of a node is ignored: YARN could read it as
-            several nodes, or as an option.
+        :param hosts: the hosts in the pool's summary, as the API returns it.
+            Hosts with names that are not valid node names are ignored: YARN
+            could read such a name as several nodes, or as an option.
         """
-        # What has happened meanwhile is unknown.
+        # After a long gap it is unknown how long the pool has been like this.
         is_late = now_s - self._seen_s > STABLE_S
         self._seen_s = now_s
         changes: dict[str, str | None] = {}
@@ -96,7 +98,7 @@ class Labels:
         for name in sorted({*self._nodes, *slots}):
             found = slots.get(name, {})
             if not found and name not in self._nodes:
-                # Others may label nodes without boards.
+                # A node without boards may have a label from other software.
                 continue
             node = self._nodes.setdefault(name, _Node())
             self._look(node, found, now_s, is_late)
@@ -109,7 +111,7 @@ class Labels:
         return changes
 
     def applied(self, node: str, label: str | None) -> None:
-        """Note that a node has a label now."""
+        """Record that a node now has a label."""
         self._nodes[node].label = label
         self._nodes[node].has_lost = False
 
@@ -120,9 +122,10 @@ class Labels:
         now_s: float,
         is_late: bool,
     ) -> None:
-        """Compare a node with what was there before.
+        """Compare a node with its previous state.
 
-        :param slots: what each is programmed with; unknown if it is faulty.
+        :param slots: the accelerator programmed into each slot; Unknown.LABEL
+            if the slot is faulty.
         """
         healthy = {
             slot: label_of(accelerator)
@@ -138,7 +141,7 @@ class Labels:
         )
         if is_late or wanted != node.wanted:
             node.wanted, node.since_s = wanted, now_s
-        # A slot that is programmed again takes no label away; a fault does.
+        # Only a fault removes a label, not a slot that is reprogrammed.
         lost = any(
             label == node.label
             and slots.get(slot, Unknown.LABEL) is Unknown.LABEL
@@ -154,7 +157,7 @@ class Labels:
 def _slots(
     host: collections.abc.Mapping[str, typing.Any],
 ) -> collections.abc.Iterator[tuple[_SlotName, str | Unknown | None]]:
-    """Yield what the slots of a host are programmed with."""
+    """Yield each slot of a host and the accelerator programmed into it."""
     for device in host["devices"]:
         for slot in device["slots"]:
             works = (

@@ -3,14 +3,15 @@
 """The bitstreams that a host programs into its slots.
 
 ``sources``
-    Where files come from: the store's directory or the REST API.
+    The sources of files: the store's directory or the REST API.
 ``cache``
-    The verified files on this host.
+    The files on this host, verified.
 ``fetching``
     Fetches files in other threads, within the time limit of each request.
 ``trust``
-    Whether a bitstream may be programmed: signatures and trusted keys.
+    Decides whether a bitstream may be programmed, by signatures and trusted
+    keys.
 
 :mod:`fpgapool.agent.service` calls them when the slot table needs a file. They
-know neither slots nor sessions.
+do not depend on slots or sessions.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The files of bitstreams on an agent's host.
+"""The cache of bitstreams' files on an agent's host.
 
-A file is named after the SHA-256 of its contents, so that damage can always be
-detected, and equal bitstreams are stored once. The directory is the whole
-state: a starting agent reuses the files of its predecessor.
+A file's name is the SHA-256 of its contents, so that damage can always be
+detected and identical bitstreams are stored once. There is no state besides
+the directory, so an agent can use the files that the previous one fetched.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Unavailable(Exception):
 
 
 class Late(Unavailable):
-    """The file was not fetched in time; a longer timeout may help."""
+    """A file was not fetched in time; a longer timeout may help."""
 
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """Counts of events, and the present state.
+    """Counts of events, and the cache's current size.
 
-    :ivar damaged: cached files whose contents were wrong.
+    :ivar damaged: number of cached files that were wrong or missing.
     """
 
     hits: int = 0
@@ -62,9 +62,9 @@ class Counts:
 
 @dataclasses.dataclass(slots=True)
 class _Entry:
-    """A file.
+    """A cached file.
 
-    :ivar used_ns: time of last use; wall clock, as in the file's times.
+    :ivar used_ns: time of last use, by the wall clock like the file's times.
     :ivar proved: the file's attributes when its contents were last verified.
     """
 
@@ -74,13 +74,13 @@ class _Entry:
 
 
 class BitstreamCache:
-    """Keeps files while there is room; thread-safe. Threads that need the same
-    file take turns.
+    """Keeps files while there is room; thread-safe. Only one thread at a time
+    checks or fetches a file.
 
-    :param max_bytes: limit of all files; files in use count, but are not
-        evicted.
-    :param timeout_s: for a fetch with its retries, unless the caller sets a
-        deadline.
+    :param max_bytes: limit for the total size of files; files in use count,
+        but are not evicted.
+    :param timeout_s: time limit for a fetch including its retries, unless the
+        caller sets a deadline.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class BitstreamCache:
         self.counts = Counts()
 
     def load(self) -> None:
-        """Index the cached files, and remove incomplete ones."""
+        """Index the cached files and remove incomplete ones."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in self._directory.iterdir():
             if path.name.endswith(_PART_SUFFIX):
@@ -126,12 +126,12 @@ class BitstreamCache:
             self._not_busy.notify_all()
 
     def set_in_use(self, checksums: frozenset[str]) -> None:
-        """Set the files that must not be removed now."""
+        """Set which files must not be evicted."""
         with self._lock:
             self._in_use = checksums
 
     def peek(self, bitstream: objects.BitstreamRef) -> str | None:
-        """Return the path of a file that is already verified, without
+        """Return the path of a file that has already been verified, without
         blocking.
 
         :returns: None if the file must be verified or fetched first.
@@ -156,13 +156,14 @@ class BitstreamCache:
         again: bool = False,
         deadline_s: float | None = None,
     ) -> str:
-        """Return the path of a verified file. Blocks while the file is
-        fetched, or hashed for the first time since the start.
+        """Return the path of a file, verified. Blocks while the file is
+        fetched or hashed.
 
         :param again: whether the cached file is known to be damaged.
-        :param deadline_s: when to give up, monotonic clock; None: after
-            ``timeout_s``.
-        :raises Late: if it is not fetched by then.
+        :param deadline_s: time at which to give up, by the monotonic clock; by
+            default, after ``timeout_s``.
+        :raises Late: if the file is not fetched by then.
+        :raises Unavailable: if it cannot be fetched.
         """
         if deadline_s is None:
             deadline_s = time.monotonic() + self.timeout_s
@@ -180,11 +181,11 @@ class BitstreamCache:
     ) -> str:
         checksum = bitstream.checksum_sha256
         if not _NAME.fullmatch(checksum) or bitstream.size_bytes < 0:
-            raise Unavailable("malformed checksum or size")
+            raise Unavailable("the bitstream has an invalid checksum or size")
         path = self._directory / checksum
         with self._alone(checksum, deadline_s):
             if again:
-                self._discard(checksum, "it did not pass the driver's check")
+                self._discard(checksum, "the driver found it damaged")
             elif self._find(bitstream, path):
                 return str(path)
             self.counts.misses += 1
@@ -193,7 +194,9 @@ class BitstreamCache:
 
     @contextlib.contextmanager
     def _alone(self, checksum: str, deadline_s: float) -> Iterator[None]:
-        """Wait until no other thread uses a file."""
+        """Wait until no other thread checks or fetches a file, and keep others
+        from doing so.
+        """
         with self._not_busy:
             self._not_busy.wait_for(
                 lambda: checksum not in self._busy or self._stopping.is_set(),
@@ -202,9 +205,7 @@ class BitstreamCache:
             if self._stopping.is_set():
                 raise _stopped()
             if checksum in self._busy or time.monotonic() >= deadline_s:
-                raise Late(
-                    "timed out waiting for another fetch of the same file"
-                )
+                raise Late("another fetch of the same file took too long")
             self._busy.add(checksum)
         try:
             yield
@@ -213,16 +214,15 @@ class BitstreamCache:
                 self._busy.remove(checksum)
                 self._not_busy.notify_all()
 
-    # Files that are here.
+    # Files in the cache.
 
     def _find(
         self, bitstream: objects.BitstreamRef, path: pathlib.Path
     ) -> bool:
         """Return whether a file is cached with the right contents.
 
-        Its contents are read unless its attributes are those of the last
-        check. Changes that leave the attributes unchanged are detected by the
-        driver.
+        The contents are read unless the file's attributes are the same as at
+        the last check. The driver detects changes that leave these unchanged.
         """
         checksum = bitstream.checksum_sha256
         entry = self._entries.get(checksum)
@@ -233,21 +233,21 @@ class BitstreamCache:
                 self._discard(checksum, "its checksum is wrong")
                 return False
         except FileNotFoundError:
-            self._discard(checksum, "it is gone")
+            self._discard(checksum, "it no longer exists")
             return False
         with self._lock:
             self._mark_used(entry, path)
         return True
 
     def _mark_used(self, entry: _Entry, path: pathlib.Path) -> None:
-        """Record the use of a verified file; the lock is held."""
+        """Record the use of a verified file; the caller holds the lock."""
         os.utime(path)
         entry.proved = _looks(path)
         entry.used_ns = time.time_ns()
         self.counts.hits += 1
 
     def _discard(self, checksum: str, reason: str) -> None:
-        LOG.warning("The cached bitstream %s is removed: %s", checksum, reason)
+        LOG.warning("Removing the cached bitstream %s: %s", checksum, reason)
         self.counts.damaged += 1
         with self._lock:
             self._remove(checksum)
@@ -263,7 +263,7 @@ class BitstreamCache:
         )
 
     def _make_room(self, wanted_bytes: int) -> None:
-        """Remove files, least recently used first; the lock is held."""
+        """Remove the least recently used files; the caller holds the lock."""
         removable = sorted(
             (entry.used_ns, checksum)
             for checksum, entry in self._entries.items()
@@ -272,11 +272,11 @@ class BitstreamCache:
         for _, checksum in removable:
             if self.counts.stored_bytes + wanted_bytes <= self._max_bytes:
                 return
-            LOG.info("The cached bitstream %s is evicted", checksum)
+            LOG.info("Evicting the cached bitstream %s", checksum)
             self.counts.evictions += 1
             self._remove(checksum)
 
-    # Files that are not here.
+    # Files that must be fetched.
 
     def _fetch(
         self,
@@ -295,7 +295,7 @@ class BitstreamCache:
                 if left_s <= retry_s:
                     raise Late(str(error)) from error
                 LOG.info(
-                    "Bitstream %s: %s; another try in %.1f s",
+                    "Fetching bitstream %s failed: %s; retrying in %.1f s",
                     bitstream.bitstream_id,
                     error,
                     retry_s,
@@ -326,7 +326,7 @@ class BitstreamCache:
 
     @contextlib.contextmanager
     def _part(self, path: pathlib.Path) -> Iterator[tuple[pathlib.Path, int]]:
-        """Create a temporary file, removed at the end unless renamed."""
+        """Create a temporary file; remove it at the end unless renamed."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = path.with_name(
             f"{path.name}.{secrets.token_hex(4)}{_PART_SUFFIX}"
@@ -352,7 +352,8 @@ class BitstreamCache:
             self.counts.fetched_bytes += len(piece)
             if size_bytes > bitstream.size_bytes:
                 raise sources.SourceError(
-                    f"the source has more than {bitstream.size_bytes} bytes"
+                    f"the source returned more than {bitstream.size_bytes}"
+                    " bytes"
                 )
             if self._stopping.is_set():
                 raise _stopped()
@@ -365,7 +366,8 @@ class BitstreamCache:
             or digest.hexdigest() != bitstream.checksum_sha256
         ):
             raise sources.SourceError(
-                f"checksum mismatch in the {size_bytes} bytes from the source"
+                f"the {size_bytes} bytes from the source have the wrong size"
+                " or checksum"
             )
 
 
@@ -376,14 +378,14 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _stopped() -> sources.SourceError:
-    return sources.SourceError("the agent is being stopped", final=True)
+    return sources.SourceError("the agent is stopping", final=True)
 
 
 def _explain(error: OSError | sources.SourceError) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return "no space left on this host"
-        return f"cannot be stored on this host: {error}"
+        return f"the file cannot be stored on this host: {error}"
     return str(error)
 
 
@@ -400,7 +402,9 @@ def _looks(path: pathlib.Path) -> tuple[int, ...]:
 def _is_right(
     path: pathlib.Path, checksum: str, proved: tuple[int, ...] | None
 ) -> bool:
-    """Whether a file is right; hashes it only if its attributes changed."""
+    """Whether a file has the right contents. Hashes it only if its attributes
+    have changed.
+    """
     if _looks(path) == proved:
         return True
     digest = hashlib.sha256()

@@ -16,18 +16,18 @@ from fpgapool.agent.bitstreams import cache as caches
 
 @dataclasses.dataclass(eq=False)
 class Fetcher:
-    """Calls the cache in other threads; used by the loop's thread only.
+    """Calls the cache in other threads; only the loop's thread uses it.
 
-    A request for a file that is already being fetched joins that fetch. The
-    time limit of each request begins when it is made, not when a thread is
-    free, because the requester of the slot has a deadline, too.
+    A request for a file that is already being fetched joins that fetch. Each
+    request's time limit starts with the request, not when a thread is free,
+    because whoever requested the slot has a deadline, too.
     """
 
     caller: sender.Caller
     cache: caches.BitstreamCache
 
     def __post_init__(self) -> None:
-        # The requests waiting for each checksum, in the order of deadlines.
+        # By checksum: the waiting requests, in the order of their deadlines.
         self._waiting: dict[str, list[_Waiting]] = {}
 
     def fetch(
@@ -40,8 +40,9 @@ class Fetcher:
     ) -> None:
         """Make a file available on this host.
 
-        :param on_ready: called in the loop's thread with the file's path;
-            before this method returns if the file is cached.
+        :param on_ready: called in the loop's thread with the file's path; if
+            the file is cached, before this method returns.
+        :param on_failed: called in the loop's thread with the reason.
         """
         waiting = _Waiting(
             on_ready, on_failed, time.monotonic() + self.cache.timeout_s
@@ -60,8 +61,8 @@ class Fetcher:
     def _submit(self, bitstream: objects.BitstreamRef, again: bool) -> None:
         waiting = self._waiting[bitstream.checksum_sha256]
         first_s, last_s = waiting[0].deadline_s, waiting[-1].deadline_s
-        # The limit applies even if no thread is free. Requests that join later
-        # have later deadlines.
+        # The limit applies even while no thread is free. Requests that join
+        # later have later deadlines.
         self.caller.submit(
             functools.partial(self.cache.get, bitstream, again, last_s),
             functools.partial(self._ready, bitstream.checksum_sha256),
@@ -80,12 +81,14 @@ class Fetcher:
         until_s: float,
         error: Exception,
     ) -> None:
-        """Fail requests whose deadline has passed; retry for the others."""
+        """Fail the requests whose deadlines have passed; retry for others."""
         waiting = self._waiting.pop(bitstream.checksum_sha256)
         message = str(error) or type(error).__name__
         left: list[_Waiting] = []
         if isinstance(error, TimeoutError):
-            message = f"not fetched within {self.cache.timeout_s:g} s"
+            message = (
+                f"the file was not fetched within {self.cache.timeout_s:g} s"
+            )
             over_s = max(time.monotonic(), waiting[0].deadline_s)
             left = [one for one in waiting if one.deadline_s > over_s]
         elif isinstance(error, caches.Late):
@@ -99,7 +102,7 @@ class Fetcher:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A request waiting for a file."""
+    """A request that waits for a file."""
 
     on_ready: Callable[[str], None]
     on_failed: Callable[[str], None]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the files of bitstreams come from."""
+"""The sources of bitstreams' files."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ if typing.TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 20
 
-#: Timeout of a connection without incoming data.
+#: Time without incoming data after which a connection is closed.
 READ_TIMEOUT_S = 20.0
 
 
 class SourceError(Exception):
-    """A file is unavailable."""
+    """A file is unavailable.
+    :param final: whether a retry is useless.
+    """
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -42,10 +44,10 @@ class Source(typing.Protocol):
     ) -> Generator[bytes, None, None]:
         """Yield a bitstream's file, piece by piece.
 
-        The data is unverified. The caller verifies it and closes this
+        The data is not verified. The caller verifies it and closes this
         generator.
 
-        :raises SourceError: if there is no such file, or it ends too early.
+        :raises SourceError: if the file does not exist or cannot be read.
         """
 
 
@@ -55,12 +57,14 @@ class NoSource:
     def pieces(
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
-        raise SourceError("no source of bitstreams is configured", final=True)
+        raise SourceError("no bitstream source is configured", final=True)
         yield b""
 
 
 class DirectorySource:
-    """The directory of the API's file store, shared or on the same machine."""
+    """The directory of the API's file store, on a shared file system or on the
+    same machine.
+    """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = pathlib.Path(directory)
@@ -77,8 +81,11 @@ class DirectorySource:
         try:
             file = open(path, "rb")  # noqa: SIM115 - closed below
         except OSError as error:
-            # On a shared file system it may appear late.
-            raise SourceError(f"{path}: {error.strerror}") from error
+            # A retry may help: on a shared file system, a file may appear
+            # late.
+            raise SourceError(
+                f"cannot open {path}: {error.strerror}"
+            ) from error
         with file:
             while piece := _read(file, path):
                 yield piece
@@ -88,14 +95,14 @@ def _read(file: IO[bytes], path: pathlib.Path) -> bytes:
     try:
         return file.read(PIECE_BYTES)
     except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from error
+        raise SourceError(f"cannot read {path}: {error.strerror}") from error
 
 
 class ApiSource:
     """The REST API, with the service's own credentials.
 
-    :param make_adapter: returns an adapter for the API; called on first use.
-        It may raise.
+    :param make_adapter: returns an adapter for the API, or raises; called on
+        first use.
     """
 
     def __init__(self, make_adapter: Callable[[], adapter.Adapter]) -> None:
@@ -109,7 +116,7 @@ class ApiSource:
         from requests import exceptions as http_exceptions
 
         try:
-            # Two threads may create one each; the last one stays.
+            # Two threads may each create an adapter; the last one is kept.
             self._adapter = self._adapter or self._make_adapter()
             response = self._adapter.get(
                 f"/bitstreams/{bitstream.bitstream_id}/file",
@@ -122,17 +129,17 @@ class ApiSource:
                 _check_status(response.status_code)
                 yield from response.iter_content(PIECE_BYTES)
         except exceptions.ClientException as error:
-            raise SourceError(f"the API: {error}") from error
+            raise SourceError(f"cannot fetch from the API: {error}") from error
         except http_exceptions.RequestException as error:
-            raise SourceError(f"the API: {error}") from error
+            raise SourceError(f"cannot fetch from the API: {error}") from error
 
 
 def _check_status(status: int) -> None:
     if status == 200:
         return
-    # Retry a service that is starting or overloaded.
+    # Retry if the service may be starting or overloaded.
     final = status < 500 and status not in (408, 425, 429)
-    raise SourceError(f"the API answered with {status}", final=final)
+    raise SourceError(f"the API returned HTTP status {status}", final=final)
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Source:
@@ -151,7 +158,7 @@ def _make_adapter(conf: cfg.ConfigOpts) -> adapter.Adapter:
         auth = loading.load_auth_from_conf_options(conf, options.GROUP)
         if auth is None:
             raise SourceError(
-                f"auth_type is missing in [{options.GROUP}]", final=True
+                f"[{options.GROUP}] does not set auth_type", final=True
             )
         found = loading.load_adapter_from_conf_options(
             conf,

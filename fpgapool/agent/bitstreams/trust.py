@@ -15,14 +15,15 @@ from fpgapool.vocabulary import names
 
 @dataclasses.dataclass(eq=False)
 class Trust:
-    """Verifies the bitstreams that slots are to be programmed with.
+    """Verifies bitstreams before slots are programmed with them.
 
-    The conductor is not trusted, because its messages come over the message
-    bus. The signature covers the checksum; cache and driver compare the
-    checksum with the file.
+    The conductor is not trusted, because its messages arrive over the message
+    bus. The signature covers the checksum; the cache and the driver compare
+    the checksum with the file.
 
-    :param keys: the trusted keys, read at each check; None: this host trusts
-        none.
+    :param keys: the trusted keys, read at each check; None if this host trusts
+        no keys.
+    :param required: whether every bitstream needs a signature.
     """
 
     keys: signatures.TrustedKeys | None
@@ -31,29 +32,31 @@ class Trust:
     def objection(self, order: orders.ToWorker) -> str | None:
         """Return why a slot must not be programmed as ordered.
 
-        Blocks while the keys are read.
+        Blocks while it reads the keys.
 
-        :returns: the reason as text; None if there is none.
+        :returns: the reason as text, or None if the slot may be programmed.
         """
         reference = order.members["bitstream_ref"]
         has_file = isinstance(reference, dict)
-        # The driver compares the format with the file.
+        # The driver checks that the file has this format.
         file_format = reference["format"] if has_file else ""
         if not signatures.is_needed(file_format, self.required):
             return None
         if not has_file:
-            # Without a file, a driver might keep the slot's present contents.
+            # Without a file, a driver might keep the slot's current contents.
             if str(order.members["bitstream"]).startswith(
                 names.BUILTIN_PREFIX
             ):
                 return None
-            return "it has no checksum and signature"
+            return "it has neither checksum nor signature"
         if not reference["signature"]:
             if file_format in formats.NATIVE_CODE:
-                return f"it has no signature, and {file_format} needs one"
+                return f"it has no signature, which {file_format} requires"
             return "it has no signature (see [bitstreams] signature_required)"
         if self.keys is None:
-            return "this host trusts no key"
+            return (
+                "this host trusts no keys (see [bitstreams] trusted_keys_dir)"
+            )
         try:
             self.keys.verify(
                 reference["signature"], reference["checksum_sha256"]

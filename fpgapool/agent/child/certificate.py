@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker's own TLS certificate, which clients know by its hash."""
+"""The worker's own TLS certificate, which clients recognize by its hash."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CLOCK_SKEW = datetime.timedelta(days=1)
 
 
 class Certificate:
-    """A key and a self-signed certificate, made when first needed.
+    """A key and a self-signed certificate, created when first needed.
 
-    The key lives in this process only and is never written to a disk.
+    The key exists only in this process and is never written to disk.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class Certificate:
         self._made: tuple[ssl.SSLContext, str] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the server's TLS context; making it takes a moment."""
+        """Return the server's TLS context; the first call takes a moment."""
         return self._get()[0]
 
     def sha256(self) -> str:
-        """Return the hash of the certificate's DER, hexadecimal."""
+        """Return the SHA-256 of the certificate in DER, as hexadecimal."""
         return self._get()[1]
 
     def _get(self) -> tuple[ssl.SSLContext, str]:
@@ -43,7 +43,8 @@ class Certificate:
 
 
 def _make() -> tuple[ssl.SSLContext, str]:
-    # Takes a quarter of the worker's memory, so only where TLS is used.
+    # Imported here, because these modules take a quarter of a worker's memory
+    # and only TLS needs them.
     import ssl
 
     from cryptography import x509
@@ -74,7 +75,7 @@ def _make() -> tuple[ssl.SSLContext, str]:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # The library reads keys only from files, so this one is in memory.
+    # The ssl module reads keys only from files, so use one in memory.
     fd = os.memfd_create("fpgapool-certificate", os.MFD_CLOEXEC)
     with os.fdopen(fd, "wb") as file:
         file.write(pem)

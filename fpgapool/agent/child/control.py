@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agents at the control socket; only the newest one is served."""
+"""Agents connected to the control socket; only the newest one is served."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class Agent:
         self._unsent: list[bytes] = []
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Send a message at the next :meth:`flush`.
+        """Queue a message for the next :meth:`flush`.
 
-        If the agent sent names that no message can hold, it is disconnected.
+        If the message cannot be encoded, because it contains an invalid or too
+        long name from the agent, the agent is disconnected.
         """
         try:
             self._unsent.append(messages.encode(message))
@@ -44,7 +45,7 @@ class Agent:
             self.hang_up()
 
     def flush(self) -> None:
-        """Send all queued messages at once, so that the agent wakes only once.
+        """Send all queued messages together, so the agent wakes only once.
 
         An agent that cannot accept them is disconnected.
         """
@@ -63,7 +64,7 @@ class Agent:
         message: Mapping[str, object],
         fds: Sequence[int],
     ) -> bool:
-        """Send a message with descriptors, at once.
+        """Send a message with file descriptors immediately.
 
         :param fds: descriptors, which the caller still owns.
         :returns: False if the agent did not accept them and was disconnected.
@@ -82,7 +83,7 @@ class Agent:
         return True
 
     def hang_up(self) -> None:
-        """End the connection; its reader notices and closes it."""
+        """Shut down the connection; its reader notices and closes it."""
         self._channel.shutdown()
 
     def read(self, on_request: Callable[[messages.Message], None]) -> None:
@@ -103,14 +104,15 @@ class Agent:
 
 @dataclasses.dataclass(eq=False)
 class Newest:
-    """The newest agent; requests of earlier ones are ignored.
+    """The newest agent; requests from earlier ones are ignored.
 
-    All but :meth:`accept` runs in the main thread.
+    Every method except :meth:`accept` runs in the main thread.
 
     :param call: runs a function in the main thread, from any thread.
-    :param obey: carries out a request, and returns the members of the reply;
-        refuses it by raising a CodedError.
-    :param went: called when the newest one has gone.
+    :param obey: carries out a request and returns the members of the reply;
+        raises a CodedError to refuse it.
+    :param came: called when a new agent has connected.
+    :param went: called when the newest agent has disconnected.
     """
 
     call: Callable[[Callable[[], None]], None]
@@ -122,7 +124,7 @@ class Newest:
         self.agent: Agent | None = None
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept an agent and read its requests in a thread of its own."""
+        """Accept an agent and read its requests in a separate thread."""
         try:
             sock, _ = listener.accept()
         except OSError as exc:

@@ -2,10 +2,10 @@
 
 """Threads that are reused.
 
-A session needs several threads, most of them briefly; starting one takes
-longer than its work. They are daemon threads, because a hanging thread cannot
-be ended in any other way. An executor does not work, as it waits for its
-threads at exit.
+A session needs several threads, most of them only briefly; starting one takes
+longer than its work. They are daemon threads, because a thread that hangs must
+not keep the process from exiting. An executor would wait for its threads at
+exit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable
 LOG = logging.getLogger(__name__)
 
 _SPARE_THREADS = 8
-# A worker without work keeps no threads for it.
+# Idle threads end after this time, so that an idle worker has none.
 _IDLE_S = 5.0
 
 
@@ -48,7 +48,7 @@ class Crew:
 
     @property
     def idle_count(self) -> int:
-        """How many threads are idle."""
+        """The number of idle threads."""
         with self._lock:
             return self._idle
 
@@ -57,7 +57,7 @@ class Crew:
     ) -> threading.Event:
         """Run a function in a thread.
 
-        :returns: an event that is set at its end.
+        :returns: an event that is set when the function has ended.
         """
         task = _Task(name, target, arguments, threading.Event())
         with self._lock:
@@ -71,14 +71,14 @@ class Crew:
         return task.done
 
     def _work(self, first: list[_Task]) -> None:
-        # An idle thread keeps no reference to its last task.
+        # An idle thread must not keep its last task's objects alive.
         self._do(first.pop())
         while task := self._next():
             self._do(task)
             del task
 
     def _next(self) -> _Task | None:
-        """:returns: None if the thread is to end."""
+        """Return the next task, or None if the thread must end."""
         with self._lock:
             if self._idle >= self._spare:
                 return None
@@ -109,8 +109,8 @@ CREW = Crew()
 
 @dataclasses.dataclass(eq=False)
 class Later:
-    """Calls functions after a fixed delay, in one thread. A call may be up to
-    a tenth of the delay late, so that the thread wakes less often.
+    """Calls functions after a fixed delay, in one thread. A call may be late
+    by up to a tenth of the delay, so that the thread wakes less often.
     """
 
     delay_s: float

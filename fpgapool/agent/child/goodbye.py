@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Closes connections without losing data that was sent.
+"""Closes connections without losing data that was already sent.
 
-A TCP connection that is closed with unread bytes may lose data that it sent.
+If a TCP connection is closed while received bytes are unread, the kernel
+resets it, and data in flight to the other end may be lost.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: How long a closing connection is still read.
+#: Time for which a connection is still read before it is closed.
 LINGER_S = 1.0
 _LINGERING = crew.Later(LINGER_S, "linger")
 
@@ -26,12 +27,11 @@ def say(
     offset_bytes: int = 0,
     checkpoint: bytes = b"",
 ) -> None:
-    """Send a client the reason for the end of its connection, and close it
-    without data loss.
+    """Tell a client why its connection ends, and close it without data loss.
 
     Another thread must be reading the connection; see :func:`drop_rest`.
 
-    :param code: stable code; ``OK`` if the client already knows.
+    :param code: error code; ``OK`` if the client needs no reason.
     """
     try:
         if code != codes.OK:

@@ -24,7 +24,7 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Limit of connections that have not identified themselves; above it, one of
+#: Maximum number of connections from unidentified clients; above it, one of
 #: them is closed.
 MAX_STRANGERS = 32
 
@@ -32,14 +32,14 @@ _BACKLOG = 64
 
 
 class PortUnavailable(OSError):
-    """No data port can be opened."""
+    """The data port cannot be opened."""
 
 
 def listen_unix(path: str) -> socket.socket:
     """Listen on a Unix socket that only this user can reach.
 
-    A file left by an earlier process is replaced; the caller holds the slot's
-    lock, so no process listens there.
+    A file left by an earlier process is replaced; the caller holds the lock,
+    so no other process listens there.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -50,7 +50,7 @@ def listen_unix(path: str) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as exc:
         listener.close()
-        # For a socket, the system's error does not name the path.
+        # The system's error does not include a socket's path.
         raise OSError(exc.errno, exc.strerror or str(exc), path) from exc
     return listener
 
@@ -65,9 +65,9 @@ def close_unix(listener: socket.socket, path: str) -> None:
 def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
-    :param ports: first and last port; 0 for any.
-    :raises PortUnavailable: if all of them are taken, or the address is not
-        this host's.
+    :param ports: first and last port; both 0 for any port.
+    :raises PortUnavailable: if all of them are in use, or the address is not
+        one of this host's.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     problem: OSError | None = None
@@ -84,7 +84,8 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
         else:
             return listener
     raise PortUnavailable(
-        f"no data port on {address}, ports {ports[0]}-{ports[1]}: {problem}"
+        f"cannot listen for data connections on {address}, "
+        f"ports {ports[0]}-{ports[1]}: {problem}"
     )
 
 
@@ -92,10 +93,10 @@ class Refused(exceptions.CodedError):
     """A client is refused."""
 
 
-#: Serves a client's connection to its end, then closes it. Takes the HELLO as
-#: the port's parser returned it, and whether the channel can pass descriptors.
-#: Raises Refused if the client is turned away, or ConnectionError if the
-#: connection is lost; the channel is left open then.
+#: Serves a client's connection until it ends, then closes it. Takes the parsed
+#: HELLO, the channel, and whether the channel can pass descriptors. Raises
+#: Refused if the client is refused, or ConnectionError if the connection is
+#: lost; in both cases, the channel stays open.
 Serve: typing.TypeAlias = collections.abc.Callable[
     [typing.Any, channels.Channel, bool], None
 ]
@@ -103,11 +104,11 @@ Serve: typing.TypeAlias = collections.abc.Callable[
 
 @dataclasses.dataclass(eq=False)
 class DataPort:
-    """Accepts clients, on a Unix socket and perhaps on TCP.
+    """Accepts clients on a Unix socket and, if configured, on TCP.
 
-    :param expect: called with the HELLO; waits briefly if a client comes
-        early.
-    :raises OSError: if a socket cannot be made.
+    :param expect: called with the HELLO; waits briefly for a session or group
+        that the agent has not announced yet.
+    :raises OSError: if a socket cannot be created.
     """
 
     settings: child_settings.ChildSettings
@@ -132,7 +133,7 @@ class DataPort:
 
     @property
     def tcp_port(self) -> int | None:
-        """Number of the TCP port, None if there is none."""
+        """The TCP port's number, or None without TCP."""
         if self._tcp is None:
             return None
         port: int = self._tcp.getsockname()[1]
@@ -146,7 +147,7 @@ class DataPort:
                 selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection and serve it in a thread of its own."""
+        """Accept a connection and serve it in a separate thread."""
         try:
             sock, address = listener.accept()
         except OSError as exc:
@@ -154,7 +155,7 @@ class DataPort:
             return
         local = listener is self._local
         place = "" if local else address[0]
-        # Called here, not in the thread, to bound the number of threads.
+        # Enter it here, not in the thread, to limit the number of threads.
         self._strangers.enter(sock, place)
         crew.CREW.start("client", self._serve, sock, place, local)
 
@@ -190,7 +191,7 @@ class DataPort:
             if channel is not None:
                 channel.close()
         except Exception as exc:
-            # Without the exception's text: it may quote the client's bytes.
+            # Omit the exception's text: it may quote the client's data.
             self._log.error("client dropped: internal %s", type(exc).__name__)
             if channel is not None:
                 self._turn_away(
@@ -200,7 +201,7 @@ class DataPort:
     def _turn_away(
         self, channel: channels.Channel, place: str, code: str, message: str
     ) -> None:
-        """Send the reason, and give the client a moment to read it."""
+        """Send the reason, and give the client time to read it."""
         with self._strangers.one(channel.sock, place):
             goodbye.say(channel, code, message)
             goodbye.drop_rest(channel)
@@ -228,7 +229,7 @@ class DataPort:
         )
         if header.type != frames.HELLO:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the first frame is not HELLO"
+                frames.PROTOCOL_ERROR, "the first frame must be HELLO"
             )
         if header.stream_id:
             raise frames.ProtocolError(

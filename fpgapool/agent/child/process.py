@@ -2,9 +2,9 @@
 
 """How workers and desks start.
 
-Their one argument is a JSON document with settings, its path, or ``-`` for
-standard input. Exit status: 0, 1 if the process cannot run, 2 if its settings
-are wrong, 3 if another process does its work.
+Their only argument is a JSON document with the settings, the path of one, or
+``-`` for standard input. The exit status is 0, or 1 if the process cannot
+start, 2 if its settings are invalid, 3 if another process does its work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Taken(Exception):
 class Service(typing.Protocol):
     """What a process does.
 
-    :ivar is_spent: whether libraries may have threads that never end.
+    :ivar is_spent: whether libraries may have left threads that never end.
     """
 
     is_spent: bool
@@ -55,7 +55,7 @@ _S = typing.TypeVar("_S", bound=child_settings.ChildSettings)
 def main(
     module: str, parse: Callable[[str], _S], work: Callable[[_S], int]
 ) -> int:
-    """Read the settings, detach from the agent, open a log, and work."""
+    """Read the settings, detach from the agent, open the log, and work."""
     arguments = sys.argv[1:]
     if len(arguments) != 1:
         sys.stderr.write(f"usage: python -m {module} SETTINGS\n")
@@ -65,8 +65,8 @@ def main(
     except (OSError, child_settings.InvalidSettings) as exc:
         sys.stderr.write(f"{codes.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
-    # Leave the agent's terminal and process group: their signals are not meant
-    # for this process.
+    # Leave the agent's terminal and process group: the signals sent to them
+    # are not meant for this process.
     if os.getsid(0) != os.getpid():
         try:
             os.setsid()
@@ -82,7 +82,7 @@ def run(
 ) -> int:
     """Run a service until it ends; return the exit status.
 
-    :param failure: which errors, beside OSError, keep it from starting.
+    :param failure: errors besides OSError that keep it from starting.
     """
     try:
         service = make(settings)
@@ -95,7 +95,7 @@ def run(
     exit_on_signals(service.exit)
     service.run()
     if service.is_spent:
-        # Python would wait for the threads.
+        # A normal exit would wait for these threads.
         logging.shutdown()
         os._exit(0)
     return 0
@@ -122,7 +122,7 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
             )
         except OSError as exc:
             problem = exc
-    # If a fatal signal ends the process, the log shows the current line.
+    # If a fatal signal ends the process, the log shows its Python stack.
     faulthandler.enable(stream, all_threads=False)
     logging.basicConfig(
         stream=stream,
@@ -150,12 +150,12 @@ def lock(path: str) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         os.close(fd)
-        raise Taken(f"another process holds {path}") from exc
+        raise Taken(f"another process has locked {path}") from exc
     return fd
 
 
 def claim(control_socket: str, *other_sockets: str) -> int:
-    """Create the directories of sockets, and take the lock for them."""
+    """Create the sockets' directories and take the lock for the sockets."""
     for path in (control_socket, *other_sockets):
         os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
     return lock(f"{control_socket}.lock")
@@ -164,11 +164,11 @@ def claim(control_socket: str, *other_sockets: str) -> int:
 def exit_on_signals(end: Callable[[str], None]) -> None:
     """Make signals end the process in an orderly way.
 
-    :param end: takes the reason, in a thread of its own.
+    :param end: called with the reason, in a separate thread.
     """
-    # The kernel may deliver a signal to a thread other than the main one,
-    # which runs Python's handlers and might sleep on. Any thread writes the
-    # number to this socket at once.
+    # Python runs handlers only in the main thread, which does not wake if the
+    # kernel delivers the signal to another thread. But whichever thread gets
+    # the signal immediately writes its number to this socket.
     numbers, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
@@ -176,7 +176,7 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
         signal.signal(number, lambda _got, _frame: None)
 
     def wait() -> None:
-        # The other end lives as long as the process.
+        # Both ends stay open until the process ends.
         with numbers, waker:
             while got := numbers.recv(1):
                 end(f"signal {got[0]}")

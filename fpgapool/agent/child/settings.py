@@ -2,9 +2,9 @@
 
 """The settings of a process: one JSON document from its agent.
 
-The annotation of a dataclass field says what its values must be; ``number``
-and ``one_of`` say more. Unknown members are ignored, so that an agent may be
-newer than its processes.
+The annotation of a dataclass field defines which values are valid; ``number``
+and ``one_of`` restrict them further. Unknown members are ignored, so that an
+agent may be newer than its processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _S = typing.TypeVar("_S", bound="ChildSettings")
 
 
 class InvalidSettings(ValueError):
-    """The document cannot be used; the message names the member."""
+    """The document is invalid; the message names the member."""
 
     code = codes.INVALID_SETTINGS
 
@@ -34,7 +34,7 @@ class InvalidSettings(ValueError):
 def checked(
     shape: shapes.Shape[typing.Any], **default: typing.Any
 ) -> typing.Any:
-    """Declare a field whose value is what a shape returns."""
+    """Declare a field whose value a shape checks and returns."""
     return dataclasses.field(metadata={_SHAPE: shape}, **default)
 
 
@@ -83,7 +83,7 @@ def ports(value: object, where: str) -> tuple[int, int]:
     raise shapes.Invalid(where, "must be 0, a port, or first-last")
 
 
-#: What values must be, by the type of the field.
+#: The shapes that check values, by the field's annotation.
 _SHAPES: dict[typing.Any, shapes.Shape[typing.Any]] = {
     "str": _TEXT,
     "float": shapes.number(above=0),
@@ -97,14 +97,17 @@ _SHAPES: dict[typing.Any, shapes.Shape[typing.Any]] = {
 class ChildSettings:
     """The settings that workers and desks share.
 
-    :ivar data_socket: path where clients of the host connect.
-    :ivar data_address: address where other clients connect; None for none.
-    :ivar data_ports: first and last port to try there; 0 for any.
-    :ivar block_cache_bytes: memory for clients' blocks in each slot; 0: none.
-    :ivar hello_timeout_s: how long a connection may take to identify itself.
-    :ivar orphan_s: how long to live with neither agent nor client.
-    :ivar exit_with_agent: whether to end when the agent's connection does.
-    :ivar log_file: path of the log; None for standard error.
+    :ivar data_socket: path of the socket for clients on this host.
+    :ivar data_address: address where other clients connect, or None.
+    :ivar data_ports: first and last port to try there; both 0 for any port.
+    :ivar block_cache_bytes: memory for clients' blocks in each slot; 0 for no
+        cache.
+    :ivar hello_timeout_s: time in which a connection must identify itself.
+    :ivar orphan_s: time after which a process with neither agent nor client
+        ends.
+    :ivar exit_with_agent: whether the process ends when the agent's connection
+        does.
+    :ivar log_file: path of the log, or None for standard error.
     """
 
     control_socket: str = checked(_path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sockets of a process: its agent's and its clients'."""
+"""The sockets of a process, for its agent and its clients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class Sockets:
     """The control socket and the data port, with its certificate.
 
     :param serve: serves clients that have identified themselves.
-    :ivar tcp_port: number of the TCP port, None if there is none.
-    :param expect: called with the HELLO; waits briefly if a client is early.
+    :param expect: called with the HELLO; waits briefly for a session or group
+        that the agent has not announced yet.
+    :ivar tcp_port: number of the TCP port, or None without TCP.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Sockets:
         return None if certificate is None else certificate.sha256()
 
     def serve(self) -> None:
-        """Accept connections from now on, in threads of their own."""
+        """Start to accept connections, in separate threads."""
         selector = selectors.DefaultSelector()
         self._control.setblocking(False)
         selector.register(

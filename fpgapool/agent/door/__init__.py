@@ -5,7 +5,7 @@
 ``doorway``
     Unix sockets, clients, and the bytes on their connections.
 ``frontdoor``
-    Each request of a client.
+    The dispatch of clients' requests.
 ``slots``
     Connections to the workers and desks of this host.
 ``sessions``
@@ -13,14 +13,14 @@
 ``opens``
     Sessions that clients have opened and still wait for; pure.
 ``questions``
-    The operations that the conductor answers, about groups or not.
+    The operations that the conductor answers.
 ``profiles``
     The accelerators, as the conductor last reported them.
 ``requests``
     Checks of what clients send; pure.
 
 A client acts for the project whose socket it has opened. Sessions and groups
-are handled alike: a request is checked, other threads query the conductor, and
-the answer is returned, with a connection to the worker or desk if there is
-one. Data never passes through here.
+are handled alike: the door checks a request, other threads query the
+conductor, and the client gets the answer, with a connection to the worker or
+desk if there is one. Clients' data never passes through here.
 """

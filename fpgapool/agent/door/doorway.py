@@ -3,8 +3,8 @@
 """The Unix sockets through which programs on this host reach the pool.
 
 Each project has one socket. A program with access to it acts for the project.
-The agent's loop serves all clients, so a client costs a descriptor but no
-thread. Clients take turns there, after the agent's own work.
+The agent's loop serves all clients, so a client needs a file descriptor but no
+thread. The loop does the agent's own work first, then serves clients in turns.
 """
 
 from __future__ import annotations
@@ -43,42 +43,44 @@ LOG = logging.getLogger(__name__)
 
 BACKLOG = 512
 RECEIVE_BYTES = 65536
-# Largest reply with a list.
+# Space in a reply with a list that is reserved for its other members.
 _OTHER_MEMBERS_BYTES = 1024
 
-#: Limits of one socket per turn of the loop; then all others get their turns.
+#: Limits for one socket in a turn, so that the other sockets get their turns.
 ACCEPTS_PER_TURN = 16
 MESSAGES_PER_TURN = 16
 
-#: A client with this many unread bytes is disconnected.
+#: A client that has more unread bytes than this is disconnected.
 MAX_UNREAD_BYTES = 1 << 20
 
-#: Unread bytes of all clients of a project; beyond it, the one with the most
-#: is disconnected.
+#: Limit for the unread bytes of all of a project's clients; above it, the
+#: client with the most is disconnected.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
-#: Connections to workers that a client has not received yet. Until then they
-#: count against the descriptor limits of this process and its user.
+#: Limits for connections to workers that clients have not received yet. Until
+#: then they count against the descriptor limits of this process and its user.
 MAX_UNREAD_DESCRIPTORS = 16
 MAX_PROJECT_UNREAD_DESCRIPTORS = 256
 
-#: Up to this share of the client limit, projects may exceed their own share.
+#: While fewer clients than this share of the limit are connected, a project
+#: may have more than its own share.
 SCARCE_SHARE = 0.75
 
-#: How often a front door checks that its sockets are still in place.
+#: Interval at which a front door checks that its sockets still exist.
 CHECK_INTERVAL_S = 1.0
 
-#: How long to pause accepting clients when no descriptor is free.
+#: Time for which no clients are accepted after accepting one has failed, for
+#: example because no file descriptor is free.
 ACCEPT_PAUSE_S = 1.0
 
-#: Suffix of a socket's path until it is ready.
+#: Suffix of a socket's path until the socket is ready.
 NEW_SUFFIX = ".new"
 
 _INT = struct.Struct("i")
 
 
 class FrontDoorError(Exception):
-    """A socket of a front door cannot be made."""
+    """A socket of a front door cannot be created."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -90,16 +92,15 @@ class Client:
     project_id: str
     user_id: str
     decoder: messages.MessageDecoder
-    #: Bytes, and the descriptors sent with the first of them.
+    #: Bytes to send, with the descriptors to pass with the first of them.
     unsent: collections.deque[tuple[bytearray, list[int]]]
     unsent_bytes: int = 0
     questions: int = 0
-    #: Whether the client waits for its turn.
+    #: Whether the client is waiting for its turn.
     in_line: bool = False
     #: Whether the decoder may hold unhandled messages.
     behind: bool = False
-    #: Whether it accepts connections to workers along with session
-    #: notifications.
+    #: Whether session notifications to it may include connections to workers.
     takes_connections: bool = False
     closed: bool = False
 
@@ -119,7 +120,7 @@ class Doorway:
     on_gone: Callable[[Client], None]
 
     def __post_init__(self) -> None:
-        #: Limits log lines that clients cause.
+        #: Limits the rate of log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._listeners: dict[str, socket.socket] = {}
         self._inodes: dict[str, int] = {}
@@ -139,10 +140,10 @@ class Doorway:
     def client(self, number: int) -> Client | None:
         return self._clients.get(number)
 
-    # Life of the sockets.
+    # Opening and closing the sockets.
 
     def start(self) -> None:
-        """Make the sockets and serve them."""
+        """Create the sockets and serve them."""
         try:
             for project_id, path in self.settings.front_door_sockets.items():
                 self._listen(project_id, path)
@@ -152,7 +153,7 @@ class Doorway:
         self.loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
-        """Close everything, but cancel no session: clients reconnect."""
+        """Close everything; no session is cancelled, as clients reconnect."""
         for path, listener in self._listeners.items():
             self.loop.unwatch(listener)
             listener.close()
@@ -171,8 +172,8 @@ class Doorway:
                 listener = unless_it_listens.enter_context(
                     socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 )
-                # No client can connect before listen(). The name appears once
-                # the permissions are right.
+                # No client can connect before listen(), and the final name
+                # appears only once the permissions are right.
                 listener.bind(fresh_path)
                 os.chmod(fresh_path, self.settings.front_door_mode)
                 listener.listen(BACKLOG)
@@ -180,7 +181,9 @@ class Doorway:
                 self._inodes[path] = os.stat(path).st_ino
                 unless_it_listens.pop_all()
         except OSError as error:
-            raise FrontDoorError(f"front door {path}: {error}") from error
+            raise FrontDoorError(
+                f"cannot create front door {path}: {error}"
+            ) from error
         listener.setblocking(False)
         self._listeners[path] = listener
         self._watch_listener(listener, project_id)
@@ -206,12 +209,12 @@ class Doorway:
                 continue
             lost = self._listeners[path]
             self._log.warning(
-                "The socket of front door %s was removed; recreating it", path
+                "Socket %s of the front door was removed; recreating it", path
             )
             try:
                 self._listen(project_id, path)
             except FrontDoorError as error:
-                self._log.error("Front door cannot be recreated: %s", error)
+                self._log.error("Cannot recreate a front door: %s", error)
                 continue
             self.loop.unwatch(lost)
             lost.close()
@@ -227,7 +230,7 @@ class Doorway:
             if self._is_in_place(path):
                 os.unlink(path)
         except OSError as error:
-            LOG.warning("Front door %s was not removed: %s", path, error)
+            LOG.warning("Cannot remove front door %s: %s", path, error)
 
     def _accept(self, listener: socket.socket, project_id: str) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -238,7 +241,7 @@ class Doorway:
             except OSError as error:
                 if listener not in self._listeners.values():
                     return
-                self._log.error("Front door cannot accept clients: %s", error)
+                self._log.error("Cannot accept front door clients: %s", error)
                 self.loop.call_later(
                     ACCEPT_PAUSE_S,
                     lambda: self._watch_listener(listener, project_id),
@@ -267,7 +270,7 @@ class Doorway:
         self._watch(client)
 
     def _refusal(self, project_id: str) -> str | None:
-        """Return why another client is refused; None if it is accepted."""
+        """Return why another client is refused, or None if it is accepted."""
         settings, count = self.settings, len(self._clients)
         most = settings.max_front_door_connections
         most_of_project = settings.max_front_door_project_connections
@@ -279,9 +282,9 @@ class Doorway:
             most_of_project or is_scarce
         ):
             # Other projects keep their share.
-            return "too many connected clients of this project"
+            return "this project has too many connected clients on this host"
         if count >= most:
-            return "too many connected clients"
+            return "this host has too many connected clients"
         return None
 
     def fail(
@@ -304,7 +307,8 @@ class Doorway:
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
-            # Otherwise the loop would report it repeatedly before its turn.
+            # Otherwise the loop would report the socket again and again until
+            # the client's turn.
             self.loop.unwatch(client.sock)
         else:
             self._line_up(client)
@@ -364,7 +368,7 @@ class Doorway:
     ) -> None:
         """Send a message, or queue it until the client reads.
 
-        :param fds: descriptors to pass; closed when they are sent.
+        :param fds: descriptors to pass; they are closed once sent.
         """
         owned = list(fds)
         if client.closed:
@@ -379,8 +383,8 @@ class Doorway:
                 messages.error_reply(
                     message.get("id"),
                     codes.FRAME_TOO_LARGE,
-                    f"the response exceeds {messages.MAX_MESSAGE_BYTES} "
-                    "bytes; use the REST API",
+                    f"the response is larger than {messages.MAX_MESSAGE_BYTES}"
+                    " bytes; use the REST API instead",
                 )
             )
             owned = []
@@ -407,7 +411,7 @@ class Doorway:
 
         :raises rules.RequestError: if it may not (RATE_LIMITED).
         """
-        # Descriptors that the project's clients may not have received yet.
+        # Forget the descriptors that clients have received in the meantime.
         unread = self._unread_descriptors[client.project_id]
         for one in list(unread):
             if not one.unsent and not _unread_bytes(one.sock):
@@ -419,8 +423,8 @@ class Doorway:
             if count >= most:
                 raise rules.RequestError(
                     codes.RATE_LIMITED,
-                    f"{whose} has not received {count} connections to workers "
-                    "yet; read the answers first",
+                    f"{whose} has {count} unread answers with connections to "
+                    "workers; read them first",
                 )
 
     def _count_unsent(self, client: Client, more_bytes: int) -> None:
@@ -429,8 +433,8 @@ class Doorway:
 
     def _hang_up_on(self, client: Client) -> None:
         self._log.warning(
-            "Front door of project %s: connection of uid %s closed: "
-            "%d bytes were not read",
+            "Front door of project %s: connection of uid %s closed, because "
+            "it left %d bytes unread",
             client.project_id,
             client.user_id,
             client.unsent_bytes,
@@ -452,8 +456,8 @@ class Doorway:
         except BlockingIOError:
             self._watch(client)
         except OSError as error:
-            # The reading side ends the connection in its next turn, so a
-            # caller in the middle of an operation still finds the client.
+            # Close the connection later, because the caller may still need the
+            # client to finish its operation.
             LOG.debug("Front door: sending failed: %s", error)
             self.loop.call(lambda: self._gone(client, "sending failed"))
 
@@ -478,7 +482,7 @@ class Doorway:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """A request of a client, answered once."""
+    """A request from a client, which gets one answer."""
 
     doorway: Doorway
     client: Client
@@ -495,7 +499,7 @@ class Request:
 def fitting(
     documents: Iterable[Mapping[str, object]],
 ) -> list[Mapping[str, object]]:
-    """Return the first documents that fit into one reply, at least one."""
+    """Return as many documents as fit into one reply, but at least one."""
     found: list[Mapping[str, object]] = []
     left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
     for document in documents:
@@ -535,7 +539,7 @@ def _check_socket_path(path: str) -> None:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove a socket that has no listener.
+    """Remove a socket on which no process listens.
 
     :raises: FrontDoorError if it is in use or is not a socket.
     """
@@ -555,6 +559,6 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            # Its backlog is full, so a process listens.
+            # The backlog is full, so a process is listening.
             LOG.debug("Front door %s is busy", path)
-    raise FrontDoorError(f"front door {path}: another process serves it")
+    raise FrontDoorError(f"front door {path}: another process is serving it")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The front door: requests of a host's programs and the answers to them."""
+"""The front door: requests from a host's programs, and their answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FrontDoor:
     ) -> None:
         self._settings = settings
         self._slots = slots
-        #: Limits log lines that clients cause.
+        #: Limits the rate of log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._doorway = doorway.Doorway(
             settings, loop, self._dispatch, self._gone
@@ -70,11 +70,11 @@ class FrontDoor:
         }
 
     def start(self) -> None:
-        """Make the sockets and serve them."""
+        """Create the sockets and serve them."""
         self._doorway.start()
 
     def stop(self) -> None:
-        """Close everything, but cancel no session: clients reconnect."""
+        """Close everything; no session is cancelled, as clients reconnect."""
         self._doorway.stop()
 
     def _gone(self, client: doorway.Client) -> None:
@@ -170,8 +170,8 @@ class FrontDoor:
         )
         fds = []
         if client.takes_connections and view.state == states.READY:
-            # Without a connection, the client asks for one and learns the
-            # reason.
+            # If this fails, the client requests a connection itself and gets
+            # the reason as an error.
             ids = view.session_id, view.generation
             with contextlib.suppress(rules.RequestError):
                 fds.append(self._connection(client, *ids, view))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sessions that clients of a front door have opened and wait for. Pure.
+"""Sessions that a front door's clients have opened and wait for. Pure.
 
-Clients, the conductor and the clock come in as method calls; actions come out
-as effects. Nothing is stored on disk, and any message may be lost, so an entry
-repeats its request until the conductor's view of the session shows the effect:
+Input from clients, the conductor and the clock arrives as method calls; they
+return effects, the actions to take. Nothing is stored on disk, and any message
+may be lost, so an entry repeats its request until the conductor's view of the
+session shows its effect:
 
 * *asking*: the submit or reopen is unanswered. The call is repeated with
 growing pauses. After ``open_timeout_s`` the client gets
@@ -15,10 +16,10 @@ has been silent for ``poll_interval_s`` is polled.
 before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``, unless
 the client reconnects.
 
-The entry is forgotten when the session has ended, or when it is in use and its
-client has disconnected: then the worker decides. Replies to calls and
-unsolicited views from the conductor are handled in the same way, ordered by
-revision.
+The entry is forgotten when the session has ended, or when the session is in
+use and its client has disconnected: from then on, the worker decides. Replies
+to calls and unsolicited views from the conductor are handled in the same way,
+ordered by revision.
 """
 
 from __future__ import annotations
@@ -35,22 +36,23 @@ from fpgapool.vocabulary import states
 #: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
 
-#: How often the client of a waiting session may report its own progress.
+#: Shortest interval at which the client of a waiting session may report the
+#: progress that it makes without a slot.
 REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
 
-#: How long a cancellation is repeated. A conductor that returns later lets the
-#: session expire, as no client connects.
+#: Time for which a cancellation is repeated. If the conductor returns later,
+#: it lets the session expire, because no client connects.
 CANCEL_REPEAT_S = 60.0
 
-#: An unanswered request is withdrawn after this time. A client that still
-#: wants the session has repeated it by then.
+#: Delay before an unanswered request is cancelled. A client that still wants
+#: the session repeats its request before then.
 TAKES_BACK_AFTER_S = 8.0
 
 MAX_POLLED_SESSIONS = 1000
 
-# Reasons for cancelling a request that its client did not give up.
+# Reasons for cancelling a session that its client did not cancel.
 _TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
 
 
@@ -81,10 +83,10 @@ class Cancel:
 class Close:
     """Report to the conductor that a client has closed its session.
 
-    :ivar generation: of the slot that served it last.
-    :ivar input_bytes: bytes that the client sent and the slots computed.
-    :ivar confirmed: whether the worker has confirmed it; its report takes
-        precedence if it arrives.
+    :ivar generation: generation of the slot that last served the session.
+    :ivar input_bytes: input bytes that the slots have processed.
+    :ivar confirmed: whether the worker has confirmed the end; if the worker's
+        own report arrives, it takes precedence.
     """
 
     project_id: str
@@ -97,9 +99,9 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Query the conductor about sessions that have been silent.
+    """Query the conductor about sessions without recent news.
 
-    :ivar sessions: project and session ids, and the known revision of each.
+    :ivar sessions: project id, session id and known revision of each.
     """
 
     sessions: tuple[tuple[str, str, int], ...]
@@ -113,8 +115,8 @@ class Push:
     view: objects.SessionView
 
 
-#: A request that the conductor answers with a view; the first kind submits a
-#: session.
+#: A request that the conductor answers with a view: for a new session, or for
+#: another slot.
 Opening: typing.TypeAlias = objects.OpenRequest | Reopen
 Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
@@ -125,7 +127,7 @@ class _Open:
 
     opening: Opening
     gives_up_at_s: float
-    #: Where the indexes have it; None while its id is unknown.
+    #: Its keys in the indexes, each None while the id is unknown.
     by_request: OpenKey | None = None
     by_session: OpenKey | None = None
     secret: str = dataclasses.field(default="", repr=False)
@@ -141,7 +143,9 @@ class _Open:
     reports_from_s: float = 0.0
 
     def client_view(self) -> objects.SessionView | None:
-        """Return the view for the client; None if it lacks the secret."""
+        """Return the view for the client, or None if the secret that the slot
+        expects is unknown here.
+        """
         view = self.view
         if view is None or view.state != states.READY or view.secret:
             return view
@@ -154,7 +158,7 @@ class _Open:
         return None
 
     def awaits_another(self) -> bool:
-        """Whether the slot expects another secret than the request's."""
+        """Whether the slot expects a secret other than the request's."""
         view = self.view
         return (
             isinstance(self.opening, objects.OpenRequest)
@@ -169,11 +173,11 @@ class _Open:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Opens:
-    """All requests of one front door that have not ended.
+    """All sessions of one front door that have not ended.
 
-    :param open_timeout_s: how long the conductor may take to answer a new
+    :param open_timeout_s: time in which the conductor must answer a new
         request.
-    :param poll_interval_s: a session is polled after this much silence.
+    :param poll_interval_s: time without news after which a session is polled.
     """
 
     open_timeout_s: float
@@ -187,18 +191,20 @@ class Opens:
         self._by_project: collections.Counter[str] = collections.Counter()
         # The inner dicts serve as ordered sets.
         self._by_client: dict[int, dict[_Open, None]] = {}
-        #: Outdated views that were dropped.
+        #: Number of outdated views that were dropped.
         self.stale_views = 0
 
     def __len__(self) -> int:
         return len(self._opens)
 
     def count(self, client: int) -> int:
-        """Return how many sessions a client waits for or uses."""
+        """Return the number of sessions that a client waits for or uses."""
         return len(self._by_client.get(client, ()))
 
     def count_of_project(self, project_id: str) -> int:
-        """Return how many sessions clients of a project wait for or use."""
+        """Return the number of sessions that a project's clients wait for or
+        use.
+        """
         return self._by_project[project_id]
 
     def is_counted(
@@ -208,7 +214,7 @@ class Opens:
         session_id: str = "",
         request_id: str = "",
     ) -> bool:
-        """Whether a session of a project is counted among those."""
+        """Return whether :meth:`count_of_project` includes a session."""
         return (project_id, request_id) in self._by_request or (
             (project_id, session_id) in self._by_session
         )
@@ -229,8 +235,8 @@ class Opens:
     ) -> list[Effect]:
         """A client requests a session, or reconnects to it.
 
-        :param secret: for its first connection to a slot; only its hash is
-            sent.
+        :param secret: the secret for its first connection to a slot; the
+            conductor gets only its hash.
         """
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
@@ -255,7 +261,7 @@ class Opens:
         return self._present(entry, now)
 
     def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
-        """A client's session lost its slot and needs another one."""
+        """A client's session has lost its slot and needs another one."""
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
             entry = _Open(
@@ -278,7 +284,7 @@ class Opens:
     def may_report(
         self, client: int, project_id: str, session_id: str, now: float
     ) -> bool:
-        """Whether a client may report its own progress now."""
+        """Return whether a client may report its own progress now."""
         entry = self._by_session.get((project_id, session_id))
         if (
             entry is None
@@ -332,13 +338,14 @@ class Opens:
     def close(self, close: Close, now: float) -> list[Effect]:
         """A client has closed a session.
 
-        The worker reports the end to the conductor, too. The client's report
-        is sent only if the worker's does not arrive, because worker and agent
-        may die first.
+        The worker also reports the end to the conductor, but worker and agent
+        may die first. So the client's report is sent, too: immediately if the
+        worker has not confirmed the end, otherwise only if the worker's report
+        does not arrive.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
-            # An earlier agent opened it, or its end is known.
+            # An earlier agent process opened it, or it is known to have ended.
             return [] if close.confirmed else [close]
         entry.close = close
         self._detach(entry)
@@ -349,17 +356,17 @@ class Opens:
     def client_gone(
         self, client: int, now: float, active: Iterable[str] = ()
     ) -> list[Effect]:
-        """A client's connection ended, so that its sessions have no client.
+        """A client's connection has ended; its sessions have no client now.
 
-        :param active: sessions that use slots of this host, whatever state the
-            conductor last reported.
+        :param active: sessions that use slots of this host, regardless of the
+            state that the conductor last reported.
         """
         in_use = frozenset(active)
         effects: list[Effect] = []
         for entry in self._by_client.pop(client, ()):
             entry.client = None
             if not entry.answered:
-                # No client would connect to the slot of a reopened session.
+                # Without a client, nobody would connect to the requested slot.
                 effects += self._cancel(entry, codes.CLIENT_GONE, now)
             elif _is_connected(entry, in_use):
                 self._forget(entry)
@@ -371,7 +378,7 @@ class Opens:
         return effects
 
     def heard(self, view: objects.SessionView, now: float) -> list[Effect]:
-        """The conductor reported the state of a session."""
+        """The conductor has reported the state of a session."""
         key = view.project_id, view.request_id
         entry = self._by_request.get(key) or self._by_session.get(
             (view.project_id, view.session_id)
@@ -398,7 +405,8 @@ class Opens:
     def _present(self, entry: _Open, now: float) -> list[Effect]:
         """Send a client the known state of its session.
 
-        If the slot expects another secret than the client's, request it again.
+        If the slot expects a secret other than the client's, repeat the
+        request.
         """
         if entry.client is None:
             return []
@@ -407,8 +415,8 @@ class Opens:
             return [Push(entry.client, view)]
         if not entry.awaits_another():
             return []
-        # The slot expects the secret of an earlier agent, since the conductor
-        # has not processed this one's request yet.
+        # The slot expects a secret from an earlier agent process: the
+        # conductor has not processed this agent's request yet.
         entry.answered = False
         entry.gives_up_at_s = now + self.open_timeout_s
         entry.resend_s = FIRST_RESEND_S
@@ -432,7 +440,7 @@ class Opens:
         unknown: Iterable[str],
         now: float,
     ) -> list[Effect]:
-        """The conductor answered a poll.
+        """The conductor has answered a poll.
 
         :param unknown: ids of sessions that do not exist. The conductor
             records a session before it answers, so these are lost.
@@ -450,7 +458,7 @@ class Opens:
                     _lost(
                         entry.view,
                         codes.SESSION_NOT_FOUND,
-                        "the conductor does not know the session",
+                        "the conductor has no record of this session",
                     ),
                 )
         for view in changed:
@@ -458,7 +466,7 @@ class Opens:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Repeat, give up and poll whatever is due."""
+        """Give up, repeat and poll entries for which that is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
         for entry in list(self._opens):
@@ -522,8 +530,8 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # A client that is still connected is notified when the conductor
-            # is back.
+            # A client that is still connected is notified once the conductor
+            # answers again.
             entry.cancel_reason = None
             if entry.client is None:
                 self._forget(entry)
@@ -532,11 +540,12 @@ class Opens:
         if entry.cancel_reason is not None or isinstance(
             entry.opening, Reopen
         ):
-            # A running session is not withdrawn: its client may ask again.
+            # A session that was served is not cancelled: its client may
+            # request another slot again.
             return self._finish(entry, view)
-        # The client of a request from before this agent started may ask again,
-        # too. A cancellation already under way would reach the returning
-        # conductor first.
+        # A client whose request predates this agent may ask again, too. Delay
+        # the cancellation: sent now, it would reach the returning conductor
+        # first.
         self._mark_cancelled(entry, codes.CONDUCTOR_UNAVAILABLE, now)
         entry.next_send_s = now + TAKES_BACK_AFTER_S
         client = self._detach(entry)
@@ -561,7 +570,7 @@ class Opens:
             (self._by_request, entry.by_request),
             (self._by_session, entry.by_session),
         ):
-            # The key may belong to another entry now.
+            # The key may now belong to another entry.
             if key is not None and index.get(key) is entry:
                 del index[key]
         self._detach(entry)
@@ -575,10 +584,10 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
 
 
 def _answers(opening: Opening, view: objects.SessionView) -> bool:
-    """Whether a view answers a submit or reopen."""
+    """Return whether a view answers a submit or reopen."""
     if isinstance(opening, objects.OpenRequest):
         return True
-    # A view of the lost slot is not an answer.
+    # A view that still shows the lost slot is not an answer.
     return view.generation > opening.generation or (
         view.generation == opening.generation
         and (view.state == states.QUEUED or view.state in states.TERMINAL)
@@ -586,11 +595,11 @@ def _answers(opening: Opening, view: objects.SessionView) -> bool:
 
 
 def _may_be_in_use(entry: _Open) -> bool:
-    """Whether the slot may be in use.
+    """Return whether the slot may be in use.
 
-    The worker reports its client's connection or orderly end through its agent
-    and the conductor. A cancellation must not overtake that report, even for a
-    slot on this host.
+    The worker reports that its client has connected, or ended the session,
+    through its agent and the conductor. A cancellation must not overtake that
+    report, even for a slot on this host.
     """
     return entry.view is not None and entry.view.state == states.READY
 

@@ -21,11 +21,12 @@ from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
-#: A project's own accelerator may have other parameters in a new version.
+#: Age after which profiles are fetched again: a new version of a project's own
+#: accelerator may have other parameters.
 REFRESH_AFTER_S = 10.0
 
-#: Neither unknown names nor an unresponsive conductor may cause a stream of
-#: calls to the conductor.
+#: Shortest interval between fetches for unknown names, so that neither these
+#: nor an unresponsive conductor cause a flood of calls.
 MISS_REFRESH_AFTER_S = 1.0
 
 Profiles: typing.TypeAlias = Mapping[str, objects.AcceleratorProfile]
@@ -35,7 +36,7 @@ OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 def find(
     known: Profiles, project_id: str, name: str
 ) -> objects.AcceleratorProfile | None:
-    """Resolve a name for a project; None if there is no such profile."""
+    """Return the profile that a name means to a project, or None."""
     key = names.resolve(
         name,
         project_id,
@@ -47,7 +48,7 @@ def find(
 def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
     """Return the public part of an accelerator's profile."""
     members = dict(vars(profile))
-    # The client need not know which other projects may use it.
+    # Clients need not know which other projects may use the accelerator.
     del members["projects"]
     return members
 
@@ -57,8 +58,8 @@ def page(
 ) -> dict[str, object]:
     """Return a reply that lists accelerators and their numbers of slots.
 
-    :returns: ``accelerators``, as many as fit into one message; if there are
-        more, ``next``, the name after which they continue.
+    :returns: ``accelerators``, as many as fit into one message, and if there
+        are more, ``next``, the name after which the next page starts.
     """
     counted = capacity.Capacity(hosts)
     shown = doorway.fitting(
@@ -74,8 +75,8 @@ class ProfileCache:
     """Profiles by name, fetched when one is missing or they are too old.
 
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: how long a caller waits. The query is repeated within that
-        time, as the conductor may have died.
+    :param limit_s: maximum time that a caller waits. Within it, a failed query
+        is repeated, because another conductor may take over.
     """
 
     loop: agent_loop.Loop
@@ -89,7 +90,7 @@ class ProfileCache:
         self._fetched_at_s = 0.0
         self._fetching = False
         self._refresh_due = False
-        # Waiting callbacks, by the timer that reports a missing answer.
+        # Waiting callbacks, by the timer that ends the wait.
         self._waiting: dict[agent_loop.Timer, OnDone] = {}
 
     def ask(
@@ -98,11 +99,11 @@ class ProfileCache:
         name: str | None,
         on_done: OnDone,
     ) -> None:
-        """Get the profiles, at once or when the conductor has answered.
+        """Get the profiles, immediately or when the conductor has answered.
 
-        :param name: the profile that is needed, or None for all of them.
-        :param on_done: called with the profiles, which may lack that one; with
-            None if it is unknown here and the conductor does not answer.
+        :param name: name of the profile that is needed; None for all profiles.
+        :param on_done: called with the profiles, which may lack that one; or
+            with None if it is unknown here and the conductor does not answer.
         """
         age_s = self.loop.now() - self._fetched_at_s
         known = self._profiles
@@ -122,8 +123,8 @@ class ProfileCache:
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
         else:
-            # The accelerator may just have been approved, so old profiles do
-            # not prove that it does not exist.
+            # The accelerator may just have been approved, so its absence from
+            # older profiles proves nothing.
             self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
 
     def _refresh_in(self, delay_s: float) -> None:
@@ -155,5 +156,5 @@ class ProfileCache:
             self._refresh_in(MISS_REFRESH_AFTER_S)
 
     def _give_up(self, timer: agent_loop.Timer) -> None:
-        # It may exist by now, although the old profiles lack it.
+        # Pass None, not the old profiles: the accelerator may exist by now.
         self._waiting.pop(timer)(None)

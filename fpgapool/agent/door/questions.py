@@ -33,19 +33,19 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
-#: Unanswered queries of one client.
+#: Maximum number of one client's unanswered queries.
 MAX_QUESTIONS_PER_CLIENT = 64
 
 Members: typing.TypeAlias = dict[str, object]
-#: Calls the conductor, and returns the reply; may raise rules.RequestError.
+#: Calls the conductor and returns the reply; may raise rules.RequestError.
 Call: typing.TypeAlias = Callable[[], Members]
 
 
 class Questions:
     """Queries the conductor on behalf of clients.
 
-    :param known: returns a session's view for a project without querying the
-        conductor; None if it is unknown here.
+    :param known: returns the view of a project's session without querying the
+        conductor, or None if the session is unknown here.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Questions:
         self._conductor = conductor
         self._caller = caller
         self._known = known
-        #: Limits log lines that clients cause.
+        #: Limits the rate of log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._profiles = profiles.ProfileCache(
             loop,
@@ -109,9 +109,9 @@ class Questions:
         def failed(error: Exception) -> None:
             client.questions -= 1
             if isinstance(error, queue.Full):
-                # A client asks too often; a line for each request would flood
-                # the log.
-                LOG.debug("A question was dropped")
+                # The clients send queries too fast; a warning for each would
+                # flood the log.
+                LOG.debug("Dropped a client's query: the queue is full")
             else:
                 self._log.warning("The conductor did not answer: %s", error)
             _fail_unanswered(request)
@@ -267,15 +267,16 @@ class Questions:
                 codes.GROUP_NOT_FOUND, f"no such group: {name!r:.80}"
             )
         if len(found) > 1:
-            # Other projects may share groups of the same name.
+            # Other projects may share groups with the same name.
             raise rules.RequestError(
                 codes.INVALID_REQUEST,
-                f"{len(found)} groups have the name {name!r:.80}; use the ID",
+                f"{len(found)} groups are named {name!r:.80}; use the group's"
+                " ID",
             )
         return found[0]
 
     def _public(self, group: objects.GroupView) -> Members:
-        """Return the part of a group's view that clients may see: as many
+        """Return the part of a group's view that clients may see, with as many
         hosts as fit into one message, this host first.
         """
         mine = self._settings.host_uuid
@@ -295,19 +296,19 @@ def _begin_question(client: doorway.Client) -> None:
     if client.questions >= MAX_QUESTIONS_PER_CLIENT:
         raise rules.RequestError(
             codes.RATE_LIMITED,
-            f"{MAX_QUESTIONS_PER_CLIENT} questions of this connection have"
-            " not been answered yet",
+            f"{MAX_QUESTIONS_PER_CLIENT} queries from this connection are"
+            " unanswered; wait for an answer first",
         )
     client.questions += 1
 
 
 def _fail_unanswered(request: doorway.Request) -> None:
-    request.fail(codes.CONDUCTOR_UNAVAILABLE, "the conductor does not answer")
+    request.fail(codes.CONDUCTOR_UNAVAILABLE, "the conductor did not answer")
 
 
 @contextlib.contextmanager
 def _refusals(*errors: type[exception.FpgapoolException]) -> Iterator[None]:
-    """Turn the conductor's refusals into errors of the request."""
+    """Turn the conductor's refusals into request errors."""
     try:
         yield
     except errors as error:
@@ -316,6 +317,6 @@ def _refusals(*errors: type[exception.FpgapoolException]) -> Iterator[None]:
 
 
 def view_members(view: objects.SessionView) -> Members:
-    # asdict() would copy everything in it.
+    # asdict() would copy all nested values.
     endpoints = [dict(vars(one)) for one in view.endpoints]
     return {**vars(view), "endpoints": endpoints}

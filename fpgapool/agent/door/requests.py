@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pure checks of clients' requests to a front door."""
+"""Checks of clients' requests to a front door; pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fpgapool.vocabulary import shapes
 _ID = shapes.matching("[A-Za-z0-9-]{1,64}", "an id")
 _SIZE = shapes.integer(0, rules.MAX_SIZE_BYTES)
 
-#: Longest id of a request, if it is a string.
+#: Maximum length of a request's id, if it is a string.
 MAX_ID_LENGTH = 64
 
 Members = Mapping[str, object]
@@ -26,10 +26,12 @@ _T = typing.TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member(typing.Generic[_T]):
-    """A member of requests; returns its value, or raises RequestError.
+    """A member of requests. Calling it returns the value or raises
+    RequestError.
 
-    :ivar code: of the error. Something whose name is malformed does not exist.
-    :ivar message: of the error; None: what the value must be.
+    :ivar code: code of the error. For a malformed name, it is the same as for
+        one that does not exist.
+    :ivar message: message of the error; None to say what the value must be.
     """
 
     name: str
@@ -50,7 +52,7 @@ session_id = Member(
     "session_id", _ID, codes.SESSION_NOT_FOUND, "no such session"
 )
 group_id = Member("group_id", _ID, codes.GROUP_NOT_FOUND, "no such group")
-#: The name, or the id, of a group.
+#: The name or the id of a group.
 group_name = Member(
     "name", shapes.text(255, least=1), codes.GROUP_NOT_FOUND, "no such group"
 )
@@ -62,7 +64,7 @@ client_id = Member(
 )
 accelerator = Member(
     "accelerator",
-    # Other projects ask for a project's own accelerator as name@project.
+    # In other projects, a project's own accelerator is called name@project.
     shapes.matching(
         "[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?", "an accelerator"
     ),
@@ -76,12 +78,12 @@ secret_hash = Member(
 generation = Member("generation", shapes.integer(0, 2**63 - 1))
 input_bytes = Member("input_bytes", _SIZE, codes.INVALID_SIZE)
 output_bytes = Member("output_bytes", _SIZE, codes.INVALID_SIZE)
-#: The marker after which a list continues; empty: from the start.
+#: The name after which a list continues; empty to start at the first.
 after = Member("after", shapes.text(), default="")
 
 
 def repeatable_id(members: Members) -> int | str | None:
-    """Return a request's id, None if it is too long to repeat."""
+    """Return a request's id, or None if a reply cannot repeat it."""
     number = members.get("id")
     if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
         return None
@@ -89,7 +91,7 @@ def repeatable_id(members: Members) -> int | str | None:
 
 
 def cancel_target(members: Members) -> tuple[str | None, str | None]:
-    """Return session id or request id, whichever the client gave.
+    """Return the session id or request id, whichever the client gave.
 
     :raises rules.RequestError: SESSION_NOT_FOUND, INVALID_REQUEST_ID.
     """
@@ -106,9 +108,9 @@ def open_request(
     host_uuid: str,
     secret_sha256: str = "",
 ) -> objects.OpenRequest:
-    """Check an ``open``.
+    """Check an ``open`` request and return it as an object.
 
-    :raises rules.RequestError: with the code of the first wrong member.
+    :raises rules.RequestError: with the code for the first invalid member.
     """
     return objects.OpenRequest(
         request_id=rules.check_request_id(members.get("request_id")),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opens and ends sessions of programs, as decided by :mod:`.opens`."""
+"""Opens and ends programs' sessions, as :mod:`.opens` decides."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ TICK_S = 0.25
 
 MAX_OPENS_PER_CLIENT = 1024
 
-#: Requests per call.
+#: Maximum number of requests in one call to the conductor.
 MAX_TOGETHER = 100
 
-#: Concurrent calls for a project; later requests are combined in the next one.
+#: Maximum number of concurrent calls for a project; further requests wait and
+#: are combined in the next call.
 CALLS_PER_PROJECT = 4
 
 #: Length of the secret for a client's first connection to a slot.
@@ -46,7 +47,7 @@ SECRET_BYTES = 32
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
-    :param push: sends the view of a session to the client with that number.
+    :param push: sends the view of a session to the client with a number.
     """
 
     settings: agent_settings.AgentSettings
@@ -65,7 +66,7 @@ class Sessions:
             poll_interval_s=self.settings.session_poll_interval_s,
         )
         self.view = self._opens.view
-        # By project: unsent requests, and calls under way.
+        # By project: unsent requests, and the number of calls in progress.
         self._unsent: dict[str, collections.deque[objects.OpenRequest]] = (
             collections.defaultdict(collections.deque)
         )
@@ -87,7 +88,7 @@ class Sessions:
         }
 
     def client_gone(self, number: int, in_use: Iterable[str]) -> None:
-        """The connection of a client has ended.
+        """A client's connection has ended.
 
         :param in_use: ids of the sessions that use slots of this host.
         """
@@ -113,7 +114,7 @@ class Sessions:
             secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
         )
         self._check_quota(client, request_id=wanted.request_id)
-        # The answer goes first, so that events follow it.
+        # Send the answer first, because events must not precede it.
         request.reply(session_id=None)
         if not client.closed:
             now = self.loop.now()
@@ -128,7 +129,7 @@ class Sessions:
             requests.generation(request.members),
         )
         self._check_quota(client, session_id=lost.session_id)
-        # The answer goes first, as for open.
+        # Send the answer first, as in _open().
         request.reply()
         if not client.closed:
             now = self.loop.now()
@@ -181,18 +182,18 @@ class Sessions:
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
-                f"one connection may open at most {MAX_OPENS_PER_CLIENT} "
+                f"one connection may have at most {MAX_OPENS_PER_CLIENT} "
                 "sessions",
             )
         if self._opens.is_counted(client.project_id, **ids):
-            # The client has returned for a session.
+            # The client has reconnected to a session that is already counted.
             return
         most = self.settings.max_front_door_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
-                f"programs of a project on one host may have {most} sessions"
-                " at a time",
+                f"a project's programs on one host may have at most {most}"
+                " sessions at once",
             )
 
     # Effects.
@@ -252,7 +253,7 @@ class Sessions:
                 self._poll(effect)
 
     def _submit(self, project_id: str) -> None:
-        """Submit waiting requests, unless enough calls are under way."""
+        """Submit waiting requests, unless too many calls are in progress."""
         unsent = self._unsent[project_id]
         if not unsent or self._calls[project_id] >= CALLS_PER_PROJECT:
             return
@@ -304,7 +305,8 @@ class Sessions:
 
         def failed(error: Exception) -> None:
             self._polling = False
-            # Without a pause all agents would poll after a refusal.
+            # If an overloaded conductor refuses a poll, all agents pause
+            # before they poll again.
             self._polls_again_s = (
                 self.loop.now() + self.settings.session_poll_interval_s
             )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the front door connects clients to workers and desks of its host."""
+"""Connects the front door's clients to workers and desks on its host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
 
 
 class HostSlots:
-    """Connects clients; used by the loop's thread only."""
+    """Connects clients; only the loop's thread uses it."""
 
     def __init__(
         self,
@@ -43,8 +43,9 @@ class HostSlots:
     ) -> socket.socket:
         """Return a connection to the data socket of a session's worker.
 
-        :param view: the session's view, if the front door knows it: its slot
-            may have been offered before the order for it arrives.
+        :param view: the session's view, if the front door knows it. The
+            conductor may have offered its slot to the client before this agent
+            gets the order for it.
         :raises: rules.RequestError if the project has no such session here.
         """
         key = self._offered_key(generation, view) or self._key_in_use(
@@ -56,9 +57,8 @@ class HostSlots:
     def _offered_key(
         self, generation: int, view: objects.SessionView | None
     ) -> orders.Key | None:
-        """Return the slot of this host that the conductor has offered; None
-        without one. The worker authenticates the client once the order has
-        arrived.
+        """Return the slot of this host that the conductor has offered, or
+        None. The worker authenticates the client once the order has arrived.
         """
         if (
             view is None
@@ -73,7 +73,7 @@ class HostSlots:
     def _key_in_use(
         self, project_id: str, session_id: str, generation: int
     ) -> orders.Key:
-        """Return the slot that a session may connect to."""
+        """Return the slot that a session's client may connect to."""
         found = {
             holder.session_id: (key, holder)
             for key, holder in self._table.holders().items()
@@ -81,13 +81,14 @@ class HostSlots:
         if found is None or found[1].project_id != project_id:
             raise rules.RequestError(
                 codes.SESSION_NOT_FOUND,
-                "this host has no slot for the session",
+                "the session has no slot on this host",
             )
         key, holder = found
         if holder.generation != generation:
             raise rules.RequestError(
                 codes.STALE_GENERATION,
-                f"the session's generation is {holder.generation} here",
+                f"the request has generation {generation}, but the session's"
+                f" slot here has generation {holder.generation}",
             )
         state = self._table.slot(key).state
         if state not in (states.SLOT_READY, *_IN_USE):
@@ -97,7 +98,7 @@ class HostSlots:
         return key
 
     def sessions_in_use(self) -> Iterable[str]:
-        """Return the ids of the sessions whose client has connected."""
+        """Return the ids of sessions whose slots clients have connected to."""
         return {
             holder.session_id
             for key, holder in self._table.holders().items()

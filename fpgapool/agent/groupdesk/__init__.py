@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The desk: spreads the tasks of a group's clients over its members.
+"""The desk: distributes the tasks of a group's clients to its members.
 
-A process for each group and host; it outlives its agent.
+Each group has one desk process on each host; it may outlive its agent.
 
 ``service``
-    The main thread: carries out the decisions of the queues.
+    The main thread, which carries out the decisions of the queues.
 ``decisions``
-    Who is served next; pure.
+    Which client is served next; pure.
 ``loop``
-    Waits for many rings, and for calls of other threads.
+    Serves many rings, and calls from other threads.
 ``ports``
-    The ends of rings: of clients and of members.
+    The desk's ends of the rings of clients and members.
 ``members``
     Slots that connect, join and leave.
 ``connections``, ``accounts``
     Admit clients, and limit what each project uses.
 ``orders``, ``settings``
-    From the agent, checked.
+    The agent's requests and settings, checked.
 
-``python -m fpgapool.agent.groupdesk`` is started by an agent. Tasks never go
+An agent starts it as ``python -m fpgapool.agent.groupdesk``. Tasks never pass
 through the agent. The worker's side is :mod:`fpgapool.agent.worker.tasks`.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each project uses of a desk, and its limits."""
+"""Each project's use of a desk, and the limits for it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from fpgapool.agent.child import port as data_ports
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 
-#: A project's clients are not read while more than this waits at the desk.
+#: While more than this of a project waits at the desk, its clients' tasks are
+#: not read.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-#: Memory of a waiting task in addition to its record.
+#: Memory that a waiting task uses in addition to its record.
 TASK_BYTES = 512
 
-# New connections, each with its own rings: sustained rate and burst. All
-# clients of a project reconnect at once when a desk restarts.
+# Rate limits for new connections, each of which needs its own rings. Bursts
+# are allowed, because all clients reconnect at once when a desk restarts.
 _CLIENT_PER_S, _CLIENT_BURST = 5.0, 30
 _PROJECT_PER_S, _PROJECT_BURST = 50.0, 256
 
@@ -30,7 +31,7 @@ _PROJECT_PER_S, _PROJECT_BURST = 50.0, 256
 class Account:
     """The tasks of one project that wait at the desk.
 
-    All of it runs in the loop's thread.
+    Only the loop's thread uses it.
 
     :ivar stalled: ports that are not read until they are woken.
     """
@@ -70,7 +71,7 @@ class Accounts:
         )
 
     def of(self, project_id: str) -> Account:
-        """Return the account of a project; in the loop's thread."""
+        """Return a project's account; only the loop's thread may call this."""
         account = self._accounts.get(project_id)
         if account is None:
             account = self._accounts[project_id] = Account(self._wake)
@@ -94,8 +95,9 @@ class Accounts:
             if self._connections[project_id] >= self._max_connections:
                 raise data_ports.Refused(
                     codes.QUOTA_EXCEEDED,
-                    f"programs of a project may have {self._max_connections}"
-                    " connections to a group per host",
+                    "a project's programs may have at most"
+                    f" {self._max_connections} connections to a group per"
+                    " host",
                 )
             self._connections[project_id] += 1
         try:

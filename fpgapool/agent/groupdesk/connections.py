@@ -3,9 +3,9 @@
 """Admits clients and serves their connections, each in its own thread.
 
 The thread of a local client only waits for the end of the connection: tasks
-and results pass through rings that the loop reads. A client on another host
-has one thread that converts its frames to records, and one for the other
-direction.
+and results pass through rings that the loop reads. For a client on another
+host, one thread converts its frames to records, and another converts records
+to frames.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: A client that accepts no frame for this long is dropped.
+#: A client is dropped if sending it frames takes longer than this.
 _SEND_TIMEOUT_S = 60.0
 
 
@@ -74,27 +74,28 @@ class GroupServer:
                 self._revoked.add(client_id)
 
     def access(self, client_id: str) -> Access | None:
-        """Return a client's access, None if it has none."""
+        """Return a client's access, or None."""
         with self._lock:
             return self._access.get(client_id)
 
     @property
     def client_ids(self) -> list[str]:
-        """The clients that may attach."""
+        """The ids of the clients that may attach."""
         with self._lock:
             return sorted(self._access)
 
     def serve(
         self, hello: groups.Hello, channel: channels.Channel, local: bool
     ) -> None:
-        """Serve a client's connection to its end, then close it.
+        """Serve a client's connection until it ends, then close it.
 
-        :raises data_ports.Refused: if it may not attach, or not now.
+        :raises data_ports.Refused: if the client may not attach, or not now.
         """
         if (hello.transport == groups.SHM) != local:
             raise data_ports.Refused(
                 codes.PROTOCOL_ERROR,
-                "shm needs a Unix socket, and a Unix socket needs shm",
+                "transport shm requires a Unix socket, and a Unix socket"
+                " requires transport shm",
             )
         project_id = self._check(hello)
         with self.projects.connection(project_id, hello.client_id):
@@ -104,7 +105,7 @@ class GroupServer:
                 self._serve_remote(hello, channel)
 
     def _check(self, hello: groups.Hello) -> str:
-        """Return the project of a client that may attach."""
+        """Check that a client may attach, and return its project."""
         digest = hashlib.sha256(hello.secret.encode(errors="replace"))
         with self._lock:
             access = self._access.get(hello.client_id)
@@ -122,9 +123,10 @@ class GroupServer:
             or not known
             or hello.group_id != self.settings.group_id
         ):
-            # The same answer in all cases, so that an attacker learns nothing.
+            # Give the same answer in all cases, so that an attacker cannot
+            # tell them apart.
             raise data_ports.Refused(
-                codes.UNAUTHORIZED, "wrong group, client or secret"
+                codes.UNAUTHORIZED, "invalid group, client or secret"
             )
         return access.project_id
 
@@ -194,7 +196,7 @@ class GroupServer:
     ) -> bool:
         """Convert frames to records until the connection ends.
 
-        :returns: whether the client announced the end.
+        :returns: whether the client announced the end with CLOSE.
         """
         reader = groups.TaskReader(self.settings.max_task_bytes)
         scratch = bytearray(frames.HEADER_BYTES)

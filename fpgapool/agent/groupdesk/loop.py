@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One thread that serves many rings, and calls from other threads.
+"""One thread that serves many rings and runs calls from other threads.
 
 While there is work, the thread polls all recently active rings without system
 calls. When all are empty, it enables the peers' doorbells and sleeps.
@@ -21,41 +21,41 @@ from fpgapool.common.monitoring import ratelimit
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
-# While the first ports have work, the others are polled once per this many
+# While the first ports have work, the others are polled only once in this many
 # rounds.
 _SKIPPED_ROUNDS = 4
 
 
 class Port(typing.Protocol):
-    """A ring, or another source of work, polled by the loop."""
+    """A ring or another source of work that the loop polls."""
 
     def fileno(self) -> int:
-        """Descriptor that is readable when the peer has rung."""
+        """Return the descriptor that is readable when the peer has rung."""
 
     def work(self, now: float) -> bool:
-        """Do some of the available work."""
+        """Do some of the available work; return whether there was any."""
 
     def arm(self) -> bool:
-        """Request a doorbell from the peer.
+        """Enable the peer's doorbell.
 
-        :returns: False if there is work already.
+        :returns: False if there already is work.
         """
 
     def disarm(self) -> None:
-        """Switch off the doorbell, after :meth:`arm` and perhaps a wait."""
+        """Disable the doorbell that :meth:`arm` enabled."""
 
 
 @dataclasses.dataclass(eq=False)
 class RingLoop:
     """Serves ports until it is stopped.
 
-    :param after_work: called with the time after a port has worked, and after
-        calls.
-    :param after_round: called with the time when all ports were polled.
-    :param is_hungry: whether the other ports must be polled, too, although the
-        first ones have work.
-    :param deadline_s: returns when ``after_work`` has to be called even
-        without work; None: never.
+    :param after_work: called with the current time after a port has worked,
+        and after calls.
+    :param after_round: called with the current time after each round.
+    :param is_hungry: returns whether the other ports must be polled although
+        the first ones have work.
+    :param deadline_s: returns the time at which ``after_work`` must be called
+        even without work, or None.
     """
 
     after_work: Callable[[float], None]
@@ -70,10 +70,10 @@ class RingLoop:
         self._calls: collections.deque[Callable[[], None]] = (
             collections.deque()
         )
-        # By descriptor: ports, or callbacks for when it is readable.
+        # Ports, by descriptor; callbacks, by the descriptor that they read.
         self._ports: dict[int, Port] = {}
         self._watched: dict[int, Callable[[], None]] = {}
-        # Ports whose peers have no doorbell.
+        # Ports that are polled, so their peers need not ring.
         self._awake: list[Port] = []
         self._first: frozenset[Port] = frozenset()
         self._first_awake: list[Port] = []
@@ -85,7 +85,7 @@ class RingLoop:
         os.eventfd_write(self._bell, 1)
 
     def stop(self) -> None:
-        """End :meth:`run`; in the loop's thread."""
+        """End :meth:`run`; only the loop's thread may call this."""
         self._running = False
 
     def add(self, port: Port, first: bool = False) -> None:
@@ -114,11 +114,11 @@ class RingLoop:
             self._awake.append(port)
 
     def remove(self, port: Port) -> None:
-        """Stop serving a port, which is not closed yet."""
+        """Stop serving a port; it must still be open."""
         del self._ports[port.fileno()]
         self._epoll.unregister(port.fileno())
         self._first -= {port}
-        # The lists may be being iterated.
+        # Replace the lists, because run() may be iterating over them.
         self._awake = [one for one in self._awake if one is not port]
         self._first_awake = [
             one for one in self._first_awake if one is not port
@@ -199,5 +199,5 @@ class RingLoop:
             self.after_work(time.monotonic())
 
     def call_now(self, function: Callable[[], None]) -> None:
-        """Call a function before the next round; in the loop's thread."""
+        """Call a function in the next round; only in the loop's thread."""
         self._calls.append(function)

@@ -2,10 +2,10 @@
 
 """The members of a desk: their connections, and which of them are in use.
 
-A slot connects and identifies itself with READY. It joins once the agent wants
-it with that generation, and leaves when the agent no longer does: the queues
-let its task end, STOP makes the worker clear the slot, and LEFT confirms that.
-A slot whose connection ends is dead.
+A slot's worker connects and identifies the slot with READY. The slot joins
+once the agent wants it with that generation, and leaves when the agent no
+longer wants it: the queues let its task end, STOP makes the worker clear the
+slot, and LEFT confirms that. A slot whose connection ends is considered dead.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Place: typing.TypeAlias = tuple[str, int]
 
 
 class MemberPorts:
-    """The connections of slots; all of it runs in the loop's thread.
+    """The connections of slots; only the loop's thread uses it.
 
     :param slots: device and number of each slot of this host.
-    :param ended: called at the end of a task, see :class:`ports.MemberPort`.
+    :param ended: called when a task has ended; see :class:`ports.MemberPort`.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class MemberPorts:
         self._ended = ended
         self._notify = notify
         self._decide = decide
-        # All connected slots; joined ones, by number; wanted ones, with their
-        # generations; those that have left.
+        # Ports of all connected slots; of joined slots, by number; generations
+        # of wanted slots; generations of slots that have left.
         self._connected: set[ports.MemberPort] = set()
         self._joined: dict[int, ports.MemberPort] = {}
         self._wanted: dict[Place, int] = {}
@@ -65,12 +65,12 @@ class MemberPorts:
         self.get = self._joined.get
 
     def serve(self) -> None:
-        """Accept slots from now on."""
+        """Start to accept slots."""
         self._listener.setblocking(False)
         self._loop.watch(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Close the socket, and all connections."""
+        """Close the socket and all connections."""
         data_ports.close_unix(self._listener, self._path)
         for port in self._connected:
             port.close()
@@ -86,7 +86,7 @@ class MemberPorts:
             channel = rings.Channel.create(records.RING_BYTES)
             connection.send_with_fds(b"\0", channel.fds)
         except OSError as exc:
-            LOG.warning("a member cannot be connected: %s", exc)
+            LOG.warning("connecting a member failed: %s", exc)
             connection.close()
             return
         channel.forget_fds()
@@ -98,7 +98,7 @@ class MemberPorts:
         self._loop.watch(connection.fileno(), lambda: self._hung_up(port))
 
     def _hung_up(self, port: ports.MemberPort) -> None:
-        """Handle the end of a member's connection; its last records count."""
+        """Handle the end of a member's connection, after its last records."""
         if port not in self._connected:
             return
         while port.work(time.monotonic()):
@@ -118,7 +118,8 @@ class MemberPorts:
         if place not in self._numbers or port.place is not None:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "READY does not name a slot of this host",
+                "READY names a slot that this host does not have, or a second"
+                " slot on the same connection",
             )
         port.place = (*place, generation)
         for other in [*self._connected]:
@@ -127,9 +128,10 @@ class MemberPorts:
         self._join_wanted()
 
     def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
-        """Set which slots are members once they are ready; the others leave.
+        """Set which slots become members once ready; the others leave.
 
-        :param surplus: how many of them should leave, idle ones first.
+        :param surplus: number of wanted slots that should leave, idle ones
+            first.
         """
         unknown = wanted.keys() - self._numbers.keys()
         if unknown:
@@ -171,14 +173,14 @@ class MemberPorts:
             port.stop()
 
     def _has_left(self, port: ports.MemberPort) -> None:
-        """A slot has left, requested or not."""
+        """A slot has left, whether it was told to stop or not."""
         if port.number is None and port.place is not None:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")
         self.forget(port)
 
     def forget(self, port: ports.MemberPort) -> None:
-        """Drop a connection; the task of its slot runs again elsewhere."""
+        """Drop a slot's connection; its task runs again on another member."""
         if port not in self._connected:
             return
         self._connected.discard(port)
@@ -191,7 +193,7 @@ class MemberPorts:
         port.close()
 
     def drop_forgetful(self) -> None:
-        """Drop members that freed their task without an answer."""
+        """Drop members that released their task without a result."""
         now = time.monotonic()
         for port in [*self._joined.values()]:
             if port.has_forgotten(now):
@@ -206,7 +208,7 @@ class MemberPorts:
         self._notify(_member(*port.place, what))
 
     def status(self) -> list[dict[str, object]]:
-        """Return all connected slots, and those that have left."""
+        """Describe all connected slots, and those that have left."""
         known = self._queues.members.all
         found = []
         for port in self._connected:

@@ -56,15 +56,16 @@ _ARGUMENTS = {
 
 
 def parse(message: messages.Message) -> tuple[str, dict[str, typing.Any]]:
-    """Check a request; return its operation and the arguments of that.
+    """Check a request; return the operation and its arguments.
 
-    :param message: the request; members of later versions are ignored.
+    :param message: the request; unknown members, which a newer agent may send,
+        are ignored.
     """
     operation = frames.require(message, "op", str)
     shape = _ARGUMENTS.get(operation)
     if shape is None:
         raise frames.ProtocolError(
-            codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
+            codes.UNKNOWN_OPERATION, f"unknown operation {operation[:64]!r}"
         )
     found = frames.checked(shape, message)
     match operation:

@@ -2,8 +2,9 @@
 
 """The desk's ends of channels to clients and members.
 
-All of it runs in the loop's thread, except :class:`Mailbox`, the channel of a
-client on another host, whose threads send and receive frames.
+Everything runs in the loop's thread, except parts of :class:`Mailbox`: this is
+the channel of a client on another host, and two threads send and receive that
+client's frames.
 """
 
 from __future__ import annotations
@@ -31,34 +32,35 @@ from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: How long a member may take to answer after it has freed its task.
+#: Time in which a member that has released its task must send the result.
 ANSWER_S = 1.0
 
 _RESULTS = frozenset({records.DONE, records.FAILED, records.MISS})
 
-# Records per turn of a port.
+# Maximum number of records that a port handles in one turn.
 _BATCH = 8
-# Results that are batched, and the longest of them.
+# Limits for batched results: their number, and the length of each.
 _LATE_RESULTS = 32
 _LATE_BYTES = 4096
-# Results of longer tasks are sent at once.
+# Results of tasks that take longer than this are sent immediately.
 _SHORT_NS = 100_000
-# Records that may wait for room: answers to a full window, and notifications.
+# Maximum number of records that wait for room in a client's ring: the answers
+# to a full window of tasks, and as many notifications.
 _MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
-# Results batched for a client on another host.
+# Maximum number of records that are sent together to a client on another host.
 _MAILED_RECORDS = 32
-#: Longer tasks are copied only once, and not kept while they run.
+#: Tasks longer than this are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
-#: Records from and to a client on another host. While it does not receive
-#: results, none of its tasks starts.
+#: Limit, in each direction, for records that wait in a mailbox. While a client
+#: does not receive its results, none of its tasks starts.
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
-# What a task takes while it waits, beside its parameters and input.
+# Memory that a waiting task uses in addition to its parameters and input.
 _KEPT_TASK_BYTES = records.HEADER_BYTES + accounts.TASK_BYTES
 
-#: A record for a member: one piece if it is kept; otherwise its last part is
-#: in place, in memory that its client may be changing.
+#: A record for a member. It has one part if it was copied; otherwise, its last
+#: part is still in the client's ring, where the client may change it.
 Payload: typing.TypeAlias = tuple[rings.Buffer, ...]
 
 
@@ -67,18 +69,20 @@ _STOP = records.header(records.STOP)
 
 
 def _there(channel: Channel) -> rings.Record | bytes:
-    """Return the oldest record, which must be there."""
+    """Return the oldest record of a channel that has one."""
     record = channel.get()
     if record is None:
-        raise rings.RingDamaged("a record has disappeared")
+        raise rings.RingDamaged("a record has disappeared from the ring")
     return record
 
 
 class ClientPort:
     """A connected client.
 
-    :param shutdown: ends its connection, from any thread.
-    :param failed: called with this port and the reason when it must end.
+    :param shutdown: ends the client's connection; may be called from any
+        thread.
+    :param failed: called with this port and the reason when the connection
+        must end.
     """
 
     client: model.Client
@@ -101,7 +105,8 @@ class ClientPort:
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
-        # Results without room; meanwhile no task of the client starts.
+        # Records for which the channel has no room. While there are any, none
+        # of the client's tasks starts.
         self._outbox: collections.deque[bytes] = collections.deque()
         self._late: list[bytes] = []
         self._waiting_bytes = 0
@@ -114,10 +119,10 @@ class ClientPort:
             try:
                 return self._channel.arm(len(self._outbox[0]))
             except rings.RingDamaged:
-                # The next round drops it.
+                # The next round drops this client.
                 return False
         if not self.may_read:
-            # The end of a task wakes it.
+            # The end of one of the project's tasks wakes this port.
             self.account.stalled.add(self)
             return True
         return self._channel.arm()
@@ -126,7 +131,8 @@ class ClientPort:
     def may_read(self) -> bool:
         if self.account.waiting_bytes <= accounts.MAX_WAITING_BYTES:
             return True
-        # The others may be waiting for the end of its lock.
+        # The project's other tasks may be waiting until this client unlocks,
+        # so it must be read.
         return bool(self.client.locks) and not self._waiting_bytes
 
     def disarm(self) -> None:
@@ -142,7 +148,7 @@ class ClientPort:
         self._channel.close()
 
     def leave(self) -> None:
-        """Forget its tasks and batched results."""
+        """Forget the client's tasks and batched results."""
         self._late.clear()
         self.account.stalled.discard(self)
         self._keep(-self._waiting_bytes)
@@ -159,18 +165,18 @@ class ClientPort:
 
     def _work(self, now: float) -> bool:
         if self._outbox:
-            # Counts as work: its tasks may start again.
+            # This counts as work, because the client's tasks may start again.
             return self._flush()
         if self._is_empty() or not self.may_read:
             return False
         taken = self._channel.take(_BATCH, _LONG_BYTES)
         if not taken:
-            # Read in place.
+            # A long record is read in place.
             self._take(records.split(_there(self._channel)), now)
             if not self.closed:
                 self._channel.free()
             return True
-        # Most tasks come here: look up each name once.
+        # Most tasks pass through this loop, so look up each name only once.
         submit, client = self._queues.submit, self.client
         head, task = records.head, records.TASK
         waiting_bytes = 0
@@ -179,7 +185,8 @@ class ClientPort:
             length_bytes = len(one) - records.HEADER_BYTES
             if params_bytes > length_bytes:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "parameters exceed their record"
+                    frames.PROTOCOL_ERROR,
+                    "the task's parameters are longer than its record",
                 )
             if kind == task:
                 waiting_bytes += length_bytes + _KEPT_TASK_BYTES
@@ -210,7 +217,7 @@ class ClientPort:
             self._take_task(record, kind, now, front, rest, keys=keys)
         else:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no record of kind {record.kind}"
+                frames.PROTOCOL_ERROR, f"unknown record kind {record.kind}"
             )
 
     def _take_task(
@@ -221,9 +228,11 @@ class ClientPort:
         *data: rings.Buffer,
         keys: tuple[holding.Key, ...] = (),
     ) -> None:
-        """Accept a task that is long, has a lock, or refers to blocks."""
-        # Its client may be changing the record: only the last part of the data
-        # is still read from there.
+        """Accept a task that is long, runs under a lock, or refers to
+        blocks.
+        """
+        # The client may change the record at any time, so everything but the
+        # last part of the data is taken from copies.
         middle = record.middle
         head = records.header(kind, record.task_id, len(middle), record.number)
         parts: Payload = (head, middle, *data)
@@ -236,7 +245,8 @@ class ClientPort:
             record.kind >> groups.KIND_BITS,
             keys,
         )
-        # It is sent from there if a member is free.
+        # If a member is free, the task is sent to it straight from the
+        # client's ring.
         self._decide(now)
         if task.payload is parts and not self.closed:
             kept = b"".join(parts)
@@ -244,7 +254,7 @@ class ClientPort:
             self._keep(len(kept) + accounts.TASK_BYTES)
 
     def _keep(self, count_bytes: int) -> None:
-        """Add to, or subtract from, the waiting bytes."""
+        """Add a number, which may be negative, to the waiting bytes."""
         self._waiting_bytes += count_bytes
         account = self.account
         account.waiting_bytes += count_bytes
@@ -255,7 +265,7 @@ class ClientPort:
         """Remove a task that has ended."""
         payload, task.payload = task.payload, None
         if payload is not None and len(payload) == 1:
-            # As _keep(), for each task.
+            # The same as _keep(), inlined because it runs for each task.
             count_bytes = len(payload[0]) + accounts.TASK_BYTES
             self._waiting_bytes -= count_bytes
             account = self.account
@@ -277,19 +287,19 @@ class ClientPort:
         self.send(records.header(kind, number, len(detail)) + detail)
 
     def send_result(self, busy_ns: int, *parts: rings.Buffer) -> bool:
-        """Send a result at once or in a batch.
+        """Send a result immediately or in a batch.
 
-        A client with many waiting tasks is not woken for each result: up to a
-        quarter as many results as it has waiting tasks are batched.
+        A client with many waiting tasks is not woken for each result: the
+        number of batched results may reach a quarter of its waiting tasks.
 
-        :param parts: its record; if it is short, one part.
-        :returns: whether results were batched, for :meth:`send_late`.
+        :param parts: parts of the result's record; only one if it is short.
+        :returns: whether the result waits for :meth:`send_late`.
         """
-        # With fewer than eight waiting tasks each result is sent at once, so
-        # that a program that waits for one result at a time is never delayed.
+        # With fewer than eight waiting tasks, each result is sent immediately,
+        # so that a program that waits for each single result is never delayed.
         # With more, a result may be delayed by up to 5 ms if the next tasks
-        # are long, or wait behind long ones, which is short compared with
-        # those tasks. Sending whenever the loop would sleep would wake the
+        # are long, or wait for long ones; compared with these, the delay is
+        # short. To send whenever the loop is about to sleep would wake the
         # program for each result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
@@ -332,11 +342,12 @@ class ClientPort:
     def _put_off(self, results: list[bytes]) -> None:
         self._outbox.extend(results)
         if len(self._outbox) > _MOST_PUT_OFF:
-            # It has answers to all its tasks, and receives nothing.
+            # Even the answers to all its tasks would not be this many.
             self._failed(self, "the client does not read its results")
             return
         self._queues.pause(self.client)
-        # A sleeping client waits for records; make it free room instead.
+        # This port may be asleep until the client sends records; wake it, so
+        # that it waits for room instead.
         self.account.wake(self)
 
     def _flush(self) -> bool:
@@ -351,22 +362,22 @@ class ClientPort:
 _TEXTS = {
     codes.ACCESS_REVOKED: "the client's access was revoked",
     codes.LOCK_LOST: "the lock has ended",
-    codes.LOCK_LIMIT: "the group has reached its limit of locks",
-    codes.QUEUE_FULL: "the client has too many tasks waiting",
+    codes.LOCK_LIMIT: "the group has reached its limit of locks on this host",
+    codes.QUEUE_FULL: "the client has too many waiting tasks",
     codes.TASK_LOST: "the member died while running the task; resend it",
-    codes.TASK_TOO_LARGE: "parameters and input of the task are too long",
+    codes.TASK_TOO_LARGE: "the task's parameters and input are too large",
     codes.WORKER_DIED: "several members died while running the task",
     codes.OK: "",
 }
 
 
 def text_of(code: str) -> str:
-    """Return the explanation of a code."""
+    """Return the message for a code."""
     return _TEXTS[code]
 
 
 def _result(record: records.Record) -> tuple[int, int, int, Payload]:
-    """Return a long result, in the order of :meth:`MemberPort._end`."""
+    """Return a long result as the arguments of :meth:`MemberPort._end`."""
     task_id, kind, busy_ns, detail, output = record
     head = records.header(kind, task_id, len(detail), busy_ns)
     return kind, task_id, busy_ns, (head, detail, output)
@@ -375,14 +386,15 @@ def _result(record: records.Record) -> tuple[int, int, int, Payload]:
 class MemberPort:
     """A connected member.
 
-    :param sock: its connection, which carries no data.
-    :param ready: takes this port and what READY says.
-    :param ended: called with the number, the kind of the result, the task's id
-        and busy time in ns, the parts of its record (the last one in place if
-        it is long), and the time.
+    :param sock: the member's connection, which carries no task data.
+    :param ready: called with this port and READY's contents.
+    :param ended: called with the member's number, the result's kind, the
+        task's id and busy time in ns, the parts of the record (the last one
+        still in the ring if it is long), and the current time.
     :param left: called with this port when the member has left.
-    :ivar place: device, slot and generation, once READY has come.
-    :ivar number: its number in the queues while it is a member, else None.
+    :ivar place: device, slot and generation, once READY has arrived.
+    :ivar number: the slot's number in the queues while it is a member, or
+        None.
     """
 
     def __init__(
@@ -399,12 +411,12 @@ class MemberPort:
         self.closed = False
         self._channel = channel
         self._is_empty = channel.is_empty
-        # Project and application whose blocks its tasks use.
+        # Project and application whose blocks the member's tasks use.
         self._scope: tuple[str, str] | None = None
         self._ready = ready
         self._ended = ended
         self._left = left
-        # When its task was sent, while there is no result.
+        # When the task was sent; None without a task or after its result.
         self._busy_since_s: float | None = None
 
     def fileno(self) -> int:
@@ -429,7 +441,7 @@ class MemberPort:
                 return False
             taken = self._channel.take(_BATCH, _LATE_BYTES)
             if not taken:
-                # Read in place.
+                # A long record is read in place.
                 parts = records.split(_there(self._channel))
                 if parts.kind in _RESULTS:
                     self._end(*_result(parts), now)
@@ -470,7 +482,7 @@ class MemberPort:
             self._left(self)
         elif record.kind != records.CLEARED:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no record of kind {record.kind}"
+                frames.PROTOCOL_ERROR, f"unknown record kind {record.kind}"
             )
 
     def start(
@@ -483,8 +495,9 @@ class MemberPort:
     ) -> bool:
         """Send a task.
 
-        :param clear: whether another client was served before.
-        :returns: False if there is no room because the member does not
+        :param clear: whether the member must be cleared first, because it
+            served another owner.
+        :returns: False if the ring has no room because the member does not
             respond.
         """
         if clear and not self._clear(scope):
@@ -495,18 +508,19 @@ class MemberPort:
         return self._put(*payload)
 
     def has_forgotten(self, now: float) -> bool:
-        """Whether it has freed its task without sending a result."""
+        """Whether the member has released its task without a result."""
         since_s = self._busy_since_s
         if since_s is None or now < since_s + ANSWER_S:
             return False
         try:
-            # The order matters: a member frees a task after the result.
+            # Check in this order: a member releases a task only after it has
+            # sent the result.
             return self._channel.is_drained() and self._is_empty()
         except rings.RingDamaged:
             return True
 
     def keep(self, clear: bool, scope: tuple[str, str]) -> bool:
-        """Let the core keep its state until the next CLEAR."""
+        """Make the core keep its state until the next CLEAR."""
         if clear and not self._clear(scope):
             return False
         return self._put(_KEEP)
@@ -530,7 +544,7 @@ class MemberPort:
         )
 
     def stop(self) -> None:
-        """Request that the member leaves; LEFT confirms that it is cleared."""
+        """Tell the member to leave; LEFT confirms that it is cleared."""
         if not self._put(_STOP):
             self.sock.shutdown()
 
@@ -545,8 +559,8 @@ class MemberPort:
 class Mailbox:
     """The channel of a client on another host.
 
-    Records pass through the memory of this process. The loop uses it like the
-    rings of a local client; two threads send and receive.
+    Records pass through this process's memory. The loop uses a mailbox like a
+    local client's rings; two threads send and receive.
     """
 
     def __init__(self) -> None:
@@ -629,7 +643,7 @@ class Mailbox:
     # The threads' side.
 
     def deliver(self, record: bytes) -> None:
-        """Pass a record to the loop; waits while it has too many.
+        """Pass a record to the loop; wait while too many are unread.
 
         :raises channels.ChannelClosed: if the loop has closed the mailbox.
         """
@@ -642,7 +656,7 @@ class Mailbox:
             self._ring()
 
     def next(self) -> list[bytes]:
-        """Wait for the next records to send, which are few or short.
+        """Wait for records to send; return a limited number of them.
 
         :raises channels.ChannelClosed: if the loop has closed the mailbox and
             nothing is left.
@@ -671,8 +685,8 @@ class Mailbox:
 
     def _check(self) -> None:
         if self._closed:
-            raise channels.ChannelClosed("the desk has closed the connection")
+            raise channels.ChannelClosed("the desk closed the connection")
 
 
-#: The channel of a client: on this host, or on another one.
+#: The channel of a client, which is on this host or on another one.
 Channel: typing.TypeAlias = rings.Channel | Mailbox

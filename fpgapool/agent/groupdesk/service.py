@@ -2,8 +2,8 @@
 
 """The desk's process: carries out the decisions of the queues.
 
-The main thread owns queues, rings and members. Threads that accept clients,
-receive frames and talk to the agent only pass calls to it.
+The main thread owns queues, rings and members. The threads that accept
+clients, receive frames and serve the agent only pass calls to it.
 """
 
 from __future__ import annotations
@@ -39,23 +39,25 @@ from fpgapool.vocabulary import group
 
 LOG = logging.getLogger(__name__)
 
-# The longest time for which results are batched.
+# Maximum time for which results are batched.
 _LATE_S = 0.005
-# How long locks must have all members before clients are sent to other hosts.
+# Time for which locks must hold all members before clients are sent to other
+# hosts.
 _LOCKED_S = 0.1
-# How long a revoked client may still receive answers.
+# Time for which a revoked client may still receive answers.
 _GOODBYE_S = 1.0
-# Clients per message with counts.
+# Maximum number of clients in one message with counts.
 _COUNTS_CLIENTS = 256
-# How long the counts of a revoked client are kept for its agent.
+# Time for which a revoked client's counts are kept for the agent.
 _REVOKED_S = 60.0
 
 
 class _News:
-    """What clients know of their group. While locks have all members here,
-    clients send their tasks to another host.
+    """What clients are told about their group. While locks hold all members
+    here, clients send their tasks to another host.
 
-    :ivar due_s: when to notify clients; None: not now.
+    :ivar due_s: time at which clients are told that locks hold all members, or
+        None.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,9 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Set whether locks have all members; return whether that is news."""
+        """Set whether locks hold all members; return whether clients must be
+        notified.
+        """
         self.is_watching = have_all
         if not have_all:
             was_locked, self._is_locked = self._is_locked, False
@@ -102,9 +106,9 @@ class _News:
 
 
 class _Totals:
-    """Counts of clients since the process began, for its agent.
+    """Clients' counts since this process started, for its agent.
 
-    :ivar boot_id: names this process, whose counts begin at 0.
+    :ivar boot_id: identifies this process, whose counts start at 0.
     """
 
     def __init__(self) -> None:
@@ -113,11 +117,11 @@ class _Totals:
         self._revoked_s: dict[str, float] = {}
 
     def admitted(self, client_id: str) -> None:
-        """Keep the counts of a client."""
+        """Keep a client's counts for as long as it is admitted."""
         self._revoked_s.pop(client_id, None)
 
     def revoked(self, client_id: str, now: float) -> None:
-        """Keep the counts of a client for a while."""
+        """Keep a client's counts only for a while from now on."""
         self._revoked_s[client_id] = now
 
     def add(self, taken: Mapping[str, model.Usage], now: float) -> None:
@@ -139,9 +143,10 @@ class _Totals:
     def page(
         self, clients: Container[str], after: str = ""
     ) -> dict[str, typing.Any]:
-        """Return the counts of clients whose names are greater.
+        """Return a page of counts, ordered by the clients' ids.
 
-        :param clients: those that are connected.
+        :param clients: ids of the connected clients.
+        :param after: the page starts after this id.
         """
         names = sorted(one for one in self._totals if one > after)
         return {
@@ -160,8 +165,8 @@ class _Totals:
 class Desk:
     """The desk of one group on this host.
 
-    :raises process.Taken: if another process is this desk.
-    :raises OSError: if a socket or directory cannot be made.
+    :raises process.Taken: if another process already serves this desk.
+    :raises OSError: if a socket or directory cannot be created.
     """
 
     is_spent = False
@@ -192,7 +197,7 @@ class Desk:
             self._call, self._obey, self._agent_came, self._agent_went
         )
         self._clients: dict[str, ports.ClientPort] = {}
-        # Clients with batched results, and the time to send them.
+        # Clients with batched results, and the time at which to send these.
         self._late: set[ports.ClientPort] = set()
         self._late_due_s = 0.0
         self._news = _News()
@@ -225,7 +230,9 @@ class Desk:
         )
 
     def run(self) -> None:
-        """Serve until the agent, or the lack of one, ends the desk."""
+        """Serve until the agent ends the desk, or until the desk has had
+        neither agent nor client for too long.
+        """
         self._sockets.serve()
         self._members.serve()
         LOG.info(
@@ -243,8 +250,8 @@ class Desk:
                 port.close()
 
     def exit(self, reason: str) -> None:
-        """End the process, from any thread."""
-        LOG.info("the desk ends: %s", reason)
+        """End the process; may be called from any thread."""
+        LOG.info("the desk is stopping: %s", reason)
         self._loop.call(self._loop.stop)
 
     # Clients.
@@ -256,7 +263,7 @@ class Desk:
         shutdown: Callable[[], None],
         application: str,
     ) -> ports.ClientPort:
-        """Let a client send records; an earlier connection of it ends."""
+        """Let a client send records; its earlier connection ends."""
         port = ports.ClientPort(
             client_id,
             channel,
@@ -289,7 +296,7 @@ class Desk:
         port.client = self._queues.attach(
             port.client_id, self._owner(port.client_id), access.project_id
         )
-        # A client without an application has its blocks to itself.
+        # A client that names no application does not share its blocks.
         own = f"\0{port.client_id}"
         port.client.scope = access.project_id, application or own
         port.account = self._accounts.of(access.project_id)
@@ -298,7 +305,9 @@ class Desk:
         self._news.send_to(port)
 
     def _owner(self, client_id: str) -> str:
-        """Return the owner whose tasks follow each other without clearing."""
+        """Return a client's owner; a member is not cleared between tasks of
+        the same owner.
+        """
         access = self._connections.access(client_id)
         if access is None or self._clear_between == group.CLIENTS:
             return client_id
@@ -310,7 +319,7 @@ class Desk:
             return
         now = time.monotonic()
         if for_good:
-            # What it sent before still counts.
+            # Handle what the client sent before it closed.
             while port.work(now):
                 pass
         if self._clients.get(port.client_id) is not port:
@@ -343,7 +352,8 @@ class Desk:
         self._decide(now)
         port = self._clients.get(client_id)
         if port is not None:
-            # Its waiting tasks were answered; this ends the connection.
+            # Its waiting tasks have been answered; a record without a task
+            # tells the client that its connection ends.
             port.fail_task(0, codes.ACCESS_REVOKED)
             self._remove(port)
             self._goodbyes.call(
@@ -372,7 +382,9 @@ class Desk:
             return
         if task.task_id != task_id:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the result belongs to another task"
+                frames.PROTOCOL_ERROR,
+                f"the result is for task {task_id}, but task {task.task_id}"
+                " is running",
             )
         port = self._port_of(task.client)
         if port is not None:
@@ -383,7 +395,9 @@ class Desk:
                 self._late.add(port)
 
     def _port_of(self, client: model.Client) -> ports.ClientPort | None:
-        """Return the port of a client, unless another one now has its name."""
+        """Return a client's port, unless its id now belongs to a newer
+        client.
+        """
         port = self._clients.get(client.client_id)
         return port if port is not None and port.client is client else None
 
@@ -399,7 +413,9 @@ class Desk:
             news.send(self._clients)
 
     def _decide(self, now: float) -> None:
-        """Carry out the decisions of the queues; repeat if a member fails."""
+        """Carry out the queues' decisions until there are no more; a member
+        that fails causes new ones.
+        """
         due_s = self._queues.deadline_s
         if due_s is not None and now >= due_s:
             self._queues.expire(now)
@@ -417,7 +433,7 @@ class Desk:
     ) -> None:
         member = self._members.get(number)
         if member is None:
-            # It was lost after this decision, with this task.
+            # The member was lost after this decision, and the task with it.
             return
         if not member.start(
             task.payload, bool(task.blocks), clear, task.client.scope, now
@@ -426,7 +442,8 @@ class Desk:
             self._members.forget(member)
             return
         if len(task.payload) > 1:
-            # Not kept, because its room in the client's ring is needed.
+            # A long task is not kept: its space in the client's ring is about
+            # to be reused.
             task.payload = None
 
     def _carry_out(self, decision: model.Decision) -> None:
@@ -463,7 +480,7 @@ class Desk:
         self._newest.flush()
 
     def _call(self, function: Callable[[], None]) -> None:
-        """Run a function of the agent's connection in the loop's thread."""
+        """Run a function for the agent's connection in the loop's thread."""
 
         def run() -> None:
             function()
@@ -497,14 +514,14 @@ class Desk:
     def _check_orphan(self, now: float) -> None:
         since_s = self._orphan_since_s
         if since_s is not None and now >= since_s + self._settings.orphan_s:
-            LOG.info("the desk ends: neither agent nor client")
+            LOG.info("the desk is stopping: it has neither agent nor client")
             self._loop.stop()
 
     def _obey(self, message: messages.Message) -> dict[str, typing.Any]:
         operation, arguments = orders.parse(message)
         match operation:
             case "status":
-                # Agents request it every second.
+                # Agents request the status every second, so check here.
                 self._members.drop_forgetful()
                 return {"status": self.status()}
             case "members":
@@ -520,12 +537,12 @@ class Desk:
                 self._totals.add(self._queues.take_counts(now), now)
                 return self._totals.page(clients=self._clients, **arguments)
             case "exit":
-                LOG.info("the desk ends: requested by its agent")
+                LOG.info("the desk is stopping: requested by its agent")
                 self._loop.stop()
         return {}
 
     def _admit(self, clients: list[connections.Access]) -> None:
-        """Allow more clients to attach."""
+        """Allow additional clients to attach."""
         self._connections.admit(clients)
         for client in clients:
             self._admitted.add(client.client_id)
@@ -537,9 +554,10 @@ class Desk:
         arbitration: str | None = None,
         clear_between: str | None = None,
     ) -> None:
-        """Follow an order: revoke the clients that it does not admit.
+        """Apply an order: revoke all clients that were not admitted for it.
 
-        :param arbitration: as in the settings; None: as before.
+        :param arbitration: as in the settings; None for no change.
+        :param clear_between: as in the settings; None for no change.
         """
         if arbitration is not None:
             self._queues.arbitrate(arbitration)
@@ -556,7 +574,7 @@ class Desk:
     def _set_hosts(
         self, members: groups.MemberList, spares_member: bool = True
     ) -> None:
-        """Notify clients on which hosts the group has members.
+        """Notify clients of the hosts on which the group has members.
 
         :param spares_member: whether one member here is reserved for clients
             without locks.

@@ -33,14 +33,14 @@ def _slots(value: object, where: str) -> tuple[tuple[str, int], ...]:
 class DeskSettings(settings.ChildSettings):
     """The settings of a desk.
 
-    :ivar slots: device and number of each slot of this host, also of those
+    :ivar slots: device and number of each slot of this host, including those
         that are not members.
-    :ivar clear_between: ``clients`` or ``projects``: when a member is cleared
-        that served another one.
-    :ivar window_tasks: the most unanswered tasks of a client; it may request
-        fewer.
-    :ivar max_task_bytes: longest input, and longest output, of a task.
-    :ivar resume_grace_s: how long the locks of a lost client last.
+    :ivar clear_between: ``clients`` or ``projects``: a member is cleared
+        before it serves a different one.
+    :ivar window_tasks: maximum number of a client's unanswered tasks; the
+        client may request a lower one.
+    :ivar max_task_bytes: maximum size of a task's input, and of its output.
+    :ivar resume_grace_s: time for which a lost client keeps its locks.
     """
 
     group_id: str
@@ -51,7 +51,7 @@ class DeskSettings(settings.ChildSettings):
     window_tasks: int = settings.number(
         1, groups.MAX_WINDOW_TASKS, default=groups.MAX_WINDOW_TASKS
     )
-    # The rings have room for the default.
+    # The rings are sized for the default.
     max_task_bytes: int = settings.number(
         1, group.MAX_TASK_BYTES, default=group.MAX_TASK_BYTES
     )

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The host of an agent: its boards, and its network device.
+"""The agent's host: its boards and its network device.
 
 ``boards``
     Health and power of the boards, read through the driver in other threads.
 ``energy``
-    Divides the energy of boards among the holders of their slots; pure.
+    Divides the boards' energy among the holders of their slots; pure.
 ``monitor``
-    Rate and counters of the network device, by netlink.
+    Reads the rate and counters of the network device through netlink.
 ``shaping``
-    Caps the share of the link that the data plane may take.
+    Caps the share of the link that the data plane may use.
 
-:mod:`fpgapool.agent.service` starts them and puts what they find into reports.
-They decide nothing about slots.
+:mod:`fpgapool.agent.service` starts them and reports their readings. They make
+no decisions about slots.
 """

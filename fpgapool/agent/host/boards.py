@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of the boards of a host."""
+"""The health and power of a host's boards."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ LOG = logging.getLogger(__name__)
 
 
 class Boards:
-    """Calls a driver in other threads; used by the loop's thread only.
+    """Calls a driver in other threads; only the loop's thread uses it.
 
     :param report: called in the loop's thread with a device's name, its fault
-        (None without one) and its power in W (None if it is not measured).
-    :ivar power_cap_w: the operator's cap on the host; None: it has none.
+        (None if it is healthy) and its power in W (None if it is not
+        measured).
+    :ivar power_cap_w: the operator's power cap for the host, or None.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Boards:
     def try_all(self) -> dict[str, str | None]:
         """Check all boards before they are used. May block for seconds.
 
-        :returns: the fault of each, by its name, None without one.
+        :returns: the fault of each board, or None, by the board's name.
         """
         return {name: self._try(name) for name in self._names}
 
@@ -53,7 +54,7 @@ class Boards:
             return drivers.one_line(f"{type(error).__name__}: {error}")
 
     def check(self) -> None:
-        """Check all boards, unless a check is under way."""
+        """Check all boards, unless a check is already running."""
         if self._names and not self._asking:
             self._asking = True
             self._caller.submit(self._ask, self._take, self._failed)
@@ -70,15 +71,15 @@ class Boards:
             self.power_cap_w = self._driver.power_cap_w()
         except Exception as error:
             # The last known cap still applies.
-            LOG.debug("The cap on power cannot be read: %s", error)
+            LOG.debug("Cannot read the power cap: %s", error)
 
     def _power_w(self, device: str) -> float | None:
         try:
             return self._driver.telemetry(device).power_w
         except Exception as error:
-            # The health check reports faults. A broken sensor must not prevent
-            # that check.
-            LOG.debug("Power of %s cannot be read: %s", device, error)
+            # A broken sensor must not prevent the health check, which reports
+            # faults.
+            LOG.debug("Cannot read the power of %s: %s", device, error)
             return None
 
     def _take(
@@ -96,4 +97,4 @@ class Boards:
 def _fault(health: drivers.Health) -> str | None:
     if health.healthy:
         return None
-    return drivers.one_line(health.message) or "not healthy"
+    return drivers.one_line(health.message) or "the driver reports a fault"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The energy that the holders of slots draw from their boards.
+"""The energy that slots' holders draw from the boards.
 
-Pure: takes readings and holders, with the time as an argument.
+Pure: methods take readings and holders, and the time as an argument.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fpgapool.agent.slots import orders
 
-# A reading is outdated after this time.
+# Time after which a reading is outdated.
 _OUTDATED_S = 10.0
 
 
@@ -31,9 +31,9 @@ class _Share:
 class Meter:
     """Integrates the power of boards and divides the energy among holders.
 
-    A board draws the power of its last reading. All of it, idle power
-    included, is divided equally among the held slots. While no slot is held,
-    it is charged to none.
+    A board is assumed to draw the power of its last reading until the next.
+    All of it, including idle power, is divided equally among the slots that
+    are held. While no slot is held, no holder is charged.
     """
 
     def __init__(self, keys: list[orders.Key]) -> None:
@@ -50,7 +50,7 @@ class Meter:
     ) -> None:
         """Record a power reading.
 
-        :param power_w: None if the board does not measure it.
+        :param power_w: power in W, or None if the board does not measure it.
         """
         self._advance(now)
         self._boards[device] = _Board(power_w, now)
@@ -70,7 +70,7 @@ class Meter:
     def energy_j(self, key: orders.Key, now: float) -> float | None:
         """Return the energy drawn by a slot's current or last holder.
 
-        :returns: joules; None if the board was not measured.
+        :returns: joules, or None if the board's power was not measured.
         """
         self._advance(now)
         share = self._shares.get(key)
@@ -87,7 +87,8 @@ class Meter:
             held = [key for key in self._slots[device] if key in self._held]
             if board.power_w is None or not held:
                 continue
-            # The power is unknown once the last reading is outdated.
+            # Once the last reading is outdated, the power is unknown, and no
+            # energy is counted.
             known_s = min(now, board.read_s + _OUTDATED_S) - before_s
             energy_j = board.power_w * max(known_s, 0.0) / len(held)
             for key in held:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The network device of a host: its rate and its counters.
+"""The rate and the counters of a host's network device.
 
-A separate thread queries netlink, because a driver that hangs in the kernel
-must not block the agent. This needs no privileges.
+A separate thread queries netlink, so that a driver that hangs in the kernel
+does not block the agent. This needs no privileges.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: 10 Gb/s, used if neither the operator nor the kernel gives a rate.
+#: 10 Gb/s, assumed if neither the operator nor the kernel provides a rate.
 UNKNOWN_NIC_BYTES_PER_S = 1.25e9
 
 MBIT_BYTES = 125_000
 
-#: The rate changes when a cable is replaced or a bond loses a member.
+#: Interval at which the rate is read again: it may change, for example when a
+#: cable is replaced or a bond loses a member.
 SPEED_INTERVAL_S = 60.0
 
 LOOPBACK_DEVICE = "lo"
@@ -34,8 +35,8 @@ LOOPBACK_DEVICE = "lo"
 class NicReading:
     """One reading of the network device.
 
-    :ivar rx_bytes: received since the device was created.
-    :ivar rate_known: False if the rate is only assumed.
+    :ivar rx_bytes: bytes received since the device was created.
+    :ivar rate_known: whether the rate is known; False if it is only assumed.
     """
 
     device: str | None
@@ -46,16 +47,16 @@ class NicReading:
 
 
 class NetlinkKernel:
-    """Queries the kernel by pyroute2; one short-lived socket per query.
+    """Queries the kernel through pyroute2, with a new socket for each query.
 
-    Any method may raise anything.
+    Any method may raise any exception.
     """
 
     def find_device(self, address: str | None) -> str | None:
         """Return the device with an address, or that of the default route.
 
-        :param address: of this host; None for the default route.
-        :returns: its name, None if there is none.
+        :param address: address of this host; None for the default route.
+        :returns: the device's name, or None.
         """
         import pyroute2
 
@@ -71,7 +72,7 @@ class NetlinkKernel:
             return route.get_links(index)[0].get_attr("IFLA_IFNAME")
 
     def counters(self, device: str) -> tuple[int, int]:
-        """Return bytes received and sent."""
+        """Return the numbers of bytes received and sent."""
         import pyroute2
 
         with pyroute2.IPRoute() as route:
@@ -80,7 +81,7 @@ class NetlinkKernel:
             return int(stats["rx_bytes"]), int(stats["tx_bytes"])
 
     def speed_bytes_per_s(self, device: str) -> float | None:
-        """Return the rate of the link, None if it has none."""
+        """Return the rate of the link, or None if it is unknown."""
         from pyroute2 import ethtool
 
         tool = ethtool.Ethtool()
@@ -88,7 +89,8 @@ class NetlinkKernel:
             mbit_per_s = tool.get_link_mode(device).speed
         finally:
             tool.close()
-        # Drivers report an unknown speed as nothing, 0 or all bits set.
+        # Drivers report an unknown speed as None, 0 or a value with all bits
+        # set.
         if not mbit_per_s or mbit_per_s >= 2**31:
             return None
         return float(mbit_per_s) * MBIT_BYTES
@@ -110,8 +112,9 @@ def _plain(address: str) -> str:
 class NicMonitor:
     """Reads the network device periodically.
 
-    :param device: name given by the operator, None to find it.
-    :param bytes_per_s: rate given by the operator, 0 to ask the kernel.
+    :param device: name that the operator configured; None to find the device.
+    :param bytes_per_s: rate that the operator configured; 0 to query the
+        kernel.
     """
 
     def __init__(
@@ -143,13 +146,13 @@ class NicMonitor:
 
     @property
     def reading(self) -> NicReading:
-        """The newest reading; if the kernel does not answer, the last one."""
+        """The last successful reading."""
         return self._reading
 
     def start(self, timeout_s: float = 1.0) -> None:
         """Start reading.
 
-        :param timeout_s: how long to wait for the first reading.
+        :param timeout_s: maximum time to wait for the first reading.
         """
         self._thread.start()
         self._first.wait(timeout_s)
@@ -196,12 +199,12 @@ class NicMonitor:
             try:
                 speed_bytes_per_s = self._kernel.speed_bytes_per_s(device)
             except Exception as error:
-                LOG.debug("Speed of %s: %r", device, error)
+                LOG.debug("Cannot read the speed of %s: %r", device, error)
         if speed_bytes_per_s is None:
             self._complain(
                 f"has no known rate; assuming "
                 f"{UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s; "
-                "set [agent] nic_bytes_per_s"
+                "set [agent] nic_bytes_per_s to the actual rate"
             )
         return speed_bytes_per_s
 

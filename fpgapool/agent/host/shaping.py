@@ -2,9 +2,9 @@
 
 """Link protection: limits the data plane to its share of the link.
 
-The operator gives the desired state; the kernel has the actual one. A separate
-thread reconciles the two repeatedly, because links go up and down. If that
-fails, the agent continues without a cap and reports it.
+The settings describe the desired state, and the kernel has the actual state. A
+separate thread reconciles the two regularly, because links go up and down. If
+that fails, the agent continues without a cap and reports the problem.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ LOG = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 10.0
 
-#: Each start of the privileged process adds a line to the host's security log.
+#: Interval after a failure. It is long, because each start of the privileged
+#: process adds a line to the host's security log.
 FAILURE_INTERVAL_S = 300.0
 
 # Reasons for a missing cap, in addition to those of fpgapool.privsep.cap.
@@ -42,10 +43,10 @@ DIRECTIONS = ("outgoing", "incoming")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """The share that the operator gives the data plane, in each direction.
+    """The share of the link that the data plane may use in each direction.
 
-    :ivar percent: of the link's rate; 0 where a rate is given.
-    :ivar bytes_per_s: rate; 0 where a percentage is given.
+    :ivar percent: percentage of the link's rate; 0 if a rate is configured.
+    :ivar bytes_per_s: the rate; 0 if a percentage is configured.
     """
 
     ports: range
@@ -62,7 +63,7 @@ def share(
 ) -> Share | None:
     """Check the share that the operator configured.
 
-    :returns: the share, None for no cap.
+    :returns: the share, or None for no cap.
     """
     if not percent and not bytes_per_s:
         return None
@@ -73,10 +74,11 @@ def share(
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if bytes_per_s and not lowest <= bytes_per_s <= highest:
         raise _invalid(
-            f"data_rate_bytes_per_s must be 0 or from {lowest} to {highest}"
+            f"data_rate_bytes_per_s must be 0 or between {lowest} and"
+            f" {highest}"
         )
     if data_address is None:
-        raise _invalid("a cap on the data plane needs data_address")
+        raise _invalid("a cap on the data plane requires data_address")
     return Share(_ports(data_ports), percent, bytes_per_s)
 
 
@@ -85,8 +87,8 @@ def _ports(text: str) -> range:
     ports = range(int(first), int(last or first) + 1)
     if not ports or ports.start == 0 or ports.stop > 2**16:
         raise _invalid(
-            "a cap on the data plane needs data_ports to be a port or a "
-            f"range of ports, which identifies its packets; it is {text!r}"
+            "a cap on the data plane identifies packets by their ports, so "
+            f"data_ports must be a port or a range of ports, not {text!r}"
         )
     return ports
 
@@ -99,9 +101,9 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 class LinkState:
     """The state of the cap.
 
-    :ivar bytes_per_s: the cap of each direction without a problem, 0 for
-        none.
-    :ivar problems: why there is no cap, by direction.
+    :ivar bytes_per_s: the cap in each direction without a problem; 0 for no
+        cap.
+    :ivar problems: the reasons why there is no cap, by direction.
     """
 
     device: str | None = None
@@ -112,7 +114,7 @@ class LinkState:
 
     @property
     def message(self) -> str | None:
-        """The problems as text for a person, None if there are none."""
+        """The problems as human-readable text, or None."""
         texts = (
             f"{direction}: {one['message']} ({one['code']})"
             for direction, one in self.problems.items()
@@ -123,11 +125,11 @@ class LinkState:
 class PrivilegedKernel:
     """Reads the state directly; the privileged process makes the changes.
 
-    Any method may raise anything.
+    Any method may raise any exception.
     """
 
     def find_network(self, address: str) -> tuple[str, str] | None:
-        """Return the device that has an address, and the prefix there."""
+        """Return the device that has an address, and its network prefix."""
         import pyroute2
 
         plain = ipaddress.ip_address(address)
@@ -164,7 +166,7 @@ class PrivilegedKernel:
 
 
 class _NoCap(exceptions.PicklableError):
-    """No direction can get a cap now."""
+    """Neither direction can get a cap now."""
 
     def __init__(self, device: str | None, code: str, message: str) -> None:
         super().__init__(message)
@@ -173,12 +175,12 @@ class _NoCap(exceptions.PicklableError):
 
 
 class LinkProtection:
-    """Keeps the cap in line with the operator's settings.
+    """Keeps the cap as the operator's settings require.
 
-    :param wish: the share, or None for no cap; a cap left by an earlier agent
-        is then removed.
-    :param device: given by the operator; None: the device that has the
-        address.
+    :param wish: the share, or None for no cap, in which case a cap left by an
+        earlier agent is removed.
+    :param device: device that the operator configured; by default, the device
+        that has the address.
     """
 
     def __init__(
@@ -212,15 +214,15 @@ class LinkProtection:
     def start(self, timeout_s: float = 5.0) -> None:
         """Set the cap, and keep it set.
 
-        :param timeout_s: how long to wait for the cap: it should be set before
-            data flows.
+        :param timeout_s: maximum time to wait for the cap, which should be set
+            before data flows.
         """
         self._thread.start()
         if self._wish is not None:
             self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Leave the cap, or remove it if the settings say so."""
+        """Stop checking, and remove the cap if the settings require that."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -263,8 +265,8 @@ class LinkProtection:
             raise _NoCap(
                 device,
                 RATE_TOO_LOW,
-                f"{bytes_per_s} bytes/s are less than"
-                f" {privsep.MIN_CAP_BYTES_PER_S}",
+                f"a cap of {bytes_per_s} bytes/s is below the minimum of"
+                f" {privsep.MIN_CAP_BYTES_PER_S} bytes/s",
             )
         outcome = self._kernel.cap(device, bytes_per_s, network, wish.ports)
         problems = {one: outcome[one] for one in DIRECTIONS if outcome[one]}
@@ -283,7 +285,9 @@ class LinkProtection:
             )
         device, network = self._given_device or found[0], found[1]
         if device == monitor.LOOPBACK_DEVICE:
-            raise _NoCap(device, LOOPBACK, "the loopback device has no link")
+            raise _NoCap(
+                device, LOOPBACK, "the loopback device cannot be capped"
+            )
         return device, network
 
     def _rate_bytes_per_s(self, wish: Share, device: str) -> int:
@@ -292,14 +296,15 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate; it will return with the same one.
+        # A link that is down has no rate. It will probably come up with the
+        # rate that it had.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(
                 device,
                 RATE_UNKNOWN,
-                f"the rate of {device} is unknown; [agent] nic_bytes_per_s"
-                " sets it",
+                f"the rate of {device} is unknown; set [agent]"
+                " nic_bytes_per_s",
             )
         return int(link_bytes_per_s * wish.percent / 100)
 
@@ -309,13 +314,13 @@ class LinkProtection:
             return
         if state.problems:
             LOG.warning(
-                "Data plane on %s not capped, %s",
+                "The data plane on %s is not capped: %s",
                 state.device or "this host",
                 state.message,
             )
         if len(state.problems) < len(DIRECTIONS):
             LOG.info(
-                "Data plane on %s capped at %d bytes/s",
+                "The data plane on %s is capped at %d bytes/s",
                 state.device,
                 state.bytes_per_s,
             )
@@ -334,9 +339,12 @@ class LinkProtection:
                 return
             if self._kernel.is_capped(device):
                 self._kernel.uncap()
-                LOG.info("Cap on the data plane of %s removed", device)
+                LOG.info("Removed the cap on the data plane of %s", device)
         except Exception as error:
-            LOG.warning("Cannot remove an earlier cap of the link: %r", error)
+            LOG.warning(
+                "Cannot remove an earlier agent's cap on the data plane: %r",
+                error,
+            )
 
     def remove(self) -> None:
         try:
@@ -345,7 +353,7 @@ class LinkProtection:
             LOG.warning("Cannot remove the cap on the data plane: %r", error)
         else:
             self._state = LinkState()
-            LOG.info("Cap on the data plane removed")
+            LOG.info("Removed the cap on the data plane")
 
 
 def _failed(device: str | None, code: str, message: str) -> LinkState:

@@ -28,7 +28,7 @@ class ToWorker:
 class Fetch:
     """Fetch the file of an assignment's bitstream.
 
-    :ivar again: the cached file is damaged.
+    :ivar again: whether the cached file is damaged, so it must be replaced.
     """
 
     key: Key
@@ -55,10 +55,10 @@ class KeepGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """The table has changed, or a report was requested."""
+    """The table has changed, or the conductor has requested a report."""
 
 
-#: Prepared says where the session's client finds the slot.
+#: Prepared tells the conductor where the session's client can connect.
 Effect: typing.TypeAlias = (
     ToWorker | Fetch | EndWorker | objects.Prepared | KeepGroup | Changed
 )

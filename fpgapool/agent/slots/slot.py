@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One slot as its agent knows it: its assignment and its worker's status.
+"""A slot as the agent sees it: its assignment and its worker's status.
 
-Pure. The slot's state is the one its worker reports, which follows
-``states.SLOT_MOVES``; nothing here sets it.
+Pure. The worker reports the slot's state, which follows ``states.SLOT_MOVES``;
+nothing here sets it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
-#: How often a holder's energy is read for reports.
+#: Interval at which a holder's energy is read for reports.
 ENERGY_S = 1.0
 
-#: Returns the energy of a slot's holder in J; None if it is not measured.
+#: Returns the energy in J that a slot's holder has drawn, or None if the board
+#: does not measure its power.
 Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
 
 #: Returns the endpoints of a worker, given its data port.
@@ -36,11 +37,12 @@ Address: typing.TypeAlias = Callable[
 class WorkerStatus:
     """The status that a worker reports; ``state`` is a slot's state.
 
-    :ivar is_member: the holder is a group, and ``session_id`` its id.
-    :ivar blocks: figures of the blocks that the worker keeps.
-    :ivar made_for: digest of the configuration that it was started with.
-    :ivar is_stale: whether to replace it before its next assignment; set by
-        the agent.
+    :ivar is_member: whether the holder is a group; ``session_id`` is then the
+        group's id.
+    :ivar blocks: statistics of the blocks that the worker keeps.
+    :ivar made_for: digest of the configuration with which it was started.
+    :ivar is_stale: whether the worker must be replaced before its next
+        assignment; the agent sets this.
     """
 
     state: str
@@ -70,7 +72,7 @@ class WorkerStatus:
     ) -> WorkerStatus:
         """Read a status message.
 
-        :param made_for: the digest that a worker started now would get.
+        :param made_for: the digest for a worker that is started now.
         """
         if members["state"] not in states.SLOT_MOVES:
             raise ValueError(f"unknown state {members['state']!r:.40}")
@@ -86,7 +88,9 @@ class WorkerStatus:
         return cls(**known)
 
     def ended(self, generation: int) -> str | None:
-        """Return the code with which an assignment ended, None if unknown."""
+        """Return the code with which an assignment ended, or None if it is
+        unknown.
+        """
         result = self.last_result
         if result is None or result.generation != generation:
             return None
@@ -105,7 +109,7 @@ _all_but_bytes = operator.attrgetter(
 )
 
 
-#: The holder of a slot: its assignment, or its worker's view of it.
+#: The holder of a slot, from its assignment or from its worker's status.
 Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
 
 
@@ -113,18 +117,23 @@ Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
 class Slot:
     """One slot.
 
-    :ivar fault: why its worker cannot be started.
-    :ivar status: the worker's last status, None without one.
-    :ivar pending: accepted, but not yet confirmed by the worker's status;
-        ``pending_sent`` says whether it was sent to the worker.
-    :ivar bitstream_path: of the fetched file of its bitstream; ``refetched``
-        if the first file was damaged.
-    :ivar released: whether the slot was taken back from its last assignment.
-    :ivar leaving: the worker is about to be replaced.
-    :ivar secret: admits the holder's client once; empty: the client has its
-        own; None: it is not known here.
-    :ivar leave_asked_s: when its group's desk was first asked to release it;
-        the worker is released at ``leave_deadline_s``.
+    :ivar fault: why the slot's worker cannot be started.
+    :ivar status: the worker's last status, or None.
+    :ivar pending: an accepted assignment that the worker's status has not
+        confirmed yet.
+    :ivar pending_sent: whether ``pending`` was sent to the worker.
+    :ivar request: the last assignment.
+    :ivar bitstream_path: path of the file of the assignment's bitstream, once
+        fetched.
+    :ivar refetched: whether the first file was damaged and is fetched again.
+    :ivar released: whether a release of the last assignment was requested.
+    :ivar leaving: whether the worker is about to be replaced.
+    :ivar secret: secret that admits the holder's client once; empty if the
+        client has its own; None if it is unknown here.
+    :ivar leave_asked_s: when the group's desk was first told to release the
+        slot.
+    :ivar leave_deadline_s: when the worker is told to release the slot, even
+        if the desk has not released it.
     """
 
     key: orders.Key
@@ -149,19 +158,20 @@ class Slot:
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
     leave_deadline_s: float | None = None
-    # The last report, its source, and the time of its energy reading.
+    # The last report, the values that it is based on, and when its energy was
+    # read.
     _reported: objects.SlotReport | None = None
     _shown: tuple[object, ...] = ()
     _read_s: float = 0.0
 
     def holder(self) -> Holder | None:
-        """Return the holder of the slot, None if it is idle."""
+        """Return the holder of the slot, or None if it is idle."""
         of = self.pending or self.status
         return None if of is None or of.session_id is None else of
 
     @property
     def state(self) -> str:
-        """The slot's state, of ``states.SLOT_MOVES``."""
+        """The slot's state, one of ``states.SLOT_MOVES``."""
         if self.pending is not None:
             return states.SLOT_PREPARING
         return (
@@ -170,13 +180,15 @@ class Slot:
 
     @property
     def has_member(self) -> bool:
-        """Whether the holder is a group, and ``session_id`` its id."""
+        """Whether the holder is a group."""
         if self.pending is not None:
             return bool(self.pending.group_id)
         return self.status is not None and self.status.is_member
 
     def standing(self) -> tuple[object, ...]:
-        """Return all that :meth:`SlotTable.standing` reads of the slot."""
+        """Return everything about the slot that :meth:`SlotTable.standing`
+        uses.
+        """
         holder = self.holder()
         return (
             None if holder is None else (holder.session_id, holder.generation),
@@ -186,7 +198,9 @@ class Slot:
         )
 
     def waits_for_client(self, generation: int) -> bool:
-        """Whether an assignment holds the slot and waits for its client."""
+        """Whether the slot is ready for an assignment's client, which has not
+        connected.
+        """
         holder = self.holder()
         return (
             holder is not None
@@ -204,7 +218,9 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return what is reported at once; byte counts can wait."""
+        """Return the values whose changes are reported immediately, which
+        excludes byte counts.
+        """
         shown = None if self.status is None else _all_but_bytes(self.status)
         return shown, self.last_result, self.pending
 
@@ -221,11 +237,11 @@ class Slot:
         ]
 
     def objection(self, request: objects.AssignRequest) -> str | None:
-        """Return why the slot cannot be assigned, None if it can."""
+        """Return why the slot cannot be assigned, or None if it can."""
         if self.fault is not None or request.self_test or self.status is None:
             return self.fault
         if self.status.state == states.SLOT_FAULTY:
-            return "the slot cannot be scrubbed"
+            return "the slot is faulty: it could not be scrubbed"
         return None
 
     def forget_holder(self) -> None:
@@ -242,7 +258,7 @@ class Slot:
     def end_pending(
         self, state: str, code: str, message: str, now: float
     ) -> list[orders.Effect]:
-        """End an assignment before the worker has confirmed it."""
+        """End an assignment that the worker has not confirmed."""
         assert self.pending is not None
         self.last_result = result(self.pending, state, code, message, now)
         self.forget_holder()
@@ -251,11 +267,11 @@ class Slot:
     def fail_pending(
         self, code: str, message: str, now: float
     ) -> list[orders.Effect]:
-        """Like :meth:`end_pending`: the slot could not be prepared."""
+        """End an assignment for which the slot could not be prepared."""
         return self.end_pending(states.PREPARE_FAILED, code, message, now)
 
     def send_pending(self) -> list[orders.Effect]:
-        """Send the assignment, once the worker and the file are ready."""
+        """Send the assignment if the worker and the file are ready."""
         request, status = self.pending, self.status
         if (
             request is None
@@ -276,24 +292,24 @@ class Slot:
         self.pending_sent = True
         reference = request.bitstream_ref
         members = dict(vars(request))
-        # The worker need not know the client's offer.
+        # The worker does not need the client's offer.
         del members["offer"]
         if reference is not None:
-            # In the form that JSON gives it.
+            # Use only types that JSON has.
             members["bitstream_ref"] = {
                 **vars(reference),
                 "path": self.bitstream_path,
             }
-            # A driver need not program a bitstream that the slot already has.
-            # It compares names, so the name must be that of the signed
-            # checksum, whatever the conductor sends.
+            # A driver does not program a bitstream that the slot already has,
+            # which it recognizes by its name. So derive the name from the
+            # signed checksum, and ignore what the conductor sent.
             members["bitstream"] = (
                 f"{names.FILE_PREFIX}{reference.checksum_sha256}"
             )
         return [self._order("assign", request.generation, members)]
 
     def release(self, deadline_s: float) -> list[orders.Effect]:
-        """Begin to release the worker, which must answer in time."""
+        """Start to release the worker, which must respond in time."""
         self.leave_deadline_s = None
         self.release_deadline_s = deadline_s
         return [*self.send_release(), orders.Changed()]
@@ -312,7 +328,7 @@ class Slot:
         return [self._order("release", holder.generation, reason)]
 
     def ask_secret(self, generation: int) -> list[orders.Effect]:
-        """Have the worker create another secret."""
+        """Make the worker create a new secret."""
         if not self.connected:
             return []
         return [self._order("reissue_secret", generation, {})]
@@ -339,7 +355,7 @@ class Slot:
         self._confirm_pending(status, now)
         effects = self._fetch_again(status)
         if self.pending is None:
-            # Otherwise it is the previous holder's result.
+            # With a pending assignment, this is the previous holder's result.
             self._take_result(status.last_result)
         if status.state != states.SLOT_READY:
             self.secret = None
@@ -363,8 +379,8 @@ class Slot:
         pending = self.pending
         if pending is None:
             return
-        # Until it gets the assignment again, the worker still reports the
-        # first attempt's result.
+        # Until the worker gets the assignment again, it still reports the
+        # result of the first attempt.
         is_taken = status.seen_generation >= pending.generation and not (
             self.refetched
             and status.ended(pending.generation) == codes.BITSTREAM_DAMAGED
@@ -373,18 +389,18 @@ class Slot:
             self.pending = None
             self.pending_sent = False
         if not is_taken and status.session_id is not None:
-            # A new agent found the worker running. The slot only seemed free
-            # because the worker had not reported yet.
+            # A new agent has found the worker running. The slot only seemed
+            # to be free, because the worker had not reported yet.
             self.last_result = result(
                 pending,
                 states.PREPARE_FAILED,
                 codes.PREPARE_FAILED,
-                "the slot has another holder",
+                "another session or group already holds the slot",
                 now,
             )
 
     def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
-        """Fetch a damaged file again, once, without asking the conductor."""
+        """Fetch a damaged file again, only once, without the conductor."""
         request, last = self.request, self.last_result
         if (
             request is None
@@ -392,10 +408,11 @@ class Slot:
             or self.pending is not None
             or self.refetched
             or self.released
-            # A slot that could not be cleaned cannot retry.
+            # A slot that could not be scrubbed cannot retry.
             or status.state != states.SLOT_IDLE
             or status.session_id is not None
-            # The conductor knows the end, and may have moved on.
+            # The conductor knows that the assignment failed, and may already
+            # have replaced it.
             or (last is not None and last.generation == request.generation)
             or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
         ):
@@ -423,10 +440,11 @@ class Slot:
         self.status = None
 
     def _death_of(self, holder: Holder, now: float) -> objects.SessionResult:
-        """Return the result of the holder of a worker that died.
+        """Return the result for the holder of a worker that died.
 
-        This completes a requested release. A session whose client has not
-        connected yet has lost nothing, and can get another slot.
+        If a release was requested, the death completes it. A session whose
+        client has not connected yet has lost nothing, and can get another
+        slot.
         """
         state, code = states.FAILED, codes.WORKER_DIED
         if self.release_reason is not None:
@@ -450,7 +468,8 @@ class Slot:
     ) -> objects.SlotReport:
         """Return the slot's part of a report.
 
-        It is the same object unless more than the energy changes.
+        If nothing has changed, this is the same object as before; its energy
+        is up to ``ENERGY_S`` old.
         """
         shown = (
             self.status,
@@ -475,7 +494,7 @@ class Slot:
     def line(
         self, address: Address, energy_j: float | None = None
     ) -> objects.SlotReport:
-        """Return the slot's line of a report."""
+        """Return the slot's part of a report, newly created."""
         holder, status = self.holder(), self.status
         running = holder is not None and self.pending is None and status
         faulty = self.fault is not None
@@ -500,7 +519,7 @@ class Slot:
         )
 
     def _offer(self, address: Address) -> objects.Offer | None:
-        """Return where the next client can connect at once, if it can."""
+        """Return where the next client can connect immediately, or None."""
         status = self.status
         if (
             status is None
@@ -520,7 +539,7 @@ class Slot:
     def is_expected(
         self, generation: int, endpoints: tuple[objects.Endpoint, ...]
     ) -> bool:
-        """Whether the client already knows where to connect, and how."""
+        """Whether the client already knows where and how to connect."""
         offer = self.request and self.request.offer
         return (
             self.request is not None
@@ -540,7 +559,9 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Return a result for an assignment that no worker reported."""
+    """Return a result, created here, for an assignment without one from its
+    worker.
+    """
     return objects.SessionResult(
         session_id=of.session_id,
         generation=of.generation,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The slot table of an agent: events of a slot and their effects.
+"""An agent's slot table: commands and events of slots, and their effects.
 
-Pure: events come in as method calls with the time as an argument, effects come
-out as values. The agent executes them. Every command of the conductor is
-checked against the highest leader epoch and the slot's newest generation, so
-that lost, duplicated and reordered messages change nothing.
+Pure: events are method calls with the time as an argument, and effects are
+returned as values, which the agent carries out. Every command of the conductor
+is checked against the highest leader epoch and the slot's newest generation,
+so that lost, duplicated and reordered messages do no harm.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A member is released by then even if its desk reports that it still has a
-#: task.
+#: Time after which a member is released even if its desk reports that it still
+#: has a task.
 MAX_LEAVE_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A slot of a group."""
+    """A slot that belongs to a group.
+    :ivar leaves: whether it was told to leave the group.
+    """
 
     generation: int
     leaves: bool
@@ -40,10 +42,11 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The facts about its host that the table needs.
+    """The facts about the host that the table needs.
 
-    :ivar data_address: address on which workers listen for remote clients;
-        None when all clients are local.
+    :ivar data_network: name of the network to which that address belongs.
+    :ivar data_address: address on which workers listen for remote clients, or
+        None if all clients are local.
     """
 
     host_uuid: str
@@ -52,10 +55,11 @@ class HostFacts:
 
 
 class Standing(typing.NamedTuple):
-    """Who has the slots of a host.
+    """The holders of a host's slots.
 
-    :ivar generations: of the assignments that hold slots.
+    :ivar generations: generations of the assignments that hold slots.
     :ivar members: the slots that groups have here, by the group's id.
+    :ivar unreported: slots whose workers have not reported a status yet.
     """
 
     generations: dict[orders.Key, int]
@@ -66,15 +70,16 @@ class Standing(typing.NamedTuple):
 class SlotTable:
     """All slots of one host.
 
-    Commands take ``leader_epoch``, that of the asking leader, first; events
-    take the slot's ``key``. Both take ``now``, the wall clock in seconds, as
-    the last argument and return effects, to be carried out in order.
-    ``generation`` is that of an assignment.
+    The first argument of a command is ``leader_epoch``, the epoch of the
+    leader that sent it; that of an event is the slot's ``key``. The last
+    argument of both is ``now``, the wall clock in seconds. Both return
+    effects, to be carried out in order. ``generation`` is the generation of an
+    assignment.
 
-    :param release_timeout_s: how long a worker may take to release its holder
+    :param release_timeout_s: time in which a worker must release its holder
         before it is killed.
-    :ivar refusals: refused commands by reason: "epoch", "generation", "slot",
-        "busy".
+    :ivar refusals: numbers of refused commands, by reason: "epoch",
+        "generation", "slot", "busy".
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class SlotTable:
         self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
-        # In the form that JSON gives them.
+        # With lists, as JSON has no tuples.
         self._builtins = {
             device.name: device.builtins
             and {
@@ -125,7 +130,7 @@ class SlotTable:
         return self._slots[key]
 
     def standing(self) -> Standing:
-        """Return who has the slots."""
+        """Return the holders of the slots."""
         found = Standing({}, {}, set())
         for key, slot in self._slots.items():
             holder = slot.holder()
@@ -144,9 +149,10 @@ class SlotTable:
     # Commands of the conductor.
 
     def accept_epoch(self, leader_epoch: int) -> bool:
-        """Check a message's epoch against the highest seen.
+        """Check a message's epoch against the highest one so far.
 
-        :returns: False for a deposed leader, whose message is refused.
+        :returns: False if the sender is a deposed leader; its message is then
+            refused.
         """
         if leader_epoch < self.leader_epoch:
             self.refusals["epoch"] += 1
@@ -172,7 +178,8 @@ class SlotTable:
         if request.generation == slot.seen_generation:
             return [*self._repeat(slot, request.generation), orders.Changed()]
         if slot.holder() is not None:
-            # The conductor repeats this until it sees the slot released.
+            # The conductor repeats the command until a report shows that the
+            # slot is released.
             return self._refuse("busy")
         slot.seen_generation = request.generation
         slot.previous_result = slot.last_result
@@ -197,9 +204,9 @@ class SlotTable:
         reason: str,
         now: float,
     ) -> list[orders.Effect]:
-        """Take a slot from a session.
+        """Take a slot away from a session.
 
-        :param reason: code that the session's result will carry.
+        :param reason: code for the session's result.
         """
         if not self.accept_epoch(leader_epoch):
             return []
@@ -212,12 +219,12 @@ class SlotTable:
         if generation < slot.seen_generation or not agent_api.can_be_of(
             generation, leader_epoch
         ):
-            # A generation that no leader can have issued must not block those
-            # of real leaders; if it holds the slot, it was released above.
+            # A generation that no leader can have issued must not make later
+            # real ones look old. If it holds the slot, it was released above.
             return self._refuse("generation")
         if generation > slot.seen_generation:
-            # The assign was lost or is delayed. If it arrives later, it must
-            # be refused.
+            # The assign command was lost or delayed. If it arrives later, it
+            # must be refused.
             slot.seen_generation = generation
             if holder is None:
                 slot.last_result = objects.SessionResult(
@@ -241,7 +248,7 @@ class SlotTable:
         if not slot.is_at_desk():
             return slot.release(now + self._release_timeout_s)
         if slot.leave_deadline_s is None:
-            # The desk lets the task end before the member leaves.
+            # The desk lets the member's task end before the member leaves.
             slot.leave_asked_s = now
             slot.leave_deadline_s = now + self._release_timeout_s
         return [orders.Changed()]
@@ -249,7 +256,7 @@ class SlotTable:
     def keep_group(
         self, leader_epoch: int, order: objects.GroupOrder, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """Pass an order to the desk of a group."""
+        """Pass an order to a group's desk."""
         if not self.accept_epoch(leader_epoch):
             return []
         return [orders.KeepGroup(leader_epoch, order)]
@@ -261,7 +268,9 @@ class SlotTable:
         generation: int,
         _now: float = 0.0,
     ) -> list[orders.Effect]:
-        """Make the worker of an unconnected session create a new secret."""
+        """Make a session's worker create a new secret, if no client has
+        connected to the slot yet.
+        """
         if not self.accept_epoch(leader_epoch):
             return []
         slot = self._slots.get(key)
@@ -280,7 +289,7 @@ class SlotTable:
             return []
         if slot.secret is not None:
             return [self._prepared(slot, generation)]
-        # An earlier agent received the secret, which was lost with it.
+        # An earlier agent process received the secret, and it is lost.
         return slot.ask_secret(generation)
 
     def report_now(
@@ -288,7 +297,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
-    # Events of files.
+    # Events of bitstreams' files.
 
     def bitstream_ready(
         self, key: orders.Key, generation: int, path: str, _now: float = 0.0
@@ -317,7 +326,7 @@ class SlotTable:
         return [] if slot is None else slot.fail_pending(code, message, now)
 
     def bitstreams_in_use(self) -> frozenset[str]:
-        """Return the checksums of files that assignments of slots need."""
+        """Return the checksums of the files that current assignments need."""
         return frozenset(
             slot.request.bitstream_ref.checksum_sha256
             for slot in self._slots.values()
@@ -327,7 +336,7 @@ class SlotTable:
         )
 
     def _pending(self, key: orders.Key, generation: int) -> slots.Slot | None:
-        """Return a slot if its assignment is not confirmed yet."""
+        """Return a slot if its worker has not confirmed this assignment."""
         slot = self._slots[key]
         if slot.pending is None or slot.pending.generation != generation:
             return None
@@ -338,7 +347,7 @@ class SlotTable:
     def worker_connected(
         self, key: orders.Key, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """A control connection is established; the first status follows."""
+        """The agent has connected to a worker; the first status follows."""
         slot = self._slots[key]
         slot.connected = True
         slot.leaving = False
@@ -352,7 +361,7 @@ class SlotTable:
         slot = self._slots[key]
         effects = slot.take(status, now)
         if slot.leave_deadline_s is not None and not slot.is_at_desk():
-            # Its desk is gone.
+            # The slot has left its desk, or the desk has died.
             effects += slot.release(now + self._release_timeout_s)
         return effects
 
@@ -376,8 +385,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
-        :param secret: one-time secret, hexadecimal; empty: the client has its
-            own.
+        :param secret: one-time secret as hexadecimal digits; empty if the
+            client has its own.
         """
         slot = self._slots[key]
         holder, status = slot.holder(), slot.status
@@ -391,7 +400,7 @@ class SlotTable:
         return [self._prepared(slot, generation)]
 
     def _prepared(self, slot: slots.Slot, generation: int) -> objects.Prepared:
-        """Return the message to the conductor about a ready slot."""
+        """Return the message that tells the conductor that a slot is ready."""
         holder, status = slot.holder(), slot.status
         assert holder is not None
         return objects.Prepared(
@@ -413,10 +422,10 @@ class SlotTable:
         message: str,
         now: float,
     ) -> list[orders.Effect]:
-        """A worker refused an assignment.
+        """A worker has refused an assignment.
 
-        :param code: reason; codes.RECYCLE keeps the assignment for the
-            worker's successor.
+        :param code: the reason; with codes.RECYCLE, the assignment is kept for
+            the worker's successor.
         """
         slot = self._pending(key, generation)
         if slot is None:
@@ -430,19 +439,19 @@ class SlotTable:
     def worker_disconnected(
         self, key: orders.Key, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """The control connection ended; the worker may still be alive."""
+        """The control connection has ended; the worker may still be alive."""
         self._slots[key].connected = False
         return []
 
     def worker_died(self, key: orders.Key, now: float) -> list[orders.Effect]:
-        """A worker's process ended; its session is lost."""
+        """A worker's process has ended; its session is lost."""
         self._slots[key].die(now)
         return [orders.Changed()]
 
     def worker_unstartable(
         self, key: orders.Key, message: str, now: float
     ) -> list[orders.Effect]:
-        """The start of a slot's worker failed several times in a row."""
+        """A slot's worker has failed to start several times in a row."""
         slot = self._slots[key]
         known, slot.fault = slot.fault, message
         if slot.pending is not None:
@@ -452,7 +461,9 @@ class SlotTable:
     # Time and devices.
 
     def tick(self, now: float) -> list[orders.Effect]:
-        """Kill workers that do not release their holder in time."""
+        """Release members that have not left in time, and kill workers that
+        have not released their holders in time.
+        """
         effects: list[orders.Effect] = []
         for slot in self._slots.values():
             leave_s = slot.leave_deadline_s
@@ -461,7 +472,11 @@ class SlotTable:
             deadline_s = slot.release_deadline_s
             if deadline_s is not None and deadline_s <= now:
                 slot.release_deadline_s = now + self._release_timeout_s
-                effects.append(orders.EndWorker(slot.key, "does not release"))
+                effects.append(
+                    orders.EndWorker(
+                        slot.key, "did not release its holder in time"
+                    )
+                )
         return effects
 
     def device_health(
@@ -469,7 +484,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """Record a driver's assessment of a device.
 
-        :param fault: the fault, None for a healthy device.
+        :param fault: the fault, or None for a healthy device.
         """
         if self._device_faults.get(device) == fault:
             return []
@@ -484,8 +499,8 @@ class SlotTable:
     ) -> tuple[objects.DeviceReport, ...]:
         """Return the whole table for a report.
 
-        :param energy_j: returns the energy drawn by the holder of a slot;
-            None: reports have no energy.
+        :param energy_j: returns the energy that a slot's holder has drawn;
+            None for a report without energy.
         """
         return tuple(
             objects.DeviceReport(
@@ -510,9 +525,9 @@ class SlotTable:
 def endpoints(
     host: HostFacts, port: int | None
 ) -> tuple[objects.Endpoint, ...]:
-    """Return where a process of a host listens for clients.
+    """Return where a process on a host listens for clients.
 
-    :param port: of its data port, None without one.
+    :param port: number of its TCP data port, or None.
     """
     local = objects.Endpoint(network="local", address="", port=0)
     if host.data_address is None or not port:
@@ -522,5 +537,5 @@ def endpoints(
     )
 
 
-#: A command or an event: a method of the table.
+#: A command or an event, which is a method of the table.
 Change: typing.TypeAlias = Callable[..., list[orders.Effect]]

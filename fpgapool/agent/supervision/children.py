@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes that an agent keeps alive: workers, and desks of groups.
+"""Processes that an agent keeps alive: workers and groups' desks.
 
 They may outlive their agent. A new agent finds them by their control sockets
-and starts only the missing ones. A process is signalled only through a
-descriptor of it (pidfd), and only after that process has been proved to be
-the one behind the control socket. So a recycled process number never costs
-another process its life.
+and starts only the missing ones. A process is signalled only through its
+pidfd, and only once it has been proved to be the process behind the control
+socket. So no other process is killed when a process number is reused.
 
 A process goes through these states::
 
@@ -16,9 +15,9 @@ A process goes through these states::
       │                                                  ▼   │
       └── given up (not proved) ◀── hung up ◀── connection ends
 
-``absent`` ends after a pause that doubles with each failure in a row. An agent
-that finds a process at its start begins with ``connected``: the process is
-proved by its first status.
+``absent`` ends after a pause, which doubles with each consecutive failure. If
+an agent finds a process when it starts, that process is ``connected`` from the
+beginning, and proved by its first status.
 """
 
 from __future__ import annotations
@@ -50,57 +49,62 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_INTERVAL_S = 0.02
 
-#: A process that is silent for this long is killed.
+#: A new process that has not responded for this long is killed.
 START_TIMEOUT_S = 30.0
 
 FIRST_RESPAWN_S = 0.1
 LONGEST_RESPAWN_S = 30.0
 
-#: After this time a process counts as healthy.
+#: A process that has run for this long is considered healthy.
 HEALTHY_AFTER_S = 10.0
 
 #: Consecutive failures after which a process is reported as faulty.
 FAULTY_AFTER_FAILURES = 4
 
-#: The most that one tick adds to a process's silence.
+#: Maximum time that one tick adds to a process's silence.
 LONGEST_TICK_S = 2.0
 
-#: How a process ended.
+# How a process ended.
 LEFT = "left"
 KILLED = "killed"
 DIED = "died"
 
-#: Settings that all processes take from their agent unchanged.
+#: Settings of the agent that all processes get unchanged.
 _SAME = (
     "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
 ).split()
 
 
 def connect_client(path: str, what: str) -> socket.socket:
-    """Return a connection to a process's data socket, for a client."""
+    """Return a connection to a process's data socket, for a client.
+
+    :param what: what error messages call the process.
+    """
     sock = processes.dial(path)
     if sock is None:
         raise rules.RequestError(
-            codes.WORKER_LOST, f"{what} accepts no connections"
+            codes.WORKER_LOST, f"{what} does not accept connections"
         )
-    # The client's descriptor shares this open file description.
+    # The client gets the same open file description, and expects it to block.
     sock.setblocking(True)
     return sock
 
 
 def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
-    """Return the path of a process's log; None: standard error."""
+    """Return the path of a process's log, or None for standard error."""
     log_dir = settings.log_dir
     return log_dir and os.path.join(os.path.abspath(log_dir), name)
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class Child:
-    """A process, or its absence.
+    """A process, which may be absent.
 
     :ivar proved: whether ``pidfd`` is proved to refer to the process behind
         the socket.
-    :ivar ended_for: why it was, or is about to be, ended on purpose.
+    :ivar failures: number of consecutive failures.
+    :ivar ended_for: why the agent has killed, or is about to kill, the
+        process.
     """
 
     title: str
@@ -117,8 +121,8 @@ class Child:
     timer: agent_loop.Timer | None = None
 
     def is_silent(self, limit_s: float) -> bool:
-        """Whether it has not answered for this long."""
-        # A process that has never reported has another limit.
+        """Whether the process has not answered for this long."""
+        # For one that has never reported, START_TIMEOUT_S applies.
         link = self.link
         return (
             link.sock is not None
@@ -128,7 +132,7 @@ class Child:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the process, if it is proved to be the right one."""
+        """Signal the process if it is proved to be the right one."""
         if self.pidfd is None or not self.proved:
             return
         try:
@@ -137,7 +141,7 @@ class Child:
             LOG.debug("%s has ended", self.title)
 
     def cancel_timer(self) -> None:
-        """Cancel what was to be done later."""
+        """Cancel the next scheduled step."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -147,12 +151,12 @@ C = typing.TypeVar("C", bound=Child)
 
 
 class Keeper(abc.ABC, typing.Generic[C]):
-    """Keeps processes alive and talks to them.
+    """Keeps processes alive and communicates with them.
 
     Everything but :meth:`close` runs in the loop's thread.
     """
 
-    #: For messages.
+    #: What messages call such a process.
     KIND: typing.ClassVar[str]
     #: The module that the processes run.
     MODULE: typing.ClassVar[str]
@@ -176,11 +180,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     @abc.abstractmethod
     def _ask_status(self, child: C) -> None:
-        """Ask a process for its status."""
+        """Request a process's status."""
 
     @abc.abstractmethod
     def _handle(self, child: C, message: messages.Message) -> None:
-        """Handle a message."""
+        """Handle a message from a process."""
 
     @abc.abstractmethod
     def _hung_up(self, child: C) -> None:
@@ -190,13 +194,13 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _died(self, child: C, how: str | None) -> None:
         """Handle the end of a process.
 
-        :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None for one
-            that could not be proved to be one of these processes.
+        :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None if it
+            could not be proved to be one of these processes.
         """
 
     @abc.abstractmethod
     def _unstartable(self, child: C, message: str) -> None:
-        """The start of a process failed several times in a row."""
+        """A process has failed to start several times in a row."""
 
     def _document(self, child: C) -> dict[str, object]:
         settings = self._settings
@@ -214,7 +218,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child: C,
         read: Callable[[socket.socket], bytes | memoryview] = links.receive,
     ) -> C:
-        """Attach a control connection, which is not open yet."""
+        """Give a process a control connection, which is not open yet."""
         child.link = links.Link(
             self._loop,
             child.title,
@@ -225,21 +229,21 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return child
 
     def settled(self) -> bool:
-        """Whether all processes found running have reported."""
+        """Whether all processes that were found running have reported."""
         return all(
             child.link.heard or child.proved or child.pidfd is None
             for child in self._children()
         )
 
     def tick(self) -> None:
-        """Ask every process for its status; end those that do not answer.
+        """Request every process's status; kill processes that do not answer.
 
-        Called at regular intervals. This finds frozen processes, and hanging
-        main threads.
+        Called at regular intervals. This detects frozen processes and main
+        threads that hang.
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
-        # Time during which the agent itself was suspended hardly counts.
+        # Count little of the time during which the agent was suspended.
         passed_s = min(now - last_s, LONGEST_TICK_S)
         for child in [*self._children()]:
             if child.link.requests:
@@ -249,25 +253,27 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._ask_status(child)
 
     def _end(self, child: C, reason: str) -> None:
-        """Kill a process that does not respond."""
+        """Kill a process.
+
+        :param reason: the rest of a sentence that starts with "it".
+        """
         LOG.warning("Killing %s: it %s", child.title, reason)
         child.ended_for = reason
         child.signal(signal.SIGKILL)
 
     def close(self, timeout_s: float) -> None:
-        """Leave the processes running, or end them if they end with their
-        agent.
+        """Leave the processes running, or end them if they are to end with
+        their agent.
 
         Called when the loop has ended.
 
-        :param timeout_s: how long they may take to end on their own.
+        :param timeout_s: time in which they must end before they are killed.
         """
         self._closing = True
         children = [*self._children()]
         for child in children:
             if child.link.sock is not None:
-                # A process that ends with its agent ends when the connection
-                # does.
+                # This ends a process that is to end with its agent.
                 child.link.sock.close()
                 child.link.sock = None
         if not self._settings.workers_outlive_agent:
@@ -278,7 +284,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _end_all(self, children: list[C], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         for child in children:
-            # A process without a connection does not notice that.
+            # The signal also ends processes that had no connection.
             child.signal(signal.SIGTERM)
         for child in children:
             if child.pidfd is None:
@@ -297,7 +303,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._spawn(child)
 
     def _adopt(self, child: C) -> bool:
-        """Adopt a process started by an earlier agent.
+        """Adopt a process that an earlier agent started.
 
         :returns: False if there is none.
         """
@@ -308,12 +314,12 @@ class Keeper(abc.ABC, typing.Generic[C]):
         try:
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
-            LOG.info("%s has disappeared: %s", child.title, error)
+            LOG.info("%s: cannot open its pidfd: %s", child.title, error)
             sock.close()
             return False
-        LOG.info("%s found: process %d", child.title, child.pid)
-        # The number may have been reused just before its descriptor was
-        # opened. Its next message proves it.
+        LOG.info("%s is running: process %d", child.title, child.pid)
+        # The process number may have been reused just before the pidfd was
+        # opened. The next message on this connection proves the process.
         child.proved = False
         child.ended_for = None
         child.started_at_s = self._loop.now()
@@ -322,10 +328,10 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return True
 
     def _prove(self, child: C) -> bool:
-        """Prove that a silent process is one of these.
+        """Try to prove that a silent process is one of these.
 
-        If the socket still accepts, its process has lived since before the
-        descriptor was opened, so the number is still its own.
+        If the socket still accepts connections, its process has run since
+        before the pidfd was opened, so the process number is still its own.
         """
         sock = processes.dial(child.control_path)
         if sock is None:
@@ -336,20 +342,22 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return child.proved
 
     def _spawn(self, child: C) -> bool:
-        """Start a process, now or later; return whether it has started."""
+        """Start a process now, or later if that fails.
+
+        :returns: whether it was started now.
+        """
         child.timer = None
         child.ended_for = None
         child.started_at_s = self._loop.now()
         try:
             child.pid = processes.start(self.MODULE, self._document(child))
-            # The child has not been waited for, so its number is not reused
-            # yet.
+            # Until the agent reaps the child, its number cannot be reused.
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
-            LOG.error("%s does not start: %s", child.title, error)
+            LOG.error("Cannot start %s: %s", child.title, error)
             self._failed(child, str(error))
             return False
-        LOG.info("%s: process %d", child.title, child.pid)
+        LOG.info("Started %s: process %d", child.title, child.pid)
         child.proved = True
         self._watch_process(child)
         self._connect_later(child)
@@ -367,15 +375,15 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None or child.link.sock is not None:
             return
         sock = processes.dial(child.control_path)
-        # Until a fresh child has created its socket, another process may still
-        # listen there.
+        # Until the new process has created its socket, its predecessor may
+        # still listen there.
         if sock is not None and descriptors.peer(sock)[0] != child.pid:
             sock.close()
             sock = None
         if sock is not None:
             self._connected(child, sock)
         elif self._loop.now() > child.started_at_s + START_TIMEOUT_S:
-            self._end(child, "has no control socket")
+            self._end(child, "did not open its control socket in time")
         else:
             self._connect_later(child)
 
@@ -400,7 +408,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None:
             return
         if child.proved:
-            # The descriptor becomes ready when the process ends.
+            # If the process ends, the pidfd reports that.
             child.started_at_s = self._loop.now()
             self._connect_later(child)
         else:
@@ -421,10 +429,10 @@ class Keeper(abc.ABC, typing.Generic[C]):
             return
         exit_status = processes.exit_status(pidfd)
         status = processes.how(exit_status)
-        # Its last messages, such as a result, may still be there.
+        # The process's last messages, such as a result, may still be unread.
         child.link.receive_rest()
         if child.pidfd != pidfd:
-            # Not proved, and abandoned with the end of its connection.
+            # It was not proved, and was abandoned when its connection ended.
             return
         self._forget_process(child)
         LOG.info("%s ended (%s)", child.title, child.ended_for or status)
@@ -437,14 +445,14 @@ class Keeper(abc.ABC, typing.Generic[C]):
             child, KILLED if child.ended_for else LEFT if left else DIED
         )
         if left:
-            # The exit status is unknown if an earlier agent started it, and
-            # the first attempt is free.
+            # An orderly end, or an unknown status because an earlier agent
+            # started the process: do not count it as a failure.
             self._spawn(child)
         else:
-            # An agent that died may have started the other process before its
-            # socket existed.
+            # If another process has the lock, adopt it: an earlier agent may
+            # have started it, and its socket did not exist yet.
             taken = exit_status == child_process.EXIT_TAKEN
-            log = child.log_file or "standard error of the agent"
+            log = child.log_file or "the agent's standard error"
             self._failed(
                 child,
                 f"the {self.KIND} ended ({status}); see {log}",
@@ -452,10 +460,14 @@ class Keeper(abc.ABC, typing.Generic[C]):
             )
 
     def _abandon(self, child: C) -> None:
-        """Forget a process that could not be proved to be one of these."""
+        """Give up a process that could not be proved to be one of these."""
         self._forget_process(child)
         self._died(child, None)
-        self._failed(child, f"the {self.KIND} found at the start is gone")
+        self._failed(
+            child,
+            f"the {self.KIND} that was running when the agent started has"
+            " disappeared",
+        )
 
     def _forget_process(self, child: C) -> None:
         self._close_pidfd(child)

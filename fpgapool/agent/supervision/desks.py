@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The desks of groups on a host: one process for each group with members.
+"""The groups' desks on a host: one process for each group with members.
 
-A desk is started with the first member once the conductor's order for the
+A desk is started for the first member, once the conductor's order for the
 group has arrived. It ends with the group, or when the group has neither
-members nor clients here. It outlives its agent, see :mod:`.children`.
+members nor clients here. It may outlive its agent; see :mod:`.children`.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
-#: How long reports contain the last counts of a desk that has ended.
+#: Time for which reports contain the last counts of a desk that has ended.
 LINGER_S = 60.0
-#: Clients per message.
+#: Maximum number of clients in one message.
 CLIENTS_AT_ONCE = 128
 
 Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
 
 
 def member_path(state_dir: str, group_id: str) -> str:
-    """Return the path of the socket where a desk awaits its members."""
+    """Return the path of the socket where a desk accepts its members."""
     return _path(state_dir, group_id, "member")
 
 
 def longest_path(state_dir: str) -> str:
-    """Return a path that is as long as the longest of a desk's sockets."""
+    """Return a path as long as the longest path of a desk's sockets."""
     return _path(state_dir, str(uuid.UUID(int=0)), "control")
 
 
@@ -63,9 +63,11 @@ def _desks_dir(state_dir: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Numbers of the desk of one group, for metrics.
+    """Numbers of a group's desk, for metrics.
 
-    :ivar tasks: tasks that have ended since the first desk of the group.
+    :ivar tasks: number of tasks that have ended in the group's desk processes
+        that this agent has started or adopted.
+    :ivar busy_s: slot-seconds of these tasks.
     """
 
     group_id: str
@@ -79,14 +81,19 @@ class Figures:
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class _DeskProcess(children.Child):
-    """The process of one group, or its absence.
+    """A group's process, which may be absent.
 
-    :ivar order: the current order, from the leader with this epoch.
-    :ivar joined: the slots of the process, with their generations.
-    :ivar sent: the members of the last request to the process, if there was
-        one.
-    :ivar partial: the pages of counts received so far.
-    :ivar is_counted: whether a process has reported all counts to this agent.
+    :ivar epoch: epoch of the leader that sent ``order``.
+    :ivar order: the current order.
+    :ivar members: slots that the group has here, according to the slot table.
+    :ivar joined: slots that have joined the process, with their generations.
+    :ivar sent: the members in the last request to this process, or None.
+    :ivar revision: revision of the order that the process follows.
+    :ivar counts: the last complete counts.
+    :ivar partial: the pages of the next counts received so far.
+    :ivar is_counted: whether a process has reported complete counts to this
+        agent.
+    :ivar tasks: number of tasks that have ended.
     :ivar busy_s: slot-seconds of these tasks.
     """
 
@@ -136,7 +143,7 @@ class _DeskProcess(children.Child):
         """Return the group's part of the host's report."""
         runs = self.link.sock is not None and self.link.heard
         if self.order is None:
-            # The desk may follow an order of an earlier agent.
+            # The desk may follow an order that an earlier agent received.
             revision = 0
         elif runs or self.is_wanted:
             revision = self.revision if runs else 0
@@ -152,7 +159,7 @@ class _DeskProcess(children.Child):
         )
 
     def figures(self) -> Figures:
-        """Return the numbers for metrics."""
+        """Return the group's numbers for metrics."""
         return Figures(
             group_id=self.group_id,
             members=len(self.joined) if self.pidfd is not None else 0,
@@ -164,12 +171,12 @@ class _DeskProcess(children.Child):
         )
 
     def take_partial(self, boot_id: str) -> bool:
-        """Take the complete counts.
+        """Adopt the collected counts, which are now complete.
 
-        :returns: whether another process than before reported them.
+        :returns: whether they are the first from a new process.
         """
-        # Only complete counts: what one report lacked would count twice in the
-        # next.
+        # Incomplete counts must not be used: a client that is missing in one
+        # would be counted again, from 0, in the next.
         is_new = self.boot_id != boot_id
         former = {} if is_new else self.counts
         self.counts, self.partial = self.partial, {}
@@ -183,12 +190,13 @@ class _DeskProcess(children.Child):
 
 
 class Desks(children.Keeper[_DeskProcess]):
-    """Keeps the desks of the host alive, and sends them their orders.
+    """Keeps the host's desks alive, and sends them their orders.
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param emit: passes the events of members to the slot table; see
+    :param emit: passes events of members to the slot table; see
         :class:`.workers.Workers`.
+    :param changed: called when the report about the groups has changed.
     """
 
     KIND = "desk"
@@ -237,7 +245,7 @@ class Desks(children.Keeper[_DeskProcess]):
     # Desired state.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Store an order; an outdated one changes nothing."""
+        """Store an order, unless it is outdated, and apply it."""
         if order.deleted and order.group_id not in self._desks:
             return
         desk = self._desk(order.group_id)
@@ -262,8 +270,8 @@ class Desks(children.Keeper[_DeskProcess]):
     ) -> None:
         """Set the slots that groups hold here.
 
-        :param unreported: slots that may have any holder: their workers have
-            not reported yet.
+        :param unreported: slots whose holders are unknown, because their
+            workers have not reported yet.
         """
         self._unreported = unreported
         for group_id in members:
@@ -276,7 +284,7 @@ class Desks(children.Keeper[_DeskProcess]):
             self._send_members(desk)
 
     def _run(self, desk: _DeskProcess) -> None:
-        """Start a process if one is needed and there is none."""
+        """Start a desk's process if it is needed and absent."""
         if desk.pidfd is None and desk.timer is None and desk.is_wanted:
             self._take_over(desk)
 
@@ -285,7 +293,7 @@ class Desks(children.Keeper[_DeskProcess]):
         return child.is_wanted and super()._spawn(child)
 
     def tick(self) -> None:
-        """Ask all desks for their status, and forget unneeded ones."""
+        """Request the status of all desks, and forget unneeded ones."""
         super().tick()
         now = self._loop.now()
         for desk in [*self._desks.values()]:
@@ -295,7 +303,8 @@ class Desks(children.Keeper[_DeskProcess]):
                 self._forget(desk)
 
     def _forget(self, desk: _DeskProcess) -> None:
-        # An earlier agent may have started a process that was not there yet.
+        # An earlier agent may have started a process whose socket did not
+        # exist when this agent looked for it.
         if self._adopt(desk):
             return
         del self._desks[desk.group_id]
@@ -305,14 +314,16 @@ class Desks(children.Keeper[_DeskProcess]):
     # Actual state.
 
     def settled(self) -> bool:
-        """Whether all desks found running have reported their counts."""
+        """Whether all desks that were found running have reported complete
+        counts.
+        """
         return all(
             desk.pidfd is None or desk.is_counted
             for desk in self._desks.values()
         )
 
     def reports(self) -> tuple[objects.GroupReport, ...]:
-        """Return the part of the host's report that is about groups."""
+        """Return the groups' part of the host's report."""
         return tuple(
             desk.report(self._host)
             for desk in self._desks.values()
@@ -320,16 +331,16 @@ class Desks(children.Keeper[_DeskProcess]):
         )
 
     def figures(self) -> list[Figures]:
-        """Return the numbers of all desks."""
+        """Return the numbers of all desks, for metrics."""
         return [
             desk.figures() for desk in self._desks.values() if desk.is_reported
         ]
 
     def connect(self, project_id: str, group_id: str) -> socket.socket:
-        """Return a connection to the data socket of a desk.
+        """Return a connection to a desk's data socket.
 
-        :raises: rules.RequestError if no client of the project may use the
-            group, or it has no desk here.
+        :raises: rules.RequestError if none of the project's clients may use
+            the group, or if it has no desk here.
         """
         desk = self._desks.get(group_id)
         if (
@@ -381,11 +392,11 @@ class Desks(children.Keeper[_DeskProcess]):
         self._ask_status(desk)
 
     def _spares_member(self, order: objects.GroupOrder) -> bool:
-        """Whether locks reserve a member of this host for clients without
-        locks.
+        """Whether this host reserves a member for clients without locks.
 
-        One host of a group does so: the one with the most members, or the
-        lowest id among equals. In doubt, this host does.
+        One host of each group does: the one with the most members, and among
+        equals, the one with the lowest id. If the order is inconclusive, this
+        host reserves one.
         """
         members = {one.host_uuid: one.members for one in order.hosts}
         mine = self._settings.host_uuid
@@ -413,7 +424,9 @@ class Desks(children.Keeper[_DeskProcess]):
         self._ask(desk, "members", {"members": members})
 
     def _unknown(self, desk: _DeskProcess) -> dict[orders.Key, int]:
-        """Return joined slots that may still be members, and must stay."""
+        """Return joined slots whose holders are unknown; they must stay,
+        because they may still be members.
+        """
         return {
             key: generation
             for key, generation in desk.joined.items()
@@ -431,10 +444,10 @@ class Desks(children.Keeper[_DeskProcess]):
     def _ask_status(self, child: _DeskProcess) -> None:
         self._ask(child, "status", {})
         if "counts" not in child.link.requests.values():
-            # Pages of two requests would mix.
+            # Only one request at a time: the pages of two would be mixed up.
             self._ask(child, "counts", {"after": ""})
 
-    # Of the keeper.
+    # Methods of the keeper.
 
     def _children(self) -> Iterable[_DeskProcess]:
         return self._desks.values()
@@ -466,7 +479,7 @@ class Desks(children.Keeper[_DeskProcess]):
 
     def _died(self, child: _DeskProcess, how: str | None) -> None:
         child.clients = 0
-        # A client without a desk has no task there.
+        # Without the desk, its clients have no tasks.
         child.counts = {
             name: dataclasses.replace(
                 counts, waiting=0, running=0, connected=False
@@ -475,12 +488,12 @@ class Desks(children.Keeper[_DeskProcess]):
         }
 
     def _unstartable(self, child: _DeskProcess, message: str) -> None:
-        LOG.error("%s does not work: %s", child.title, message)
+        LOG.error("%s fails repeatedly: %s", child.title, message)
 
     def _handle(self, child: _DeskProcess, message: messages.Message) -> None:
         child.link.silent_s = 0.0
         if "event" in message:
-            # A member has joined or left; the status has details.
+            # A member has joined or left; the next status has the details.
             return
         operation = child.link.requests.pop(message["id"], None)
         if not message["ok"]:
@@ -537,7 +550,7 @@ class Desks(children.Keeper[_DeskProcess]):
             self._changed()
         needed = child.members or self._unknown(child)
         if not needed and (child.is_deleted or not child.clients):
-            # The next report has its last counts.
+            # Its last counts are known now, so they will be reported.
             self._ask(child, "exit", {})
 
 

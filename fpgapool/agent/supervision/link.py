@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The control connection of a process that the agent keeps alive."""
+"""The control connection to a process that the agent keeps alive."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ RECEIVE_BYTES = 65536
 
 
 def receive(sock: socket.socket) -> bytes | memoryview:
-    """Return what a process has sent, nothing at the end.
+    """Return received data, which is empty when the connection has ended.
 
-    :raises OSError: if nothing is there, or the connection is lost.
+    :raises OSError: if there is no data yet, or the connection is lost.
     """
     return sock.recv(RECEIVE_BYTES)
 
 
 @dataclasses.dataclass(eq=False)
 class Link:
-    """A control connection, or its absence; the loop's thread uses it.
+    """A control connection, which may be absent; only the loop's thread uses
+    it.
 
-    :param on_message: raises KeyError, TypeError or ValueError if the message
-        is invalid.
-    :param on_end: called when the process has closed the connection, or it is
-        lost; :meth:`close` has been called.
+    :param on_message: called with each message; raises KeyError, TypeError or
+        ValueError if it is invalid.
+    :param on_end: called after :meth:`close`, when the process has closed the
+        connection or it is lost.
     :ivar requests: unanswered requests, by number.
-    :ivar silent_s: how long the process has been silent while it owed answers.
-    :ivar heard: whether the present connection has delivered a status.
+    :ivar silent_s: time for which the process has sent nothing although
+        requests are unanswered.
+    :ivar heard: whether this connection has delivered a status.
     """
 
     loop: agent_loop.Loop
@@ -59,7 +61,7 @@ class Link:
         self._last_number = 0
 
     def open(self, sock: socket.socket) -> None:
-        """Use a connection, which is not blocking."""
+        """Use a connection, which must be non-blocking."""
         self.sock = sock
         self._decoder = messages.MessageDecoder(codec.decode_json)
         self._unsent.clear()
@@ -69,7 +71,7 @@ class Link:
         self._watch()
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if there is one."""
         sock, self.sock = self.sock, None
         if sock is not None:
             self.loop.unwatch(sock)
@@ -86,7 +88,7 @@ class Link:
         Without a connection it is dropped; the caller repeats it when there
         is one.
 
-        :param request: kept in ``requests`` until it is answered.
+        :param request: value that ``requests`` contains until the answer.
         """
         if self.sock is None:
             return
@@ -122,13 +124,13 @@ class Link:
         except BlockingIOError:
             LOG.debug("%s is busy", self.title)
         except OSError as error:
-            # The reading side handles the end.
+            # receive() handles the closed connection.
             LOG.debug("%s: %s", self.title, error)
             self._unsent.clear()
         self._watch()
 
     def receive(self) -> None:
-        """Take the messages that are here, or the end of the connection."""
+        """Handle the messages that have arrived, or the connection's end."""
         sock = self.sock
         if sock is None:
             return
@@ -140,8 +142,8 @@ class Link:
         except BlockingIOError:
             return
         except ConnectionError as error:
-            # It ended with an unread request, perhaps in an orderly way; its
-            # exit status says.
+            # The process has ended without reading a request. Its exit status
+            # tells whether that was in order.
             LOG.info("%s: %s", self.title, error)
             data = b""
         except (OSError, frames.ProtocolError) as error:
@@ -155,7 +157,7 @@ class Link:
             self.on_end()
 
     def receive_rest(self) -> None:
-        """Take the last messages of a process that has ended."""
+        """Handle the last messages of a process that has ended."""
         while (sock := self.sock) is not None:
             try:
                 if not descriptors.is_readable(sock, 0):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts, recognizes and reaps processes of an agent. It waits for descriptors
-(pidfd), as process numbers are reused.
+"""Starts, recognizes and reaps an agent's processes. It waits for pidfds,
+because process numbers are reused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DESK_MODULE = "fpgapool.agent.groupdesk"
 def start(module: str, document: Mapping[str, object]) -> int:
     """Start a process in its own session, so that it may outlive the agent."""
     environment = dict(os.environ)
-    # The process must be the agent's own version, wherever it runs, and must
+    # The process must run the same version of fpgapool as the agent, and must
     # not import from the working directory (-P).
     root = str(pathlib.Path(fpgapool.__file__).parent.parent)
     inherited = environment.get("PYTHONPATH")
@@ -48,9 +48,9 @@ def start(module: str, document: Mapping[str, object]) -> int:
 
 
 def dial(path: str) -> socket.socket | None:
-    """Return a connection to a process's socket that does not block.
+    """Return a non-blocking connection to a process's socket.
 
-    :returns: None if the process accepts none.
+    :returns: None if no process accepts connections there.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -63,15 +63,15 @@ def dial(path: str) -> socket.socket | None:
 
 
 def ended(pidfd: int, timeout_s: float) -> bool:
-    """Wait for the end of a process."""
+    """Wait until a process ends; return whether it has ended."""
     return descriptors.is_readable(pidfd, max(0.0, timeout_s))
 
 
 def exit_status(pidfd: int) -> int | None:
     """Reap an ended process.
 
-    :returns: its status, or the negative number of the signal that ended it;
-        None for one that another process started.
+    :returns: its exit status, or the negative number of the signal that ended
+        it; None if another process started it.
     """
     try:
         result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
@@ -91,7 +91,7 @@ def how(exit_status: int | None) -> str:
 
 
 def runs(pid: int, module: str) -> bool:
-    """Whether a process runs a module, by its command line."""
+    """Whether a process runs a module, according to its command line."""
     try:
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -2,10 +2,10 @@
 
 """Buffers that clients may still read after their session has ended.
 
-A worker hands them to its agent, because the next project in the slot gets a
-new process, which must not have them. The agent never reads them. It clears
-them after a while: otherwise a client could keep its mappings, and thus the
-host's memory, forever.
+A worker passes them to its agent, because the slot's next project must not get
+access to them. The agent never reads them. It clears them after a while;
+otherwise, a client could keep its mappings, and thus the host's memory,
+forever.
 """
 
 from __future__ import annotations
@@ -18,38 +18,42 @@ from fpgapool.agent.slots import orders
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
 
-#: How long a client may read its buffers after the end of the session.
+#: Time for which a client may read its buffers after the end of a session.
 UNREAD_S = 60.0
 
-#: Sessions per slot whose buffers are kept; memory and descriptors are
-#: limited.
+#: Maximum number of sessions per slot whose buffers are kept, because memory
+#: and file descriptors are limited.
 SESSIONS = 4
 
 
 class Unread:
-    """The kept buffers of a host. All runs in the loop's thread.
+    """The buffers kept on a host. Only the loop's thread uses it.
 
-    :param session_bytes: size of a session's buffers, in both directions.
+    :param session_bytes: total size of a session's buffers for both
+        directions.
     """
 
     def __init__(self, loop: agent_loop.Loop, session_bytes: int) -> None:
         self._loop = loop
         self._most_bytes = SESSIONS * (session_bytes + buffers.DESCRIPTORS)
-        # By slot, the oldest first: size in bytes and descriptors.
+        # By slot, oldest first: size in bytes, and file descriptors.
         self._kept = collections.defaultdict[
             orders.Key, collections.deque[tuple[int, list[int]]]
         ](collections.deque)
 
     def keep(self, key: orders.Key, fds: list[int]) -> None:
-        """Keep the buffers of a session that is over.
+        """Keep the buffers of a session that has ended.
 
-        If there are too many for one slot, the oldest are cleared.
+        If there are too many for a slot, the oldest are cleared.
 
-        :param fds: their descriptors; closed in any case.
+        :param fds: the buffers' descriptors, which this object closes.
         """
         try:
             if len(fds) != buffers.DESCRIPTORS:
-                raise ValueError(f"{len(fds)} descriptors of shared buffers")
+                raise ValueError(
+                    f"a session has {buffers.DESCRIPTORS} descriptors of"
+                    f" shared buffers, not {len(fds)}"
+                )
             size_bytes = sum(map(buffers.size_bytes, fds))
         except ValueError:
             channel.close_fds(fds)
@@ -67,7 +71,8 @@ class Unread:
 
     def _discard(self, key: orders.Key, fds: list[int]) -> None:
         kept = self._kept[key]
-        # The oldest have the first timers.
+        # The buffers may already be cleared. If not, they are the oldest,
+        # because timers expire in order.
         if kept and kept[0][1] is fds:
             buffers.discard(kept.popleft()[1])
 

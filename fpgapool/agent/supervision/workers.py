@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker processes of a host: one per slot, started ahead of its use.
+"""The worker processes of a host: one per slot, started before it is used.
 
-Workers may outlive their agent, see :mod:`.children`.
+Workers may outlive their agent; see :mod:`.children`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-#: How long an idle worker may take to answer, and to end.
+#: Time in which an idle worker must answer, and then end.
 IDLE_TIMEOUT_S = 10.0
 
 
@@ -56,7 +56,7 @@ def control_path(state_dir: str, key: orders.Key) -> str:
 
 
 def data_path(state_dir: str, key: orders.Key) -> str:
-    """Return the path of the socket of a worker's local clients."""
+    """Return the path of a worker's socket for local clients."""
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.data.sock"
 
 
@@ -65,22 +65,24 @@ def _workers_dir(state_dir: str) -> str:
 
 
 class Busy(Exception):
-    """A worker has a session, or does not answer."""
+    """A worker has a session, or does not respond."""
 
 
 def end_idle(state_dir: str, device: str | None) -> None:
     """End the idle workers of the host's last agent. No agent may be running.
 
-    :param device: only workers of its slots; None: all.
+    :param device: end only the workers of its slots; None for all workers.
     """
     for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
         name, _, number = path.stem.rpartition(".")
-        # The sockets of their clients have other names.
+        # Skip the sockets for clients.
         if number.isdecimal() and device in (None, name):
             try:
                 _end_idle(path)
             except (OSError, frames.ProtocolError) as error:
-                raise Busy(f"a worker serves {path.name}: {error}") from error
+                raise Busy(
+                    f"the worker at {path.name} does not respond: {error}"
+                ) from error
 
 
 def _end_idle(path: pathlib.Path) -> None:
@@ -89,16 +91,16 @@ def _end_idle(path: pathlib.Path) -> None:
         try:
             sock.connect(str(path))
         except OSError:
-            # It ended and left its socket behind.
+            # The worker has died and left its socket behind.
             return
         pidfd = os.pidfd_open(descriptors.peer(sock)[0])
         try:
             sock.sendall(messages.encode(messages.request(1, "status")))
             if _status(sock)["session_id"] is not None:
-                raise Busy(f"the worker of {path.stem} has a session")
+                raise Busy(f"the worker of slot {path.stem} has a session")
             sock.sendall(messages.encode(messages.request(2, "exit")))
             if not processes.ended(pidfd, IDLE_TIMEOUT_S):
-                raise Busy(f"the worker of {path.stem} does not end")
+                raise Busy(f"the worker of slot {path.stem} did not end")
         finally:
             os.close(pidfd)
 
@@ -106,7 +108,7 @@ def _end_idle(path: pathlib.Path) -> None:
 def _status(sock: socket.socket) -> messages.Message:
     """Return the first status that a worker sends.
 
-    :raises OSError: if there is none in time.
+    :raises OSError: if no status arrives in time.
     """
     decoder = messages.MessageDecoder()
     while data := sock.recv(links.RECEIVE_BYTES):
@@ -114,21 +116,23 @@ def _status(sock: socket.socket) -> messages.Message:
             status = message.get("status")
             if isinstance(status, dict):
                 return status
-    raise ConnectionError("it closed the connection")
+    raise ConnectionError("the worker closed the connection")
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class _WorkerProcess(children.Child):
-    """The process of one slot, or its absence.
+    """A slot's process, which may be absent.
 
-    :ivar stale: whether it was started for something else, or has served a
-        group.
-    :ivar reported_idle: whether it reported idleness unasked since the last
-        request.
+    :ivar made_for: digest for a worker that is started now; see
+        :func:`_made_for`.
+    :ivar stale: whether it was started with a different digest, or has served
+        a group.
+    :ivar reported_idle: whether, since the last status request, it has
+        reported by itself that it is idle.
     """
 
     key: orders.Key
-    #: Descriptors whose message has not arrived yet.
+    #: Received file descriptors whose message has not arrived yet.
     fds: list[int] = dataclasses.field(default_factory=list)
     made_for: str = ""
     stale: bool = False
@@ -136,13 +140,13 @@ class _WorkerProcess(children.Child):
 
 
 class Workers(children.Keeper[_WorkerProcess]):
-    """Keeps one worker for each slot alive, and talks to it.
+    """Keeps one worker for each slot alive, and communicates with it.
 
-    :param emit: passes events to the slot table: the slot, a method of the
-        table, and more arguments of it.
-    :ivar started: number of started processes, by device.
-    :ivar ended: number of ended ones, by device and how: "left", "killed", or
-        "died".
+    :param emit: passes an event to the slot table: the slot, a method of the
+        table, and the method's further arguments.
+    :ivar started: number of processes started, by device.
+    :ivar ended: number of processes that have ended, by device and manner:
+        "left", "killed" or "died".
     """
 
     KIND = "worker"
@@ -159,7 +163,8 @@ class Workers(children.Keeper[_WorkerProcess]):
         self._counts = counts
         self._emit = emit
         self._workers: dict[orders.Key, _WorkerProcess] = {}
-        # Part of a message may have been received before.
+        # The descriptors of two messages may arrive before the first message
+        # is complete.
         self._most_fds = 2 * buffers.DESCRIPTORS
         self._buffer = memoryview(bytearray(links.RECEIVE_BYTES))
         self._unread = unread.Unread(
@@ -209,11 +214,11 @@ class Workers(children.Keeper[_WorkerProcess]):
     ) -> None:
         """Replace a worker before it gets an assignment.
 
-        A worker is not replaced as soon as it is idle: it keeps its last
-        result until the conductor has it, which the next assignment shows.
+        It was not replaced when it became idle, because it keeps its last
+        result until the conductor has it. The next assignment proves that.
         """
         LOG.info(
-            "Replacing %s: its settings are outdated, or it was in a group",
+            "Replacing %s: its settings are outdated, or it served a group",
             worker.title,
         )
         worker.link.ask("exit", {}, request)
@@ -226,7 +231,10 @@ class Workers(children.Keeper[_WorkerProcess]):
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not comply."""
+        """Kill a worker that does not obey.
+
+        :param reason: the rest of a sentence that starts with "it".
+        """
         self._end(self._workers[key], reason)
 
     def close(self, timeout_s: float) -> None:
@@ -236,7 +244,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self._workers.clear()
         self._unread.close()
 
-    # Of the keeper.
+    # Methods of the keeper.
 
     def _children(self) -> Iterable[_WorkerProcess]:
         return self._workers.values()
@@ -268,7 +276,7 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     def _ask_status(self, child: _WorkerProcess) -> None:
         if child.reported_idle:
-            # It is alive, and idle.
+            # The worker is alive and idle, so it need not be queried.
             child.reported_idle = False
             return
         self.send(orders.ToWorker(child.key, "status", 0, {}))
@@ -283,7 +291,8 @@ class Workers(children.Keeper[_WorkerProcess]):
         child.fds += channel.take_fds(ancillary)
         if len(child.fds) > self._most_fds:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "received descriptors without a message"
+                frames.PROTOCOL_ERROR,
+                "received file descriptors without a message",
             )
         return self._buffer[:count]
 
@@ -346,7 +355,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self, request: orders.ToWorker, code: str, message: str
     ) -> None:
         LOG.warning(
-            "Worker of slot %s.%d refused %s: %s: %s",
+            "The worker of slot %s.%d refused %s: %s: %s",
             *request.key,
             request.operation,
             code,
@@ -370,7 +379,7 @@ def _made_for(
     """Return a digest of everything that determines a worker's behaviour.
 
     It changes with the release, the settings, the board, and the files that
-    the driver's settings name, such as one that describes the boards.
+    the driver's settings name, such as a description of the boards.
     """
     facts: list[object] = [version.version_string(), document, device.model]
     facts += [(one.number, one.shape) for one in device.slots]

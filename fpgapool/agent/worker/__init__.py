@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker: the process of one slot. It outlives its agent.
+"""The worker: a slot's process, which may outlive its agent.
 
 ``state``
-    The state machine of the slot; it decides, and has no effects.
+    The state machine of the slot; pure.
 ``service``
-    Carries out its decisions; the main thread.
+    The main thread, which carries out the state machine's decisions.
 ``orders``
-    Requests of the agent, checked.
+    The agent's requests, checked.
 ``settings``
-    From the agent.
+    The settings from the agent.
 ``watch``
     Limits of a connected session; pure.
 ``hello``, ``desk``
-    Admit the client of the present assignment, and open its session.
+    Admit the client of the current assignment, and open its session.
 ``tasks``
     Runs the tasks of a group's desk instead, if the slot is a member.
 ``data``
     The data plane of a session.
 
-``python -m fpgapool.agent.worker`` is started by an agent. It never opens the
-database or the message bus, and knows one slot only.
+An agent starts it as ``python -m fpgapool.agent.worker``. It never accesses
+the database or the message bus, and serves only one slot.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Admits clients of the data port, and opens their sessions."""
+"""Admits clients at the data port, and opens their sessions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-#: How long a client that connects early waits for the order.
+#: Time for which a client that connects early waits for the agent's order.
 EARLY_S = 1.0
 
-#: Connections, each with a thread. A session has two, and briefly those that
-#: they replace.
+#: Maximum number of connections, each of which has a thread. A session has
+#: two, and for a short time also those that they replace.
 MAX_CONNECTIONS = 32
 
-# Output of one piece: a thousand times the usual size. No host has memory for
-# more.
+# Maximum output for one piece of input. This is a thousand times the usual
+# size, and hosts have no memory for more.
 _MOST_OUTPUT_BYTES = 2**32
 
 
@@ -43,7 +43,7 @@ _MOST_OUTPUT_BYTES = 2**32
 class SessionServer:
     """Admits only the client of the current assignment.
 
-    :param post: takes events; must not block.
+    :param post: takes events without blocking.
     :ivar is_waiting: see :attr:`.tasks.Member.is_waiting`.
     """
 
@@ -62,11 +62,11 @@ class SessionServer:
         self._profile: drivers.Profile | None = None
         self._session: sessions.DataSession | None = None
         self._connections = 0
-        # Held while a session is being opened, so that clearing waits.
+        # Held while a session is being opened, so that clear() waits for that.
         self._opening = threading.Lock()
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Accept the client of an assignment from now on."""
+        """Start to accept the client of an assignment."""
         with self._armed:
             self._keyring = hellos.Keyring(order)
             self._newest_generation = order.generation
@@ -77,8 +77,8 @@ class SessionServer:
         """Create a secret for the expected client.
 
         :param anew: whether to create one even if the client has its own.
-        :returns: the secret, empty if the client has its own; None if the
-            assignment is over.
+        :returns: the secret, which is empty if the client has its own; None if
+            the assignment has ended.
         """
         with self._lock:
             if self._keyring is None or self._keyring.order != order:
@@ -88,7 +88,7 @@ class SessionServer:
             return self._keyring.mint()
 
     def counters(self) -> tuple[int, int]:
-        """Return the session's bytes so far, input and output."""
+        """Return the session's input and output bytes so far."""
         session = self._session
         if session is None:
             return 0, 0
@@ -99,9 +99,9 @@ class SessionServer:
         return watch.BEGUN if session is None else session.progress()
 
     def try_memory(self) -> None:
-        """Allocate a client's buffers, and free them.
+        """Allocate and free a client's buffers, to check that this works.
 
-        :raises OSError: if there is no memory, or no descriptor, for them.
+        :raises OSError: if there is not enough memory or no file descriptor.
         """
         settings = self.settings
         memories.SharedMemory(
@@ -109,9 +109,10 @@ class SessionServer:
         ).close()
 
     def clear(self, code: str, message: str) -> tuple[int, int]:
-        """Accept no client, and end the session if there is one.
+        """Stop accepting clients, and end the session if there is one.
 
-        Returns when none of its threads runs any more.
+        Waits until all of its threads have ended.
+        :returns: the session's input and output bytes.
         """
         with self._lock:
             self._keyring = None
@@ -128,20 +129,20 @@ class SessionServer:
     def serve(
         self, hello: hellos.Hello, channel: channels.Channel, local: bool
     ) -> None:
-        """Serve a client's connection to its end, then close it.
+        """Serve a client's connection until it ends, then close it.
 
-        :raises ports.Refused: if it is not the client, or its session
-            cannot continue; the channel is left open.
+        :raises ports.Refused: if it is not the expected client, or its session
+            cannot continue; the channel stays open.
         """
         if hello.transport == hellos.SHM and not local:
             raise ports.Refused(
-                codes.PROTOCOL_ERROR, "shm needs a Unix socket"
+                codes.PROTOCOL_ERROR, "transport shm requires a Unix socket"
             )
         with self._lock:
-            # They may all be waiting for a slow core.
+            # All of them may be waiting for a slow core.
             if self._connections >= MAX_CONNECTIONS:
                 raise channels.ChannelClosed(
-                    "too many connections are waiting"
+                    "too many connections to this slot are waiting"
                 )
             self._connections += 1
         try:
@@ -165,7 +166,7 @@ class SessionServer:
         receiving.serve(session, channel)
 
     def expect(self, hello: hellos.Hello) -> None:
-        """Wait briefly for the order, if the client connects before it."""
+        """If the client connects before the order arrives, wait briefly."""
         if hello.secret is None:
             return
         with self._armed:
@@ -186,7 +187,7 @@ class SessionServer:
     def _take_return(
         self, hello: hellos.Hello, channel: channels.Channel
     ) -> None:
-        """Attach a second connection for what a session sends."""
+        """Attach a second connection, which carries what a session sends."""
         with self._lock:
             keyring, session = self._keyring, self._session
             if keyring is None or session is None:
@@ -204,10 +205,10 @@ class SessionServer:
             self._fail(keyring, refused.code, refused.message)
             raise
         except (OSError, MemoryError) as exc:
-            # The client has lost nothing: it can use another slot.
+            # The client has lost nothing, so it can use another slot.
             reason = getattr(exc, "strerror", None) or type(exc).__name__
             code = codes.HOST_OUT_OF_MEMORY
-            message = f"no memory for the client's buffers: {reason}"
+            message = f"cannot allocate the client's buffers: {reason}"
             self._fail(keyring, code, message, states.PREPARE_FAILED)
             raise ports.Refused(code, message) from exc
         with self._lock:
@@ -237,8 +238,8 @@ class SessionServer:
         if processor.multiple_bytes > settings.chunk_bytes:
             raise ports.Refused(
                 codes.INVALID_PARAMS,
-                "these parameters need pieces of "
-                f"{processor.multiple_bytes} bytes; a piece has at most "
+                "these parameters require pieces of "
+                f"{processor.multiple_bytes} bytes, larger than the limit of "
                 f"{settings.chunk_bytes}",
             )
         processor.agree(hello.features)
@@ -247,7 +248,8 @@ class SessionServer:
         ):
             raise ports.Refused(
                 codes.BAD_OFFSET,
-                f"{profile.name} is not stateless: it starts at offset 0",
+                f"{profile.name} is stateful, so a session must start at"
+                " offset 0",
             )
         memory = self._make_memory(hello, processor)
         return sessions.DataSession(
@@ -257,7 +259,8 @@ class SessionServer:
             settings,
             keyring,
             self.post,
-            # The slot is scrubbed after the session.
+            # The session does not share its blocks with others, because they
+            # are wiped when the slot is scrubbed after it.
             self.cache.open(keyring.order.project_id, hello.session_id),
             hello.start_input_offset,
             hello.start_output_offset,
@@ -310,7 +313,9 @@ class SessionServer:
     ) -> None:
         if session.shared != (hello.transport == hellos.SHM):
             raise ports.Refused(
-                codes.PROTOCOL_ERROR, "a session cannot change its transport"
+                codes.PROTOCOL_ERROR,
+                "the transport differs from that of the session's first"
+                " connection",
             )
         try:
             session.attach(
@@ -323,11 +328,12 @@ class SessionServer:
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             if first:
-                # Without OPENED the client cannot resume.
+                # Without OPENED, the client has no secret with which to
+                # resume.
                 self._fail(
                     keyring,
                     codes.CONNECTION_LOST,
-                    "the connection was lost before OPENED",
+                    "the connection was lost before OPENED was sent",
                 )
             raise
 
@@ -372,7 +378,8 @@ class SessionServer:
 
 
 def _unauthorized() -> ports.Refused:
-    # The same answer in all cases, so that an attacker learns nothing.
+    # Give the same answer in all cases, so that an attacker cannot tell them
+    # apart.
     return ports.Refused(
-        codes.UNAUTHORIZED, "wrong session, generation or secret"
+        codes.UNAUTHORIZED, "invalid session, generation or secret"
     )

@@ -21,13 +21,13 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
-#: Highest offset at which a session may start: no session can exhaust the
-#: offsets above it.
+#: Highest offset at which a session may start, so that it cannot run out of
+#: offsets.
 MAX_START_OFFSET = 2**63
 
-# A secret may be reissued while the previous one is under way.
+# A secret may be reissued while the previous one is on its way to the client.
 _MAX_SECRETS = 4
-# A HELLO has exactly one of them.
+# The kinds of secrets. A HELLO has exactly one.
 _SECRETS = ("secret", "resume_secret", "return_secret")
 
 
@@ -37,10 +37,7 @@ class Unauthorized(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
-    """A checked HELLO.
-
-    Its representation omits secrets and parameters.
-    """
+    """A checked HELLO. Its repr omits secrets and parameters."""
 
     session_id: str
     generation: int
@@ -77,15 +74,16 @@ _HELLO = shapes.Members(
 
 
 def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
-    """Check a HELLO.
+    """Check a HELLO, and return it as an object.
 
-    :param document: its payload; unknown members are ignored.
+    :param document: the HELLO's payload; unknown members are ignored.
     """
     members = frames.checked(_HELLO, document)
     if sum(name in members for name in _SECRETS) != 1:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
-            "exactly one of secret, resume_secret, return_secret is required",
+            "exactly one of secret, resume_secret and return_secret is"
+            " required",
         )
     members["features"] = frozenset(members.get("features", ()))
     return Hello(**members)
@@ -94,9 +92,9 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
 class Keyring:
     """The secrets of one assignment; only their hashes are kept.
 
-    A first secret works once. Each OPENED replaces the resume secret; the
-    previous one works until the client has used the new connection, as an
-    OPENED may be lost.
+    A secret for the first connection works once. Each OPENED contains a new
+    resume secret. Because an OPENED may be lost, the previous one stays valid
+    until the client has used the new connection.
     """
 
     def __init__(self, order: state.Order) -> None:
@@ -124,7 +122,7 @@ class Keyring:
 
     def mint_return(self) -> str:
         """Create the secret for a second connection, which will carry output.
-        It replaces the previous one, and works once.
+        It replaces the previous such secret, and works once.
         """
         secret, self._return = _mint()
         return secret
@@ -132,8 +130,8 @@ class Keyring:
     def admit_return(self, hello: Hello) -> None:
         """Check the HELLO of a second connection.
 
-        :param hello: of the client; its secret is now used up.
-        :raises Unauthorized: if session, generation or secret is wrong.
+        :param hello: the client's HELLO, whose secret becomes invalid.
+        :raises Unauthorized: if session, generation or secret is invalid.
         """
         expected = self._return
         if not (
@@ -156,9 +154,9 @@ class Keyring:
     def admit(self, hello: Hello) -> bool:
         """Check a HELLO against the secrets.
 
-        :returns: True for the first connection, whose secret is now used up;
-            False for one that resumes.
-        :raises Unauthorized: if session, generation or secret is wrong.
+        :returns: True for the first connection, whose secret becomes invalid;
+            False for one that resumes the session.
+        :raises Unauthorized: if session, generation or secret is invalid.
         """
         first = hello.secret is not None
         accepted = self._first if first and not self._opened else self._resume
@@ -167,7 +165,7 @@ class Keyring:
         digest = _digest(
             (hello.secret if first else hello.resume_secret) or ""
         )
-        # Compare all of them, so that the time reveals nothing.
+        # Always compare all of them, so that the duration reveals nothing.
         known = sum(
             hmac.compare_digest(digest, expected) for expected in accepted
         )
@@ -180,7 +178,7 @@ class Keyring:
 
 
 def _mint() -> tuple[str, bytes]:
-    """Return a new secret, 256 bits in hexadecimal, and its digest."""
+    """Return a new secret, 256 bits as hexadecimal digits, and its digest."""
     secret = secrets.token_hex(SECRET_BYTES)
     return secret, _digest(secret)
 

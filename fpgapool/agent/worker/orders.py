@@ -14,7 +14,7 @@ from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
-# Longer than any session, but safe for timers.
+# The limit is longer than any session, and small enough for timers.
 _SECONDS = shapes.number(0, below=2e9)
 _COUNT = shapes.integer(0, 2**63 - 1)
 _TEXT = shapes.text()
@@ -69,7 +69,7 @@ _ORDER = shapes.Members(
 
 
 def parse(message: messages.Message) -> state.Event | None:
-    """Decode a request; None asks for the status."""
+    """Check a request and return it as an event, or None for ``status``."""
     operation = frames.require(message, "op", str)
     match operation:
         case "status":
@@ -88,14 +88,15 @@ def parse(message: messages.Message) -> state.Event | None:
         case "exit":
             return state.Exit("requested by its agent")
     raise frames.ProtocolError(
-        codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
+        codes.UNKNOWN_OPERATION, f"unknown operation {operation[:64]!r}"
     )
 
 
 def order_members(message: messages.Message) -> dict[str, typing.Any]:
     """Check the members of an ``assign`` request.
 
-    :param message: the request; members of later versions are ignored.
+    :param message: the request; unknown members, which a newer agent may send,
+        are ignored.
     """
     members = frames.checked(_ORDER, message)
     members["limits"] = watch.Limits(

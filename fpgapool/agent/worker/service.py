@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker: carries out the decisions of the state machine. The main thread
-owns the machine and handles events one by one. Programming, scrubbing and
-connections block, so they have threads of their own, which only post events.
+"""The worker: carries out the state machine's decisions. The main thread owns
+the machine and handles events one by one. Programming, scrubbing and
+connections block, so they run in separate threads, which only post events.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from fpgapool.vocabulary import fields
 
 LOG = logging.getLogger(__name__)
 
-# Codes of failed preparations that are reported as they are.
+# Codes that drivers raise and that results contain; others become
+# PROGRAM_FAILED.
 _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A slot that needs no programming is ready within milliseconds, and a short
-# session ends as fast. The agent is notified of a change only if no other
-# follows within this time.
+# A change of status is reported after this time, together with changes that
+# follow it: a slot may be ready, and a session may end, within milliseconds.
 _GATHER_S = 0.01
 
 
@@ -60,9 +60,9 @@ _Call: typing.TypeAlias = Callable[[], None]
 class Worker:
     """One slot's process.
 
-    :raises process.Taken: if another worker runs the slot.
-    :ivar is_spent: whether the slot is clean only after the process ends,
-        because a driver's library may have threads that never end.
+    :raises process.Taken: if another worker already runs the slot.
+    :ivar is_spent: whether the slot is clean only after the process has ended,
+        because a driver's library may have left threads that never end.
     """
 
     def __init__(self, settings: worker_settings.WorkerSettings) -> None:
@@ -73,9 +73,9 @@ class Worker:
             self._calls.put, self._obey, self._agent_came, self._agent_went
         )
         self._quit_reason: str | None = None
-        # Buffers to be handed to an agent.
+        # Buffers to pass to an agent.
         self._unread: list[memories.Unread] = []
-        # Deadline for the core to stop after its session.
+        # Time by which the core must have stopped after its session.
         self._clear_due_s = math.inf
         # When to report a changed status to the agent.
         self._tell_due_s = math.inf
@@ -107,21 +107,21 @@ class Worker:
         )
 
     def post(self, event: state.Event | memories.Unread) -> None:
-        """Hand an event to the main thread, from any thread."""
+        """Pass an event to the main thread; any thread may call this."""
         if isinstance(event, memories.Unread):
             self._calls.put(functools.partial(self._keep_unread, event))
         else:
             self._calls.put(functools.partial(self._decide, event))
 
     def exit(self, reason: str) -> None:
-        """End the process, from any thread."""
+        """End the process; may be called from any thread."""
         self.post(state.Exit(reason))
 
     def run(self) -> None:
-        """Work until the machine ends the process."""
+        """Handle events until the machine ends the process."""
         self._sockets.serve()
         LOG.info(
-            "worker %s runs slot %d of %s, data port %s",
+            "worker %s serves slot %d of %s, data port %s",
             self._settings.worker_id,
             self._settings.slot,
             self._settings.device,
@@ -133,15 +133,16 @@ class Worker:
                 if call is not None:
                     call()
                 self._report()
-            LOG.info("worker ends: %s", self._quit_reason)
+            LOG.info("the worker is stopping: %s", self._quit_reason)
         finally:
-            # The lock is released with the process, after the sockets.
+            # The process holds its lock until it ends, so that no successor
+            # opens the sockets before they are closed.
             self._sockets.close()
             self._discard_unread()
 
     def _has_work(self) -> bool:
-        # An ending session may still leave buffers to be cleared. They are
-        # queued before its deadline is reset.
+        # A session that is ending may still leave buffers to be cleared. They
+        # are queued before its deadline is reset.
         return (
             self._quit_reason is None
             or self._clear_due_s < math.inf
@@ -149,7 +150,7 @@ class Worker:
         )
 
     def _next_call(self) -> _Call | None:
-        """:returns: None if it is time to report the status."""
+        """Return the next call, or None if it is time to report the status."""
         deadline_s = self._machine.deadline_s
         if deadline_s is None:
             deadline_s = math.inf
@@ -182,15 +183,16 @@ class Worker:
         self._decide(state.AgentLost())
 
     def _keep_unread(self, unread: memories.Unread) -> None:
-        # Without an agent no other session follows: one is enough.
+        # Without an agent there is no next session, so keep only one session's
+        # buffers.
         self._discard_unread()
         self._unread.append(unread)
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give the agent buffers that outlive the session and this process.
+        """Pass the agent the buffers that are kept after their session.
 
-        The slot's next project may need a fresh process.
+        This process may be replaced before the slot's next project.
         """
         while self._unread and self._newest.agent is not None:
             fds = self._unread[0].fds
@@ -243,7 +245,8 @@ class Worker:
                             message,
                         )
                     LOG.info("session %s ends: %s", order.session_id, code)
-                    # A thread cannot be ended from outside; its process can.
+                    # A thread cannot be killed, but the process can: see
+                    # _give_up().
                     self._clear_due_s = (
                         time.monotonic() + self._settings.clear_timeout_s
                     )
@@ -252,7 +255,7 @@ class Worker:
                     self._quit_reason = reason
 
     def _report(self) -> None:
-        """Send the agent its messages, unless more will follow at once."""
+        """Send the agent its messages, unless more will follow soon."""
         if self._tell_due_s < math.inf:
             is_early = self._tell_due_s > time.monotonic()
             if is_early and self._quit_reason is None:
@@ -299,7 +302,8 @@ class Worker:
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:
-            # It is sent to clients together with the secret.
+            # Create the certificate now: clients get its hash together with
+            # the secret.
             self._sockets.certificate_sha256()
             self._server(order).arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
@@ -365,6 +369,8 @@ _result_members = fields.copier(
 
 
 def _give_up() -> None:
-    LOG.critical("the core does not stop after its session; the worker exits")
+    LOG.critical(
+        "the core has not stopped after its session; killing the worker"
+    )
     logging.shutdown()
     os._exit(EXIT_CORE_HANGS)

@@ -19,16 +19,17 @@ _MIN_CHUNK_BYTES = 4096
 class WorkerSettings(settings.ChildSettings):
     """The settings of a worker.
 
-    :ivar state_dir: directory of the host's pool state.
-    :ivar driver_settings: settings of the driver, besides ``state_dir``.
-    :ivar chunk_bytes: longest piece of input or output in one frame.
-    :ivar window_chunks: chunks that may be on their way in one direction.
-    :ivar send_timeout_s: how long a client may take to accept a frame before
-        its connection counts as lost.
-    :ivar clear_timeout_s: how long a session's core may take to stop when
-        the session ends; after that the process ends with it.
-    :ivar made_for: identifies its configuration; agents replace a worker that
-        they would have started with another value.
+    :ivar state_dir: directory with the pool's state on this host.
+    :ivar driver_settings: settings of the driver in addition to ``state_dir``.
+    :ivar chunk_bytes: maximum size of a piece of input or output in a frame.
+    :ivar window_chunks: number of chunks that may be in flight in one
+        direction.
+    :ivar send_timeout_s: time in which a client must accept a frame before its
+        connection is considered lost.
+    :ivar clear_timeout_s: time in which a session's core must stop when the
+        session ends; after that, the process exits.
+    :ivar made_for: digest of the configuration; an agent replaces a worker
+        that it would start with a different one.
     """
 
     worker_id: str
@@ -42,8 +43,9 @@ class WorkerSettings(settings.ChildSettings):
     chunk_bytes: int = settings.number(
         _MIN_CHUNK_BYTES, frames.MAX_DATA_BYTES, default=4 * 1024 * 1024
     )
-    # A client delays the acknowledgement of up to a quarter of the window, and
-    # a whole chunk needs room besides: a window of one chunk would stall.
+    # A client may delay the acknowledgement of a quarter of the window, and
+    # there must also be room for a whole chunk. So with a window of one chunk,
+    # sessions would stall.
     window_chunks: int = settings.number(2, 1024, default=8)
     send_timeout_s: float = 60.0
     clear_timeout_s: float = 10.0
@@ -55,7 +57,7 @@ class WorkerSettings(settings.ChildSettings):
 
     @property
     def window_bytes(self) -> int:
-        """Bytes that may be unacknowledged in one direction."""
+        """Number of bytes that may be unacknowledged in one direction."""
         return self.chunk_bytes * self.window_chunks
 
 

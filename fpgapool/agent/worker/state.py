@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state machine of a worker's slot: events in, effects out.
+"""The state machine of a worker's slot: takes events and returns effects.
 
-The machine has no clock and does no I/O. The service around it carries out the
-effects and reports back with further events, some of which may be late: an
-event of a generation other than the current assignment's is ignored.
+The machine has no clock and does no I/O. The service carries out the effects
+and reports the outcome as further events. Some of these may be late: an event
+whose generation is not that of the current assignment is ignored.
 
-The state of the slot follows ``states.SLOT_MOVES``, which is also what agent
-and conductor know of it::
+The state of the slot follows ``states.SLOT_MOVES``. The agent and the
+conductor see the same states::
 
            assign              programmed           attached
     idle ─────────▶ preparing ───────────▶ ready ────────────▶ active
@@ -17,18 +17,18 @@ and conductor know of it::
      │                  ▼                    ▼                   │
      └──── scrubbed ────┴────────────────────┴───────────────────┘
 
-Besides that state, two things happen to an assignment, in this order:
+In addition, two things happen to an assignment, in this order:
 
-* It *ends* (``_ending``): the session closed or failed, a deadline passed, or
-the agent released the slot. The first reason counts. Programming cannot be
+* It *ends* (``_ending``): the session was closed or failed, a deadline passed,
+or the agent released the slot. The first reason counts. Programming cannot be
 interrupted, so an end during programming takes effect after it.
 * The slot is *cleared* (``_clearing``): the data plane stops and the driver
-  scrubs the slot. The state stays until that is done, because a slot that is
-  being cleaned is not free. If it cannot be scrubbed, the slot is ``faulty``
-  until a self-test ends with a successful scrub.
+  scrubs the slot. The state does not change until that is done, because a slot
+  that is being scrubbed is not free. If scrubbing fails, the slot is
+  ``faulty`` until a self-test ends with a successful scrub.
 
-A worker serves one project. An assignment for another one is refused with
-``RECYCLE``: the process ends, and its successor gets the assignment.
+A worker serves only one project. An assignment for a different one is refused
+with ``RECYCLE``: the process ends, and its successor gets the assignment.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _NO_LIMITS = watching.Limits()
-#: A process that notices a deadline this late was suspended.
+#: If the process notices a deadline this late, it was suspended.
 _LATE_S = 2.0
 
-#: How long a worker that ends with its agent waits for its first agent.
+#: Time for which a worker that ends with its agent waits for its first agent.
 FIRST_AGENT_S = 30.0
 
 
@@ -53,16 +53,19 @@ FIRST_AGENT_S = 30.0
 class Order:
     """An assignment.
 
-    :ivar connect_timeout_s: how long READY waits for the client.
-    :ivar resume_grace_s: how long DETACHED waits for the client.
+    :ivar connect_timeout_s: time for which the state READY waits for the
+        client.
+    :ivar resume_grace_s: time for which the state DETACHED waits for the
+        client.
     :ivar local: whether the session's data stays on this host.
-    :ivar origin_host_uuid: host of the client, None if it is on none.
-    :ivar file: of the bitstream; None if the driver has its own.
-    :ivar self_test: there is no client; the order only tests the slot.
-    :ivar desk_socket: where a group's desk awaits its members; the desk is the
-        client then. None for a session.
-    :ivar secret_sha256: hash of the client's secret, hexadecimal; empty: the
-        worker creates a secret.
+    :ivar origin_host_uuid: host of the client, or None if the client is on no
+        host of the pool.
+    :ivar file: file of the bitstream, or None if the driver has its own.
+    :ivar self_test: whether the order only tests the slot, without a client.
+    :ivar desk_socket: socket where a group's desk, which is the client then,
+        accepts its members; None for a session.
+    :ivar secret_sha256: hash of the client's secret as hexadecimal digits; if
+        it is empty, the worker creates a secret.
     """
 
     session_id: str
@@ -84,7 +87,7 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a session; times are wall clock."""
+    """The result of a session; times are by the wall clock."""
 
     session_id: str
     generation: int
@@ -102,12 +105,12 @@ class Result:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentConnected:
-    """An agent connected to the control socket."""
+    """An agent has connected to the control socket."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentLost:
-    """The agent's connection ended, and no newer agent has connected."""
+    """The agent's connection has ended, and no newer agent has connected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Assign:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Release:
-    """The agent takes the slot from a session."""
+    """The agent takes the slot away from a session."""
 
     generation: int
     reason: str
@@ -141,7 +144,7 @@ class Exit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Programmed:
-    """The slot holds the ordered accelerator.
+    """The slot is programmed with the ordered accelerator.
 
     In a self-test, it has also computed the expected output.
     """
@@ -152,7 +155,7 @@ class Programmed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProgramFailed:
-    """The slot could not be programmed, or has not passed its test."""
+    """The slot could not be programmed, or has failed its self-test."""
 
     generation: int
     message: str
@@ -161,7 +164,7 @@ class ProgramFailed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attached:
-    """The client is connected."""
+    """The client has connected."""
 
     generation: int
     wall_s: float
@@ -169,7 +172,7 @@ class Attached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Detached:
-    """The client's connection is lost."""
+    """The client's connection has been lost."""
 
     generation: int
 
@@ -183,7 +186,7 @@ class QuantumDone:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """The session ended on the data plane."""
+    """The session has ended on the data plane."""
 
     generation: int
     outcome: str
@@ -193,11 +196,11 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """The slot is clean, or cannot be cleaned.
+    """The slot is scrubbed, or scrubbing has failed.
 
-    :ivar fault: why it cannot be cleaned, None if it is clean.
-    :ivar spent: why only the end of this process cleans it; None if it is
-        clean now.
+    :ivar fault: why it cannot be scrubbed, or None.
+    :ivar spent: why it will be clean only when this process has ended, or None
+        if it is clean now.
     """
 
     generation: int
@@ -212,8 +215,8 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar is_waiting: the slot is a group's and has no task: no client is
-        responsible for its idleness.
+    :ivar is_waiting: whether the slot is a member of a group and has no task,
+        so that no client is responsible for its idleness.
     """
 
     progress: watching.Progress = watching.BEGUN
@@ -243,7 +246,7 @@ Event: typing.TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer the request that caused this with an error."""
+    """Answer the agent's request with an error."""
 
     code: str
     message: str
@@ -251,7 +254,7 @@ class Refuse:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """Program the slot, then report."""
+    """Program the slot, then report the outcome."""
 
     order: Order
 
@@ -260,7 +263,7 @@ class Program:
 class Announce:
     """Notify the agent that the client may connect.
 
-    :ivar anew: create a secret even if the client has one.
+    :ivar anew: whether to create a secret even if the client has one.
     """
 
     order: Order
@@ -276,9 +279,9 @@ class Join:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clear:
-    """End the session's data plane, scrub the slot, then report.
+    """End the session's data plane, scrub the slot, then report the outcome.
 
-    :ivar code: sent to a client that is still connected.
+    :ivar code: code to send to a client that is still connected.
     """
 
     order: Order
@@ -290,7 +293,7 @@ class Clear:
 class Changed:
     """Report the new status to the agent.
 
-    :ivar soon: after a short delay, as another change may follow at once.
+    :ivar soon: whether to wait briefly, because another change may follow.
     """
 
     soon: bool = False
@@ -298,7 +301,7 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quit:
-    """End the process once everything before this is done."""
+    """End the process once all earlier effects are carried out."""
 
     reason: str
 
@@ -321,16 +324,18 @@ class _Ending:
 class Machine:
     """The state of one slot.
 
-    :param orphan_s: how long to live with neither agent nor session.
-    :param exit_with_agent: whether to end as soon as the agent is gone; it
-        also waits less for its first agent.
-
-    :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
-    :ivar programmed: accelerator in the slot, None if unknown.
-    :ivar was_member: whether it has served a group, whose clients may belong
-        to other projects: the next assignment then needs a new process.
-    :ivar last_result: of the previous holder, until the next assignment.
-    :ivar fault: why the slot is faulty, None if it is not.
+    :param orphan_s: time after which a worker with neither agent nor session
+        ends.
+    :param exit_with_agent: whether to end as soon as the agent disconnects;
+        the wait for the first agent is then shorter, too.
+    :ivar state: state of the slot, a key of ``states.SLOT_MOVES``.
+    :ivar programmed: accelerator in the slot, or None if it is unknown.
+    :ivar was_member: whether the worker has served a group, whose clients may
+        belong to other projects. The next assignment then requires a new
+        process.
+    :ivar last_result: result of the previous holder, until the next
+        assignment.
+    :ivar fault: why the slot is faulty, or None.
     """
 
     def __init__(
@@ -360,7 +365,7 @@ class Machine:
         self.quanta = 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Handle an event."""
+        """Handle an event and return its effects."""
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):
             return [Refuse(codes.RECYCLE, "the worker is about to exit")]
         match event:
@@ -383,7 +388,7 @@ class Machine:
     def _move(self, what: str) -> bool:
         """Move the slot to its next state; only this method does so.
 
-        :returns: False if the present state does not allow the move.
+        :returns: False if the current state does not allow the move.
         """
         after = states.SLOT_MOVES[self.state].get(what)
         if after is None:
@@ -392,7 +397,7 @@ class Machine:
         return True
 
     def _impossible(self, what: str) -> list[Effect]:
-        """End a session after an event that is impossible in this state."""
+        """End a session because of an event that is invalid in this state."""
         return self._end(
             states.FAILED,
             codes.INTERNAL_ERROR,
@@ -406,7 +411,7 @@ class Machine:
             return [
                 Refuse(
                     codes.STALE_GENERATION,
-                    f"generation {order.generation} is older than "
+                    f"generation {order.generation} is older than the newest, "
                     f"{self.seen_generation}",
                 )
             ]
@@ -415,23 +420,31 @@ class Machine:
         ):
             return [_CHANGED]
         if self.state == states.SLOT_FAULTY and not order.self_test:
-            return [Refuse(codes.SLOT_FAULTY, "the slot is faulty")]
+            return [
+                Refuse(
+                    codes.SLOT_FAULTY,
+                    "the slot is faulty until it passes a self-test",
+                )
+            ]
         if self.order is not None:
             return [
                 Refuse(
                     codes.SLOT_BUSY,
-                    f"generation {self.order.generation} has the slot",
+                    f"generation {self.order.generation} holds the slot",
                 )
             ]
         if self.was_member or (
             self.last_project_id not in (None, order.project_id)
         ):
             return [
-                Refuse(codes.RECYCLE, "another project needs a new worker"),
+                Refuse(
+                    codes.RECYCLE, "the next project requires a new worker"
+                ),
                 *self._exit("recycled for another project"),
             ]
         self.order = order
-        # The agent must see this state, to distinguish two failed attempts.
+        # After a damaged file, the agent must see the state PREPARING: it
+        # tells the results of the two attempts apart.
         repairs = order.generation == self.seen_generation
         changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
@@ -444,7 +457,7 @@ class Machine:
         return [changed, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
-        """Whether an assignment is retried after a damaged file."""
+        """Whether this assignment is a retry after a damaged file."""
         result = self.last_result
         return (
             self.order is None
@@ -459,7 +472,7 @@ class Machine:
             return [
                 Refuse(
                     codes.STALE_GENERATION,
-                    f"generation {generation} was never assigned",
+                    f"generation {generation} was never assigned here",
                 )
             ]
         if self.order is None or generation != self.order.generation:
@@ -477,7 +490,7 @@ class Machine:
             return [
                 Refuse(
                     codes.SESSION_NOT_READY,
-                    f"generation {generation} does not wait for its client",
+                    f"generation {generation} is not waiting for its client",
                 )
             ]
         return self._announce(anew=True)
@@ -498,7 +511,7 @@ class Machine:
     def _agent_lost(self, now: float) -> list[Effect]:
         self._agent = False
         if self._exit_with_agent:
-            return self._exit("its agent is gone")
+            return self._exit("its agent has disconnected")
         if self.order is None:
             self.deadline_s = now + self._orphan_s
         return []
@@ -521,7 +534,7 @@ class Machine:
             return self._scrubbed(event, order, now)
         if self._clearing:
             if isinstance(event, Ended) and event.outcome == states.CLOSED:
-                # The client closed before the slot was revoked.
+                # The client closed the session before the slot was released.
                 self._ending = _Ending(
                     event.outcome, event.code, event.message
                 )
@@ -547,7 +560,7 @@ class Machine:
         now: float,
     ) -> list[Effect]:
         if self.state != states.SLOT_PREPARING:
-            return self._impossible("it was programmed")
+            return self._impossible("the slot was programmed")
         outcome = None
         if isinstance(event, ProgramFailed):
             outcome = states.PREPARE_FAILED, event.code, event.message
@@ -557,7 +570,7 @@ class Machine:
             self.programmed = event.accelerator
             self.bitstream_id = order.bitstream_id
             if order.self_test:
-                outcome = states.CLOSED, codes.OK, "the self-test was passed"
+                outcome = states.CLOSED, codes.OK, "the self-test has passed"
         if self._ending is not None:
             return self._clear(self._ending)
         if outcome is not None:
@@ -566,7 +579,7 @@ class Machine:
         self.deadline_s = now + order.connect_timeout_s
         if order.desk_socket is not None:
             return [_CHANGED, Join(order)]
-        # Without an agent the secret would not reach the client.
+        # Without an agent, the secret would not reach the client.
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
 
@@ -574,7 +587,7 @@ class Machine:
         self, order: Order, wall_s: float, now: float
     ) -> list[Effect]:
         if not self._move(states.ATTACHED):
-            return self._impossible("a client was connected")
+            return self._impossible("a client has connected")
         if self._started_at is None:
             self._started_at = wall_s
         if self._watch is None:
@@ -584,11 +597,11 @@ class Machine:
         if order.desk_socket is None:
             return [_CHANGED_SOON]
         self.was_member = True
-        # Members of groups stay attached: report that at once.
+        # A member of a group stays attached, so no change follows soon.
         return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
-        # A connection may be lost before it is attached.
+        # A connection may be lost before it was attached.
         if not self._move(states.LOST_CLIENT):
             return []
         self.deadline_s = now + order.resume_grace_s
@@ -627,7 +640,8 @@ class Machine:
         if self.deadline_s is None or now < self.deadline_s:
             return []
         if now - self.deadline_s >= _LATE_S:
-            # The process was suspended: handle what has arrived first.
+            # The process was suspended, so first handle events that have
+            # arrived in the meantime.
             self.deadline_s = now + watching.INTERVAL_S
             if self._watch is not None:
                 self._watch.resumed(now)
@@ -647,7 +661,7 @@ class Machine:
                 codes.RESUME_TIMEOUT,
                 "the client did not reconnect in time",
             )
-        return self._exit("neither agent nor session")
+        return self._exit("it has had neither agent nor session for too long")
 
     def _look(self, event: Tick, now: float) -> list[Effect]:
         """Check a connected session against its limits."""
@@ -677,7 +691,7 @@ class Machine:
             return [_CHANGED]
         ending = _Ending(outcome, code, message)
         if self.state == states.SLOT_PREPARING:
-            # Programming cannot be interrupted; the session ends after it.
+            # Programming cannot be interrupted, so the session ends after it.
             self._ending = ending
             return []
         return self._clear(ending)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A slot that is a member of a group: it runs the tasks of a desk.
+"""A slot that is a member of a group, and runs the tasks of its desk.
 
 The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
-parameters, gives the core all its input in one call, and leaves nothing behind
-but its result: parameters, core and input are gone before the next record is
-read. A core is reused only under a lock, or if it has no parameters and no
-state.
+parameters and gives the core all its input in one call. Only its result
+remains: parameters, core and input are gone before the next record is read. A
+core is reused only under a lock, or if it has neither parameters nor state.
 """
 
 from __future__ import annotations
@@ -40,21 +39,22 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# The first and the longest pause between attempts to reach the desk.
+# The first and the longest pause between attempts to connect to the desk.
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
 
-#: Failures that would affect later tasks, too.
+#: Codes of failures that would affect later tasks, too.
 _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 
 
 class TaskResult(typing.NamedTuple):
-    """The end of a task.
+    """The result of a task.
 
-    :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
-    :ivar output: valid until the task's input is free.
+    :ivar busy_ns: time for which the member worked on it; 0 if blocks are
+        missing.
+    :ivar output: output, which is valid until the task's record is released.
     """
 
     kind: int
@@ -65,10 +65,10 @@ class TaskResult(typing.NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Runner:
-    """Runs tasks in a programmed slot. Has no threads, sockets or rings.
+    """Runs tasks in a programmed slot; uses no threads, sockets or rings.
 
-    :ivar fault: code of the failure after which the slot runs no more tasks,
-        None without one.
+    :ivar fault: code of a failure after which the slot must not run more
+        tasks, or None.
     """
 
     driver: drivers.Driver
@@ -80,17 +80,17 @@ class Runner:
     clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns
 
     def __post_init__(self) -> None:
-        # The current project and application; None without any.
+        # The blocks of the current project and application, or None.
         self._blocks: blocks.Blocks | None = None
         self.input_bytes = 0
         self.output_bytes = 0
         self.started = 0
         self.is_running = False
         self.fault: str | None = None
-        # For the output of cores that do not work in place.
+        # Memory for the output of cores that do not work in place.
         self._room = _NO_BYTES
         self._locked = False
-        # A core that is reused, and its parameters.
+        # A core that may be reused, and its encoded parameters.
         self._kept: tuple[bytes, processing.Processor] | None = None
         self._processor: processing.Processor | None = None
         self._cancelled = False
@@ -98,7 +98,8 @@ class Runner:
     def run(self, task: records.Record, max_output_bytes: int) -> TaskResult:
         """Run a task.
 
-        :param task: its record, in place. A core may overwrite the input.
+        :param task: the task's record, in the ring; a core may overwrite the
+            input.
         """
         self.started += 1
         self.is_running = True
@@ -114,7 +115,8 @@ class Runner:
                 processor.set_argument(number, argument)
             room = self._room_for(processor, task.rest)
             if room is task.rest and task.kind == records.BLOCKS_TASK:
-                # A cached block must not change.
+                # The input may be a cached block, which the core must not
+                # overwrite.
                 room = self._own_room(len(room))
                 room[:] = task.rest
                 task = task._replace(rest=room)
@@ -127,7 +129,7 @@ class Runner:
             if count_bytes > max_output_bytes:
                 raise processing.Failure(
                     codes.TASK_TOO_LARGE,
-                    f"the task has {count_bytes} bytes of output, more than "
+                    f"the task's output is {count_bytes} bytes, larger than "
                     f"the limit of {max_output_bytes}",
                 )
         except Exception as exc:
@@ -150,7 +152,7 @@ class Runner:
     def _resolve(
         self, task: records.Record
     ) -> tuple[records.Record, dict[int, memoryview], list[int]]:
-        """Replace the references of a task by blocks.
+        """Replace a task's references with the blocks.
 
         :returns: the task with its input, its arguments, and the numbers of
             missing blocks.
@@ -160,7 +162,8 @@ class Runner:
         kept = self._blocks
         if kept is None:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "block references need an application"
+                frames.PROTOCOL_ERROR,
+                "block references require the client to name an application",
             )
         parts, rest = references.decode_parts(task.rest, group.MAX_TASK_BYTES)
         arguments: dict[int, memoryview] = {}
@@ -181,30 +184,33 @@ class Runner:
         return task._replace(rest=rest), arguments, missing
 
     def use_blocks(self, project_id: str, application: str) -> None:
-        """Let tasks use the blocks of an application, until :meth:`clear`."""
+        """Let tasks use an application's blocks until :meth:`clear`."""
         self._blocks = self.cache.open(project_id, application)
 
     def keep(self) -> None:
-        """Keep reusable cores open, until :meth:`clear`."""
+        """Keep reusable cores open until :meth:`clear`."""
         self._locked = True
 
     def clear(self, project_id: str | None = None) -> None:
-        """Remove everything that earlier tasks have left.
+        """Remove everything that earlier tasks have left behind.
 
-        :param project_id: of the next task, whose blocks stay; None: unknown.
+        :param project_id: project of the next task, whose blocks stay; None if
+            it is unknown.
         """
         self._locked = False
         self._kept = None
         self._blocks = None
         self.cache.wipe(project_id)
         if self._room:
-            # Must precede freeing the memory.
+            # Overwrite the memory before it is freed.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
         self.driver.clear_task(self.device, self.slot)
 
     def cancel(self) -> None:
-        """Make the present task and all later ones fail, from any thread."""
+        """Make the current task and all later ones fail; may be called from
+        any thread.
+        """
         self._cancelled = True
         processor = self._processor
         if processor is not None:
@@ -217,12 +223,13 @@ class Runner:
         if offset_bytes and not self.profile.stateless:
             raise processing.Failure(
                 codes.BAD_OFFSET,
-                f"{self.profile.name} is not stateless: its tasks start at"
+                f"{self.profile.name} is stateful, so a task must start at"
                 " offset 0",
             )
         if offset_bytes > hellos.MAX_START_OFFSET:
             raise processing.Failure(
-                codes.BAD_OFFSET, "the offset is out of range"
+                codes.BAD_OFFSET,
+                f"the offset exceeds the limit of {hellos.MAX_START_OFFSET}",
             )
         encoded = task.middle
         kept = self._kept
@@ -244,19 +251,19 @@ class Runner:
                 and (self._locked or (self.profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
-        # In this order: either cancel() sees the core, or it was called
-        # before.
+        # The order matters: if cancel() was called too early to see the core,
+        # this sees its flag.
         self._processor = processor
         if self._cancelled:
             raise processing.Failure(
-                codes.SESSION_CLOSED, "the slot leaves its group"
+                codes.SESSION_CLOSED, "the slot is leaving its group"
             )
         return processor
 
     def _room_for(
         self, processor: processing.Processor, data: memoryview
     ) -> memoryview:
-        """Return the room for the output of a task."""
+        """Return the memory for a task's output."""
         if processor.core.in_place:
             return data
         return self._own_room(processor.needed_bytes(len(data), True))
@@ -271,7 +278,7 @@ def _detail(exc: Exception) -> bytes:
     if isinstance(exc, (processing.Failure, frames.ProtocolError)):
         code, message = exc.code, exc.message
     else:
-        # Without the exception's text: it may quote parameters or data.
+        # Omit the exception's text: it may quote parameters or data.
         LOG.error("a task failed: %s", type(exc).__name__)
         code, message = codes.CORE_FAILED, type(exc).__name__
     return frames.encode_json({"code": code, "message": message})
@@ -283,9 +290,9 @@ class _Over(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Member:
-    """Connects a slot to its group's desk, and reconnects if need be.
+    """Connects a slot to its group's desk, and reconnects if necessary.
 
-    :param post: takes events of the assignment; must not block.
+    :param post: takes events of the assignment without blocking.
     """
 
     settings: worker_settings.WorkerSettings
@@ -301,7 +308,7 @@ class Member:
         self._sock: channels.PlainChannel | None = None
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Prepare for the tasks of an assignment."""
+        """Prepare to run the tasks of an assignment."""
         settings = self.settings
         self._runner = Runner(
             self.driver,
@@ -319,31 +326,33 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is a member, and has no task."""
+        """Whether the slot is a member and has no task."""
         runner = self._runner
         return runner is not None and not runner.is_running
 
     def counters(self) -> tuple[int, int]:
-        """Return the bytes of all tasks so far, input and output."""
+        """Return the input and output bytes of all tasks so far."""
         runner = self._runner
         if runner is None:
             return 0, 0
         return runner.input_bytes, runner.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Return the progress; each task counts as a byte of input, too."""
+        """Return the progress. Each started task counts as one more byte of
+        input.
+        """
         runner = self._runner
         return watch.Progress(
             0 if runner is None else runner.input_bytes + runner.started,
-            wait="a task of the group had no result for {}",
+            wait="a task of the group has not ended for {}",
         )
 
     def clear(self, _code: str, _message: str) -> tuple[int, int]:
-        """Leave the desk at once; the current task is abandoned.
+        """Leave the desk immediately, and abandon the current task.
 
-        Returns when the core has stopped.
+        Waits until the core has stopped.
 
-        :returns: the bytes of all tasks, input and output.
+        :returns: the input and output bytes of all tasks.
         """
         counters = self.counters()
         runner, done = self._runner, self._done
@@ -382,9 +391,9 @@ class Member:
     def _forget(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Reset, to join again as a new member."""
+        """Clear the slot, so that it can join again as a new member."""
         self.post(state.Detached(order.generation))
-        # A desk that keeps ending must not cause a busy loop.
+        # If the desk keeps failing, this must not become a busy loop.
         self._stopped.wait(_FIRST_PAUSE_S)
         try:
             runner.clear()
@@ -395,7 +404,7 @@ class Member:
     def _serve_desk(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Serve one desk process."""
+        """Serve a desk process until the slot leaves its group."""
         sock = self._connect(order.desk_socket or "")
         try:
             channel = self._receive(sock)
@@ -469,7 +478,7 @@ class Member:
                             order.generation,
                             states.FAILED,
                             runner.fault,
-                            "the device has failed in a task",
+                            "the device failed while running a task",
                         )
                     continue
                 case records.KEEP:
@@ -500,7 +509,8 @@ class Member:
                     )
                 case _:
                     raise frames.ProtocolError(
-                        frames.PROTOCOL_ERROR, f"no record {record.kind}"
+                        frames.PROTOCOL_ERROR,
+                        f"unknown record kind {record.kind}",
                     )
             post.free()
         return None
@@ -517,7 +527,7 @@ def _soiled(order: state.Order, exc: Exception) -> state.Ended:
 
 
 class _Postbox:
-    """A channel whose waits end when a connection does."""
+    """A channel to the desk. Waiting ends when the desk's connection ends."""
 
     def __init__(
         self, channel: rings.Channel, sock: channels.PlainChannel
@@ -531,17 +541,17 @@ class _Postbox:
         self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
 
     def receive(self) -> rings.Record:
-        """Return the next record, in place."""
+        """Wait for the next record and return it, still in the ring."""
         while (record := self._get()) is None:
             self._wait(None)
         return record
 
     def free(self) -> None:
-        """Wipe the record that was received and give back its room."""
+        """Wipe the received record and release its room."""
         self._channel.free(wipe=True)
 
     def wipe(self) -> None:
-        """Wipe sent results, once the desk has freed them."""
+        """Wipe sent results once the desk has released them."""
         while not self._channel.wipe():
             self._wait(rings.ALL)
 
@@ -552,7 +562,7 @@ class _Postbox:
         self._send(head, detail, output)
 
     def send(self, kind: int, task_id: int = 0, detail: bytes = b"") -> None:
-        """Send a record, as soon as there is room."""
+        """Send a record as soon as there is room."""
         self._send(records.header(kind, task_id, len(detail)), detail)
 
     def _send(self, *parts: rings.Buffer) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of connected sessions, so that none leaves a slot idle. Pure: time
-and bytes are arguments.
+"""Limits of connected sessions, so that none wastes a slot. Pure: time and
+bytes are arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import typing
 
 from fpgapool.vocabulary import codes
 
-#: Time between two checks of a connected session.
+#: Interval at which a connected session is checked.
 INTERVAL_S = 0.25
 
 
@@ -20,10 +20,11 @@ INTERVAL_S = 0.25
 class Limits:
     """Limits of a connected session; 0 means no limit.
 
-    :ivar min_progress_bytes_per_s: least mean rate of the input, over
-        periods of ``progress_period_s``.
-    :ivar claim_limit_bytes: input after which the pool is notified.
-    :ivar quantum_bytes: input per quantum; the pool is notified of each.
+    :ivar min_progress_bytes_per_s: minimum mean rate of the input in each
+        period of ``progress_period_s``.
+    :ivar claim_limit_bytes: amount of input above which the pool is notified.
+    :ivar quantum_bytes: amount of input per quantum; the pool is notified of
+        each quantum.
     """
 
     idle_timeout_s: float = 0.0
@@ -35,9 +36,9 @@ class Limits:
 
 
 class Borders:
-    """Notices when a session completes a quantum.
+    """Detects when a session completes a quantum.
 
-    :param quantum_bytes: 0: there are no quanta.
+    :param quantum_bytes: amount of input per quantum; 0 for no quanta.
     """
 
     def __init__(self, quantum_bytes: int) -> None:
@@ -45,7 +46,7 @@ class Borders:
         self._next_bytes: float = quantum_bytes or math.inf
 
     def reached(self, input_bytes: int) -> bool:
-        """Whether a quantum was completed since the last call."""
+        """Whether a quantum has been completed since the last call."""
         if input_bytes < self._next_bytes:
             return False
         quanta = input_bytes // self._quantum_bytes + 1
@@ -56,15 +57,15 @@ class Borders:
 class Progress(typing.NamedTuple):
     """The progress of a session.
 
-    :ivar output_bytes: grows with the output that its client receives.
-    :ivar wait: what it has been waiting for, as text; ``{}`` stands for the
+    :ivar output_bytes: number that grows as the client receives output.
+    :ivar wait: text that says what it is waiting for; ``{}`` stands for the
         duration.
-    :ivar is_computing: whether it waits for the core, not for the client.
+    :ivar is_computing: whether it waits for the core rather than the client.
     """
 
     input_bytes: int = 0
     output_bytes: int = 0
-    wait: str = "the client sent no input for {}"
+    wait: str = "the client has sent no input for {}"
     is_computing: bool = False
 
 
@@ -85,24 +86,27 @@ class Watch:
         self._period_bytes = 0
 
     def resumed(self, now: float) -> None:
-        """Record that a connection is back; its absence is not idleness."""
+        """Record that the client is connected again; the time without a
+        connection does not count as idle.
+        """
         self._progress_s = now
         self._period_s = now
         self._period_bytes = self._input_bytes
 
     def beyond_claim(self) -> bool:
-        """Whether the input exceeds the claim and its tolerance."""
+        """Whether the input exceeds the claim, including its tolerance."""
         limit_bytes = self._limits.claim_limit_bytes
         return bool(limit_bytes) and self._input_bytes > limit_bytes
 
     def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
         """Compare the session with its limits.
 
-        :returns: code and explanation if the session must end.
+        :returns: code and message if the session must end, or None.
         """
         self._input_bytes = max(progress.input_bytes, self._input_bytes)
         last, self._last = self._last, progress
-        # A core that starts a piece has just received it.
+        # A change of only the text is no progress. When a core starts to
+        # compute, that is a change, so its time starts now.
         if progress._replace(wait=last.wait) != last:
             self._progress_s = now
         limits = self._limits
@@ -116,7 +120,8 @@ class Watch:
         if 0 < limits.max_hold_s <= now - self._first_s:
             return (
                 codes.HOLD_TIMEOUT,
-                f"the slot was held for {limits.max_hold_s:g} s",
+                f"the session held the slot for {limits.max_hold_s:g} s, the"
+                " maximum",
             )
         return self._look_at_rate(now)
 
@@ -133,6 +138,6 @@ class Watch:
             return None
         return (
             codes.TOO_SLOW,
-            f"{rate:.0f} bytes of input per second, below the minimum of "
-            f"{limits.min_progress_bytes_per_s:g}",
+            f"the client sent {rate:.0f} bytes/s of input, below the minimum "
+            f"of {limits.min_progress_bytes_per_s:g} bytes/s",
         )

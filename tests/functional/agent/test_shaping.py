@@ -667,7 +667,7 @@ def test_the_privileged_process_does_it(pair, privsep_daemon):
         with tc.TrafficControl() as control:
             assert not cap.Cap(control).is_on(pair.near.device)
     # Errors cross the processes, too.
-    with pytest.raises(ValueError, match="invalid rate of a cap"):
+    with pytest.raises(ValueError, match="invalid cap"):
         put(pair.near, bytes_per_s=1)
 
 

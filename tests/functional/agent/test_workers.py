@@ -485,7 +485,7 @@ def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
         "SLOT_FAULTY",
     )
     assert slot.last_result.message == (
-        "the worker ended (status 1); see standard error of the agent"
+        "the worker ended (status 1); see the agent's standard error"
     )
 
 

@@ -64,7 +64,9 @@ def test_core_error_tells_the_offset(start, directory):
     assert caught.value.document["offset"] == 2000
     result = agent.wait_result(1)
     assert (result["state"], result["code"]) == ("FAILED", "CORE_FAILED")
-    assert result["message"] == "FaultInjected at input offset 2000"
+    assert result["message"] == (
+        "the core failed at input offset 2000: FaultInjected"
+    )
     assert result["input_bytes"] == 2000
     assert worker.log().count("FAULT INJECTED: core_error on board0.0") == 1
 

@@ -33,7 +33,7 @@ class Driver(noop.NoopDriver):
     [
         (base.Health(True), None),
         (base.Health(True, "a remark"), None),
-        (base.Health(False), "not healthy"),
+        (base.Health(False), "the driver reports a fault"),
         (
             base.Health(False, "it burns:\n\n  brightly\n"),
             "it burns: brightly",

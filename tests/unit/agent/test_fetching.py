@@ -131,7 +131,7 @@ def test_who_waits_for_a_thread_is_answered_in_time(scene):
     scene.fetch("a")
     scene.now_s += TIMEOUT_S
     scene.caller.expire()
-    assert scene.failed == [("a", "not fetched within 40 s")]
+    assert scene.failed == [("a", "the file was not fetched within 40 s")]
     assert scene.caller.calls == []
     # The next one starts afresh.
     scene.fetch("b")

@@ -107,7 +107,7 @@ def test_the_wish_becomes_a_cap(wish, bytes_per_s, caplog):
     assert guard.check() == shaping.CHECK_INTERVAL_S
     assert kernel.asked == [("cap", "eth0", bytes_per_s, NETWORK, PORTS)]
     assert guard.state == shaping.LinkState("eth0", bytes_per_s)
-    assert f"eth0 capped at {bytes_per_s}" in caplog.text
+    assert f"eth0 is capped at {bytes_per_s}" in caplog.text
 
 
 def test_the_operators_device_is_taken():

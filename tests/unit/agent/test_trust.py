@@ -103,7 +103,7 @@ def test_keys_that_cannot_be_read_count_as_none(signer, trusted):
 
 def test_what_a_slot_has_cannot_be_named_without_its_signature(trusted):
     wanted = order(None, bitstream=f"bitstream:{CHECKSUM}")
-    assert "no checksum" in trusted.objection(wanted)
+    assert "neither checksum" in trusted.objection(wanted)
     assert trusted.objection(order(None)) is None
 
 
@@ -122,7 +122,7 @@ def test_native_code_needs_a_signature_whatever_is_configured(
     native = signed(signer, format=file_format)
     assert found.objection(order(native)) is None
     unsigned = signed(signer, format=file_format, signature="")
-    assert "needs one" in found.objection(order(unsigned))
+    assert "no signature" in found.objection(order(unsigned))
     other = samples.Signer(tmp_path / "other")
     stranger = signed(other, format=file_format)
     assert "no trusted key" in found.objection(order(stranger))

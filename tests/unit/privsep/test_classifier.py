@@ -211,5 +211,5 @@ def test_the_other_family_is_not_accepted(network):
     "ports", [(0, 10), (10, 9), (1, 65536), (65536, 65536), (-1, 5)]
 )
 def test_ports_that_cannot_be(ports):
-    with pytest.raises(ValueError, match="not a range of ports"):
+    with pytest.raises(ValueError, match="invalid port range"):
         classifier.program(IPV4_NETWORK, *ports)

@@ -393,13 +393,13 @@ def test_a_session_says_what_it_waits_for():
             lambda: f"{text}, not {made.progress().wait}",
         )
 
-    says("the client sent no input for {}")
+    says("the client has sent no input for {}")
     client = Client(made)
     header = frames.pack_header(
         frames.INPUT, task_id=1, payload_length_bytes=CHUNK_BYTES
     )
     client.sock.sendall(header)
-    says("the client sent only part of a piece of input in {}")
+    says("the client has sent only part of a piece of input for {}")
     client.sock.sendall(bytes(CHUNK_BYTES))
     # Each output has a block, of which there are six.
     sent = 1
@@ -410,7 +410,7 @@ def test_a_session_says_what_it_waits_for():
         if sent == 7:
             break
     says(
-        "the worker waited {} for room for output: "
+        "the client has acknowledged too little output for {}: "
         "6 bytes in 6 pieces are unacknowledged"
     )
     client.close()
@@ -430,8 +430,8 @@ def test_a_session_says_that_its_client_takes_no_output():
             break
     _send(client, 4, CHUNK_BYTES)
     says = (
-        f"the client read no output for {{}}: {CHUNK_BYTES} bytes wait to be "
-        f"sent, after {4 * CHUNK_BYTES} bytes in 4 pieces are unacknowledged"
+        f"the client has read no output for {{}}: {CHUNK_BYTES} bytes are "
+        f"unsent, {4 * CHUNK_BYTES} bytes in 4 pieces are unacknowledged"
     )
     waiting.wait_until(
         lambda: made.progress().wait == says, lambda: made.progress().wait

@@ -28,7 +28,7 @@ def test_idleness_is_counted_from_the_last_input():
     assert watching.look(done(5), 17.9) is None
     code, message = watching.look(done(5), 18.0)
     assert code == codes.IDLE_TIMEOUT
-    assert message == "the client sent no input for 10 s"
+    assert message == "the client has sent no input for 10 s"
 
 
 def test_output_that_moves_is_no_idleness():

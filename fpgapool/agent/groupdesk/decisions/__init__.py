@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decides which task runs next, and where, for a group on one host.
+"""Decides which of a group's tasks runs next on this host, and where.
 
 ``queues``
-    Takes events and the time, and returns decisions.
+    Take events and the time, and return decisions.
 ``clients``, ``members``, ``locks``
-    The state of each; parts of the queues.
+    The state of clients, members and locks; parts of the queues.
 ``heads``
-    The heads of queues, in the order of service.
+    The waiting heads of queues, in the order in which they are served.
 ``holding``
-    Which members have the blocks of a task.
+    Which members hold the blocks of a task.
 ``model``
-    What these are made of, and the decisions.
+    The values that these use, and the decisions.
 
-Pure: :mod:`fpgapool.agent.groupdesk.service` carries out what is decided.
+Pure: :mod:`fpgapool.agent.groupdesk.service` carries out the decisions.
 """

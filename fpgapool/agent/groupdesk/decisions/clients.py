@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The clients of a group on one host, and what each has done."""
+"""The clients of a group on one host, and their counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fpgapool.agent.groupdesk.decisions import model
 
 
 class Clients:
-    """The clients that are attached, or have locks.
+    """The clients that are attached or have locks.
 
     :param slots: number of this host's slots; each client has as many queues.
     """
@@ -18,13 +18,13 @@ class Clients:
         self._slots = slots
         self._heads = waiting
         self.all: dict[str, model.Client] = {}
-        # Counts of former clients, until the period ends.
+        # Former clients' counts, until the period ends.
         self._gone: dict[str, model.Usage] = {}
 
     def attach(
         self, client_id: str, owner: str, project_id: str
     ) -> model.Client:
-        """Return a client, which is new or was lost."""
+        """Attach a client, which is new or reconnects, and return it."""
         client = self.all.get(client_id)
         if client is None:
             client = self.all[client_id] = model.Client(
@@ -36,7 +36,7 @@ class Clients:
         client.owner = owner
         client.attached = True
         client.paused = False
-        # The limit of locks for the others may be lower now.
+        # The limit of locks may now be lower for the other clients.
         self._heads.retry_blocked()
         return client
 
@@ -47,14 +47,14 @@ class Clients:
         self._heads.retry_blocked()
 
     def counts_of(self, client_id: str) -> model.Usage:
-        """Return the counts of a client, which may be gone or new."""
+        """Return a client's counts; the client may have left or be new."""
         client = self.all.get(client_id)
         if client is not None:
             return client.counts
         return self._gone.setdefault(client_id, model.Usage())
 
     def take_counts(self) -> dict[str, model.Usage]:
-        """End a period; return each client's counts, by name."""
+        """End a period; return the clients' counts in it, by id."""
         taken, self._gone = self._gone, {}
         for client_id, client in self.all.items():
             counts = taken[client_id] = client.counts

@@ -2,8 +2,8 @@
 
 """The heads of queues that wait for a member, in the order of service.
 
-The project with the least service comes first, however many clients it has;
-among equals, the head that has waited longest.
+The project that has had the least service comes first, however many clients it
+has. In the project, the arbitration decides which head comes first.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from collections.abc import Iterable
 from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import group
 
-# Queues cannot be compared, and two queues of a reconnected client may tie.
+# Distinguishes equal entries in heaps, because queues cannot be compared:
+# after a client reconnects, two of its queues may have the same number.
 _SERIALS = itertools.count()
 _SERVED = operator.attrgetter("served")
 
 
 class Heads:
-    """The queues whose head waits for a member.
+    """The queues whose heads wait for a member.
 
-    :param arbitration: ``fifo``: serves the project that was served the fewest
-        tasks, and its heads in the order in which they began to wait;
-        ``time``: serves the project with the least busy time, and its client
-        with the least. Ties go to the client's name, then to the queue's
-        number.
-    :ivar per_task: whether each task counts as service when it begins.
+    :param arbitration: ``fifo`` serves the project that has had the fewest
+        tasks served, and its heads in the order in which they began to wait;
+        ``time`` serves the project with the least busy time, and in it, the
+        client with the least. The client's id, then the queue's number, breaks
+        ties.
+    :ivar per_task: amount of service for which a task counts when it starts.
     """
 
     def __init__(self, arbitration: str) -> None:
         self._whole = model.Share(None)
         self._projects: dict[str, model.Share] = {}
-        # Queues whose head may not be served now: a lock above the limit, or
-        # that of a paused client.
+        # Queues whose head cannot be served now: a lock above the limit, a
+        # task that waits for its blocks, or any head of a paused client.
         self._blocked: list[model.Queue] = []
         self._use(arbitration)
 
@@ -56,7 +57,7 @@ class Heads:
         if arbitration == self._arbitration:
             return
         waiting = [*iter(self.pop, None)]
-        # Past service does not count in the new order.
+        # Service under the old order does not count in the new one.
         shares = [self._whole, *self._projects.values()]
         shares += [client.share for client in clients]
         for share in shares:
@@ -66,9 +67,10 @@ class Heads:
             self.ask(queue, queue.asked_s)
 
     def project(self, project_id: str) -> model.Share:
-        """Return the share of a project.
+        """Return a project's share.
 
-        It outlives the project's clients, so that reconnecting resets nothing.
+        It outlives the project's clients, so that reconnecting does not reset
+        it.
         """
         share = self._projects.get(project_id)
         if share is None:
@@ -76,7 +78,7 @@ class Heads:
         return share
 
     def charge(self, client: model.Client, slot_s: float) -> None:
-        """Count slot time as service, if that decides the order."""
+        """Count slot time as service, if ``time`` decides the order."""
         if self.by_time:
             client.share.served += slot_s
             client.project.served += slot_s
@@ -105,7 +107,7 @@ class Heads:
         self._blocked.append(queue)
 
     def retry_blocked(self) -> None:
-        """Let blocked heads wait for members again."""
+        """Make blocked heads wait for members again."""
         blocked, self._blocked = self._blocked, []
         for queue in blocked:
             queue.asking = False
@@ -113,7 +115,7 @@ class Heads:
                 self.ask(queue, queue.asked_s)
 
     def pop(self) -> model.Queue | None:
-        """Return the queue to be served next; None if no head waits."""
+        """Return the queue to serve next, or None if no head waits."""
         share = self._whole
         while asking := share.asking:
             if len(asking) == 1:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which members hold which blocks, and which member a task prefers.
+"""Tracks which members hold which blocks, and chooses members for tasks.
 
-Pure. If a member has evicted a block, the task is sent again with the data.
+Pure. If a member has evicted a block that is assumed here, the client sends
+the task again with the block's data.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from collections.abc import Mapping
 
 from fpgapool.agent.groupdesk.decisions import model
 
-# Blocks remembered per member; it forgets the oldest ones.
+# Maximum number of blocks remembered for a member; the least recently used are
+# forgotten.
 _MOST_KEYS = 4096
-# How many tasks of each queue are searched for one that a free member can
-# serve.
+# Number of tasks in each queue that are searched for one that a free member
+# can serve.
 _MOST_LOOKED_AT = 16
-# How often a task may be overtaken.
+# Maximum number of times that a task may be overtaken.
 _MOST_EXCHANGES = 16
-# Weight of the newest task in the mean time of a task.
+# Weight of the newest task in the mean duration of a task.
 _WEIGHT = 0.125
 
 
 class Key(typing.NamedTuple):
-    """A block of an application."""
+    """Identifies a block of an application."""
 
     project_id: str
     application: str
@@ -40,13 +42,13 @@ class Key(typing.NamedTuple):
 class Holders:
     """The blocks of all members.
 
-    :ivar due_s: when the first task stops waiting for a member with its
-        blocks.
+    :ivar due_s: time at which the first task stops waiting for a member that
+        holds its blocks.
     """
 
     def __init__(self) -> None:
         self.due_s = math.inf
-        # Mean duration of a task whose blocks its member holds.
+        # Mean duration of tasks with blocks.
         self._task_s = 0.0
         self._began_s: dict[int, float] = {}
         self._held: dict[int, collections.OrderedDict[Key, None]] = {}
@@ -58,14 +60,14 @@ class Holders:
         members: Mapping[int, model.Member],
         now: float,
     ) -> tuple[model.Task, int] | None:
-        """Choose a member for a queue's head that refers to blocks.
+        """Choose a member for the head of a queue, which refers to blocks.
 
-        If a busy member holds more of its blocks than each free one, another
-        task of its client that a free member can serve takes its place.
+        If a busy member holds more of its blocks than every free one, another
+        of the client's tasks that suits a free member takes its place.
 
-        :returns: the resulting head, and the number of its member; None: the
-            head waits for a busy member, for at most the mean duration of a
-            task.
+        :returns: the resulting head and the number of its member; None if the
+            head waits for a busy member, which it does for at most the mean
+            duration of a task.
         """
         usable = [
             number
@@ -86,13 +88,15 @@ class Holders:
         return task, self._best(task, free)
 
     def _best(self, task: model.Task, free: Iterable[int]) -> int:
-        """Return the free member that holds most of a task's bytes."""
+        """Return the free member that holds the most bytes of a task's
+        blocks.
+        """
         return min(free, key=lambda one: (-self._held_bytes(one, task), one))
 
     def _serving(
         self, task: model.Task, free: Iterable[int], usable: Iterable[int]
     ) -> int | None:
-        """Return the best free member; None if a busy one holds more."""
+        """Return the best free member, or None if a busy one holds more."""
         best = self._best(task, free)
         held_bytes = self._held_bytes(best, task)
         has_most = all(
@@ -103,9 +107,10 @@ class Holders:
     def _exchange(
         self, task: model.Task, free: Iterable[int], usable: Iterable[int]
     ) -> tuple[model.Task, int] | None:
-        """Swap a head with a task that a free member can serve.
+        """Swap a head with another task that suits a free member.
 
-        :returns: that task, now the head, and its member, if there are any.
+        :returns: that task, which is now the head, and its member; None if
+            there is no such task.
         """
         if task.exchanges >= _MOST_EXCHANGES:
             return None
@@ -137,7 +142,7 @@ class Holders:
     ) -> None:
         """Record that a task starts on a member, which will hold its blocks.
 
-        :param clear: whether the member drops the blocks of other projects.
+        :param clear: whether the member drops other projects' blocks.
         """
         if task.blocks:
             self._began_s[number] = now
@@ -155,7 +160,7 @@ class Holders:
     def ended(self, number: int, busy_s: float, now: float) -> None:
         """Record the end of a task.
 
-        :param busy_s: how long the core computed; 0: not at all.
+        :param busy_s: time for which the core computed; 0 if it did not.
         """
         began_s = self._began_s.pop(number, None)
         if began_s is not None and busy_s:

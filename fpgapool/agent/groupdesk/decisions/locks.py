@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Locks: members and queues reserved for single clients.
+"""Locks: each reserves a member and a queue for one client.
 
-A lock waits in a queue of its client like a task. Once it is granted, tasks
-with its number run on its member one after the other, and the client is
-charged for the whole time::
+A lock waits in one of its client's queues like a task. Once it is granted,
+tasks with its number run on its member one after the other, and the client is
+charged for the whole time, even if no task runs::
 
     waiting ──grant──▶ held ──unlock──▶ closing ──last task ends──▶ ended
        │                │                                             ▲
@@ -20,19 +20,20 @@ from fpgapool.agent.groupdesk.decisions import members as group_members
 from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import codes
 
-# Added to the length of a queue with a lock: tasks without that lock choose
-# another one if they can.
+# Added to the length of a queue with a lock, so that tasks without the lock
+# choose a different queue if possible.
 _LOCKED = 1 << 40
-# The member of an ended lock may hold state: it is cleared even for the same
-# client.
+# Stands for the owner of a member whose lock has ended. The member may hold
+# state, so it is cleared even for the same client.
 _UNCLEAN = ""
 
 
 class Locks:
     """All locks of a group on one host.
 
-    :param clients: a lost one is removed with its last lock.
-    :param idle_s: how long a lock lasts without a task.
+    :param clients: the clients; a lost one is removed with its last lock.
+    :param idle_s: time without a task after which a lock ends.
+    :ivar held: number of granted locks.
     :ivar count: number of locks, including waiting ones.
     """
 
@@ -49,26 +50,26 @@ class Locks:
         self._members = members
         self._idle_s = idle_s
         self.out = out
-        # Whether one member is reserved for clients without locks. One host of
-        # each group reserves one.
+        # Whether one member is reserved for clients without locks. In each
+        # group, only one host reserves one.
         self._spares_member = True
         self.held = 0
         self.count = 0
 
     def spare_member(self, spares_member: bool) -> None:
-        """Set whether clients without locks have a member reserved."""
+        """Set whether one member is reserved for clients without locks."""
         self._spares_member = spares_member
         self._heads.retry_blocked()
 
     @property
     def have_all(self) -> bool:
-        """Whether locks have all members, so that no other task can run."""
+        """Whether locks hold all members, so that no other task can run."""
         return 0 < len(self._members.all) <= self.held
 
     def lock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """Request a member and a queue for one client alone.
+        """A client requests a member and a queue for itself alone.
 
-        :param lock_id: its number for the lock, above 0 and not in use.
+        :param lock_id: the client's number for the lock, greater than 0.
         """
         most = self._most(client, self._members.expected)
         if lock_id in client.locks or self.count >= most:
@@ -85,7 +86,7 @@ class Locks:
             self._heads.ask(queue, now)
 
     def unlock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """End a lock once its tasks have ended."""
+        """A client wants its lock to end after the lock's tasks."""
         lock = client.locks.get(lock_id)
         if lock is None:
             return
@@ -109,7 +110,7 @@ class Locks:
         self.start_task(lock)
 
     def start_task(self, lock: model.Lock) -> None:
-        """Start the next task of a lock, if there is one and it may start."""
+        """Start a lock's next task, if there is one and it may start."""
         member = lock.member
         if (
             not lock.tasks
@@ -128,7 +129,7 @@ class Locks:
         self, client: model.Client, lock: model.Lock, now: float
     ) -> None:
         """The member of a lock has ended its task."""
-        # Locks are charged for their whole duration.
+        # The task itself is not charged, because the whole lock is.
         lock.idle_since_s = now
         if lock.tasks:
             self.start_task(lock)
@@ -138,9 +139,10 @@ class Locks:
     def drop_tasks(
         self, client: model.Client, code: str | None = None
     ) -> None:
-        """Drop the tasks under all locks of a client, and waiting locks.
+        """Drop all tasks under a client's locks, and its waiting locks.
 
-        :param code: answers the tasks; None: nobody waits for an answer.
+        :param code: the code with which to answer the tasks; None if nobody
+            waits for answers.
         """
         for lock in [*client.locks.values()]:
             if code is not None:
@@ -150,11 +152,11 @@ class Locks:
                 self._withdraw(client, lock)
 
     def grant_next(self, queue: model.Queue, now: float) -> None:
-        """Grant, refuse or set aside the lock at a queue's head."""
+        """Grant, refuse or set aside the lock at the head of a queue."""
         client, lock = queue.client, queue.waiting[0]
         assert isinstance(lock, model.Lock)
         if not self._most(client, self._members.expected):
-            # There are too few members now, even if other clients unlock.
+            # There are now too few members, even if other clients unlock.
             queue.asking = False
             self.out.append(
                 model.LockRefused(client, lock.lock_id, codes.LOCK_LIMIT)
@@ -171,9 +173,10 @@ class Locks:
             self._grant(client, lock, now)
 
     def _most(self, client: model.Client, expected: int = 0) -> int:
-        """Return how many locks there may be if this client requests one.
+        """Return the maximum number of locks if this client requests one.
 
         Members that are still expected count, too.
+        :param expected: number of members that the group will have here.
         """
         members = self._members
         here = sum(not member.leaving for member in members.all.values())
@@ -181,7 +184,7 @@ class Locks:
             other is not client and other.attached
             for other in self._clients.all.values()
         )
-        # Without any member, a lock may wait for the first.
+        # Even without members, one lock may wait for the first member.
         return max(1, max(here, expected) - members.surplus) - spared
 
     def _grant(
@@ -200,10 +203,10 @@ class Locks:
         self.start_task(lock)
 
     def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
-        """Withdraw a lock that was not granted yet."""
+        """Withdraw a lock that has not been granted yet."""
         self._remove(client, lock)
         lock.queue.waiting.remove(lock)
-        # Only this lock may have blocked its queue.
+        # The queue may have been blocked only because of this lock.
         self._heads.retry_blocked()
 
     def _remove(self, client: model.Client, lock: model.Lock) -> None:
@@ -216,14 +219,14 @@ class Locks:
         self.count -= 1
 
     def end_all(self, client: model.Client, code: str, now: float) -> None:
-        """End the granted locks of a client."""
+        """End a client's locks, all of which are granted."""
         for lock in [*client.locks.values()]:
             self.end(client, lock, code, now)
 
     def end(
         self, client: model.Client, lock: model.Lock, code: str, now: float
     ) -> None:
-        """End a granted lock, whose member may be gone."""
+        """End a granted lock; its member may have been lost."""
         self._remove(client, lock)
         self.held -= 1
         self.charge(lock, now)
@@ -240,7 +243,7 @@ class Locks:
             if member.number in self._members.all:
                 self._members.give_back(member)
         else:
-            # Its task ends as one without a lock.
+            # The running task ends like one without a lock.
             client.lengths[queue.number] += 1
         if not (client.attached or client.locks):
             self._clients.forget(client)
@@ -255,7 +258,9 @@ class Locks:
         lock.charged_s = now
 
     def dues(self) -> list[float]:
-        """Return when idle locks, and locks of lost clients, expire."""
+        """Return the times at which idle locks, and the locks of lost clients,
+        expire.
+        """
         dues = []
         for client in self._clients.all.values() if self.count else ():
             if client.locks and not client.attached:
@@ -269,7 +274,9 @@ class Locks:
         return dues
 
     def expire(self, now: float) -> None:
-        """End the locks of lost clients, and those idle for too long."""
+        """End locks that have been idle for too long, and the locks of clients
+        that have been lost for too long.
+        """
         for client in [*self._clients.all.values()]:
             if not client.locks:
                 continue

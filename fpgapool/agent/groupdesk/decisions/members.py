@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The slots of a group on one host: free, busy, or about to leave."""
+"""The slots of a group on one host, which are free, busy or leaving."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fpgapool.agent.groupdesk.decisions import model
 class Members:
     """The members, by their numbers.
 
-    :ivar free: numbers of those without task and lock; a heap.
-    :ivar expected: how many members there are or will be, which limits waiting
-        locks. Call :meth:`shrink` after a change.
-    :ivar surplus: how many to release as soon as they have no task.
+    :ivar free: heap of the numbers of members with neither task nor lock.
+    :ivar expected: number of members that there are or will be, which limits
+        waiting locks. Call :meth:`shrink` after a change.
+    :ivar surplus: number of members to release as soon as they are free.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class Members:
         self.surplus = 0
 
     def has_free(self) -> bool:
-        """Whether a member has no task."""
+        """Whether a member has neither task nor lock."""
         return bool(self.free)
 
     def join(self, number: int) -> None:
-        """Add a slot that was just programmed."""
+        """Add a slot that has just been programmed."""
         if number in self.all:
             raise ValueError(f"member {number} has already joined")
         self.all[number] = model.Member(number)
@@ -47,10 +47,10 @@ class Members:
         self._heads.retry_blocked()
 
     def leave(self, number: int) -> None:
-        """Release a slot: at once if it is idle, else after its task.
+        """Release a slot: now if it is free, otherwise after its task.
 
-        A locked member stays until the lock ends. :class:`model.Left` says
-        when it can be programmed again.
+        A locked member stays until the lock ends. :class:`model.Left` reports
+        when the slot can be programmed again.
         """
         member = self.all.get(number)
         if member is None or member.leaving:
@@ -62,10 +62,10 @@ class Members:
             self._leave(member)
 
     def shrink(self, count: int) -> None:
-        """Release some slots: idle ones, the lowest first, else the next to
-        become idle.
+        """Release some slots: free ones, the lowest first, then the next that
+        become free.
 
-        :param count: how many; replaces the number of an earlier call.
+        :param count: number of slots; replaces that of an earlier call.
         """
         self.surplus = count
         self._heads.retry_blocked()
@@ -74,7 +74,7 @@ class Members:
             self._leave(self.all[heapq.heappop(self.free)])
 
     def lose(self, number: int) -> model.Member | None:
-        """Forget a member that died; return None if there is none."""
+        """Remove and return a member that died; None if it is unknown."""
         member = self.all.pop(number, None)
         if member is None:
             return None
@@ -93,7 +93,7 @@ class Members:
         heapq.heapify(self.free)
 
     def give_back(self, member: model.Member) -> None:
-        """Reuse a member for other tasks, or release it."""
+        """Make a member available for other tasks, or release it."""
         if member.leaving:
             self._leave(member)
         elif self.surplus:

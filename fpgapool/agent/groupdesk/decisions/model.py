@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of a group's queues, and their decisions."""
+"""The values that a group's queues use, and their decisions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ import typing
 class Task:
     """One call, from arrival to result.
 
-    :ivar payload: belongs to the caller, who may set it to None. The task then
-        cannot run again: if its member dies, the client must send it again.
-    :ivar lock_id: the lock that it runs under; 0: none.
-    :ivar waits_until_s: until when it may wait for a member with its blocks.
-    :ivar exchanges: how often another task with blocks took its place.
+    :ivar payload: data of the caller, who may set it to None. The task then
+        cannot run again: if its member dies, the client must resend it.
+    :ivar lock_id: number of the lock that it runs under; 0 for none.
+    :ivar blocks: keys of the blocks that it refers to.
+    :ivar waits_until_s: latest time until which it waits for a member that
+        holds its blocks.
+    :ivar exchanges: number of times that another task with blocks took its
+        place.
+    :ivar losses: number of members that died while they ran it.
     :ivar dropped: whether its client no longer waits for the result.
     :ivar queue: the queue that it joined; unset if it was refused.
     """
@@ -40,7 +44,9 @@ class Queue:
     """One sequential queue of a client.
 
     :ivar waiting: tasks, and locks that are not granted yet.
+    :ivar asked_s: when the head began to wait for a member.
     :ivar asking: whether the head waits for a member.
+    :ivar busy: whether a task or lock of the queue has a member.
     """
 
     client: Client
@@ -55,9 +61,11 @@ class Queue:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Lock:
-    """A pseudo-task; while it runs, queue and member are the client's.
+    """A pseudo-task; while it runs, its queue and member are reserved.
 
-    :ivar charged_s: until when its client was charged for the member.
+    :ivar tasks: tasks under the lock that have not started.
+    :ivar charged_s: time up to which the client has been charged.
+    :ivar closing: whether the lock ends after its tasks.
     """
 
     lock_id: int
@@ -76,12 +84,13 @@ class Share:
     """The service that a project or client has received, and its waiting
     heads.
 
-    :param whole: the share that contains it; None for the whole group.
-    :ivar served: tasks with ``arbitration=fifo``, slot-seconds with ``time``.
-    :ivar floor: previous service of the part that was served last.
-    :ivar asking: its parts with waiting heads; a dict keeps their order.
-    :ivar heads: its own heads, if it has no parts: start of waiting, client,
-        queue number, a unique number, and queue.
+    :param whole: the share of which this is a part; None for the whole group.
+    :ivar served: the service: tasks with ``arbitration=fifo``, slot-seconds
+        with ``time``.
+    :ivar floor: service of the part that was served last, before that.
+    :ivar asking: parts with waiting heads; a dict keeps their order.
+    :ivar heads: waiting heads of a share without parts: when each began to
+        wait, its client, queue number, a unique number, and its queue.
     """
 
     whole: Share | None
@@ -93,15 +102,15 @@ class Share:
     )
 
     def ask(self) -> None:
-        """Join the competition when a first head begins to wait.
+        """Start to compete for service when a first head begins to wait.
 
-        It starts from the service of the part that was served last, unless it
-        has had more: idle time earns no credit, and newcomers do not catch up.
+        The share is raised to the service of the part that was served last, so
+        that idle time earns no credit and newcomers do not catch up.
         """
         whole = self.whole
         if whole is None:
             return
-        # Runs for each task: max() would take as long as the rest.
+        # This runs for each task, and max() would double its time.
         if self.served < whole.floor:
             self.served = whole.floor
         if whole.whole is not None and not whole.asking:
@@ -109,7 +118,7 @@ class Share:
         whole.asking[self] = None
 
     def rest(self) -> None:
-        """Leave the competition: no head waits any more."""
+        """Stop competing for service when no head waits any more."""
         whole = self.whole
         if whole is None:
             return
@@ -120,11 +129,13 @@ class Share:
 
 @dataclasses.dataclass(slots=True)
 class Usage:
-    """What a client did in one period.
+    """A client's counts for one period.
 
+    :ivar arrived: tasks that have arrived and were not refused.
     :ivar ended: tasks that have ended, with a result or an error.
-    :ivar busy_s: slot-seconds of those tasks, and of its locks.
-    :ivar waiting: tasks in its queues now, without running ones.
+    :ivar busy_s: slot-seconds of those tasks, and of the client's locks.
+    :ivar waiting: tasks that wait in the client's queues now.
+    :ivar running: tasks that are running now.
     """
 
     arrived: int = 0
@@ -136,15 +147,16 @@ class Usage:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Client:
-    """A program attached to the group; made by :meth:`Clients.attach`.
+    """A program attached to the group; :meth:`Clients.attach` creates it.
 
-    :param slots: of the host; it has as many queues.
-    :ivar owner: members are cleared when they serve another owner.
-    :ivar project: the service of all clients of its project.
-    :ivar paused: whether it has no room for results, so that no head is
-        served.
-    :ivar scope: its project and application, which share blocks.
-    :ivar lengths: waiting and running tasks, by queue.
+    :param slots: number of the host's slots; the client has as many queues.
+    :ivar owner: the owner of its data; members are cleared between owners.
+    :ivar project: the share of the client's project.
+    :ivar paused: whether the client has no room for results, so that none of
+        its heads is served.
+    :ivar grace_due_s: when the locks of a lost client end.
+    :ivar scope: project and application, whose clients share blocks.
+    :ivar lengths: number of waiting and running tasks in each queue.
     """
 
     client_id: str
@@ -179,8 +191,10 @@ class Client:
 class Member:
     """A slot of the group on this host.
 
-    :ivar charged_s: end of the last lock on it, which was charged until then.
-    :ivar served: owner of the data it may hold; None: it was just programmed.
+    :ivar charged_s: end of the last lock on it, up to which the lock's client
+        was charged.
+    :ivar served: owner of the data that it may hold; None if it has just been
+        programmed.
     """
 
     number: int
@@ -200,7 +214,9 @@ class Start(typing.NamedTuple):
 
 
 class Locked(typing.NamedTuple):
-    """A lock is granted: notify the client, and let the member keep state."""
+    """A lock is granted: notify the client, and make the member keep its
+    state.
+    """
 
     client: Client
     lock_id: int
@@ -217,14 +233,14 @@ class Unlocked(typing.NamedTuple):
 
 
 class Answer(typing.NamedTuple):
-    """A task ends without a member, with a code."""
+    """Answer a task with a code instead of a result."""
 
     task: Task
     code: str
 
 
 class LockRefused(typing.NamedTuple):
-    """A client cannot have a lock."""
+    """A client's request for a lock is refused."""
 
     client: Client
     lock_id: int

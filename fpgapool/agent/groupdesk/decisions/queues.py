@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The queues of a group's clients on one host, and the decisions.
+"""The queues of a group's clients on one host, and their decisions.
 
-Pure: events and the time go in, decisions come out. The caller reports events
-in the order in which they happen, and then calls :meth:`Queues.decide`. Times
-are seconds of one clock that never goes back.
+Pure: methods take events and the time, and return decisions. The caller
+reports events in the order in which they happen, and then calls
+:meth:`Queues.decide`. Times are seconds on one monotonic clock.
 
 Each client has as many queues as the host has slots. A task joins the
 shortest queue of its client and stays there. A queue is sequential: its head
@@ -16,9 +16,10 @@ waits for a member, runs, returns its result, and then the next head waits::
                   │              blocked               │
                   └────────────────────────────────────┘
 
-A head is set aside while its client has no room for results, while locks have
-all the members they may have, or while it waits for the member with its
-blocks. Members belong to no queue, so that resizing the group affects none.
+A head is set aside while its client has no room for results, while it is a
+lock and the limit of locks is reached, or while it waits for the member that
+holds its blocks. Members belong to no queue, so that resizing the group
+affects no queue.
 """
 
 from __future__ import annotations
@@ -36,20 +37,21 @@ from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 
-#: Waiting tasks of one client; more are refused with ``QUEUE_FULL``.
+#: Maximum number of a client's waiting tasks; more are refused with
+#: ``QUEUE_FULL``.
 MAX_WAITING_TASKS = 4096
 #: A lock ends when its client sends no task for this long.
 LOCK_IDLE_S = 60.0
-#: A task that loses more members than this fails, because it may be what kills
-#: them.
+#: A task fails once more members than this have died while running it, because
+#: the task itself may kill them.
 MAX_LOSSES = 2
 
 
 class Queues:
     """The tasks of a group on one host.
 
-    :param slots: of this host; each client has as many queues.
-    :param resume_grace_s: how long the locks of a lost client last.
+    :param slots: number of this host's slots; each client has as many queues.
+    :param resume_grace_s: time for which a lost client keeps its locks.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Queues:
         self.members = group_members.Members(
             self._heads, self._holders, self._out
         )
-        # Every task passes through here: these save look-ups.
+        # Every task needs these; the aliases save look-ups.
         self._members, self._free = self.members.all, self.members.free
         self.locks = group_locks.Locks(
             self._clients, self._heads, self.members, lock_idle_s, self._out
@@ -84,19 +86,20 @@ class Queues:
     def attach(
         self, client_id: str, owner: str | None = None, project_id: str = ""
     ) -> model.Client:
-        """Let a client send tasks; a reconnecting client keeps its locks.
+        """Let a client send tasks; a client that reconnects keeps its locks.
 
-        :param owner: members are cleared when they serve another owner; None:
-            each client is its own.
-        :param project_id: all clients of a project share its service.
+        :param owner: owner of the client's data; members are cleared between
+            owners. By default, each client is its own owner.
+        :param project_id: the client's project, whose clients share its
+            service.
         """
         return self._clients.attach(client_id, owner or client_id, project_id)
 
     def detach(self, client: model.Client, now: float) -> None:
         """Handle the loss of a client's connection.
 
-        Its waiting tasks and the results of running ones are dropped; it
-        resends them. Its locks last for ``resume_grace_s``.
+        Its waiting tasks and the results of its running tasks are dropped; the
+        client resends these tasks. It keeps its locks for ``resume_grace_s``.
         """
         client.attached = False
         self._drop_tasks(client)
@@ -108,13 +111,15 @@ class Queues:
             self._clients.forget(client)
 
     def close(self, client: model.Client, now: float) -> None:
-        """A client has closed: as :meth:`detach`, without a grace period."""
+        """A client has closed its connection: as :meth:`detach`, but without
+        a grace period.
+        """
         self.detach(client, now)
         self.locks.end_all(client, codes.OK, now)
 
     def revoke(self, client_id: str, now: float) -> None:
         """Revoke a client's access. Its waiting tasks fail with
-        ``ACCESS_REVOKED``; results of running ones are dropped.
+        ``ACCESS_REVOKED``; the results of its running tasks are dropped.
         """
         client = self.clients.get(client_id)
         if client is None:
@@ -129,18 +134,20 @@ class Queues:
         self._clients.forget(client)
 
     def pause(self, client: model.Client) -> None:
-        """Start no further task of a client until :meth:`resume`."""
+        """Start none of a client's tasks until :meth:`resume`."""
         client.paused = True
 
     def resume(self, client: model.Client) -> None:
-        """Serve a client again."""
+        """Start a client's tasks again."""
         client.paused = False
         self._heads.retry_blocked()
         for lock in client.locks.values():
             self.locks.start_task(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Empty the queues of a client, except for locks."""
+        """Remove all tasks, but no locks, from a client's queues; return
+        them.
+        """
         dropped = []
         for queue in client.queues:
             locks = []
@@ -161,7 +168,7 @@ class Queues:
         return dropped
 
     def arbitrate(self, arbitration: str) -> None:
-        """Serve heads in another order from now on."""
+        """Change the order in which heads are served."""
         self._heads.arbitrate(arbitration, self.clients.values())
 
     # Tasks.
@@ -178,9 +185,9 @@ class Queues:
     ) -> model.Task:
         """Queue a task, or refuse it with a code.
 
-        :param lock_id: of the lock that it runs under; 0: none.
-        :param blocks: the blocks that it refers to; it prefers a member that
-            holds them.
+        :param lock_id: number of the lock that it runs under; 0 for none.
+        :param blocks: blocks that it refers to; members that hold them are
+            preferred.
         """
         task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
@@ -206,8 +213,9 @@ class Queues:
     ) -> model.Task | None:
         """Record that a member's task has ended, with a result or an error.
 
-        :param ran: False if it lacked a block; the task will be resent.
-        :returns: the task, None if no client waits for its result.
+        :param ran: False if the member lacked a block; the client will resend
+            the task.
+        :returns: the task, or None if no client waits for its result.
         """
         member = self._members.get(number)
         if member is None or member.task is None:
@@ -238,7 +246,7 @@ class Queues:
         return None if task.dropped else task
 
     def lost(self, number: int, now: float) -> None:
-        """A member died: its task runs again elsewhere, its lock ends."""
+        """A member died: its task runs again on another, and its lock ends."""
         member = self.members.lose(number)
         if member is None:
             return
@@ -285,7 +293,7 @@ class Queues:
             if queue is None:
                 break
             if not queue.waiting:
-                # Its client is gone.
+                # The queue is empty, because its client has left.
                 queue.asking = False
                 continue
             client = queue.client
@@ -326,12 +334,14 @@ class Queues:
 
     @property
     def deadline_s(self) -> float | None:
-        """When :meth:`expire` has to be called; None: not needed."""
+        """When :meth:`expire` must be called, or None if it need not be."""
         due_s = min([self._holders.due_s, *self.locks.dues()])
         return None if due_s == math.inf else due_s
 
     def expire(self, now: float) -> None:
-        """End the locks of lost clients, and those idle for too long."""
+        """End locks that have been idle for too long, and the locks of clients
+        that have been lost for too long.
+        """
         self.locks.expire(now)
 
     # Statistics.
@@ -339,8 +349,8 @@ class Queues:
     def take_counts(self, now: float) -> dict[str, model.Usage]:
         """End a period.
 
-        :returns: each client's counts, by name. A lock without a task counts
-            as a running one, because its client has the member.
+        :returns: each client's counts, by id. A lock without a task counts as
+            a running task, because it keeps a member from other clients.
         """
         idle_locks = {}
         for client_id, client in self.clients.items():

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Caches clients' blocks in a worker's memory, so that they are sent once.
+"""Caches clients' blocks in a worker's memory, so they are sent only once.
 
-A block belongs to one application of one project. Its name is a digest of it:
-no client can put other data in its place. The memory of a block is zeroed when
-it is removed, and all of it when the slot is scrubbed.
+A block belongs to one application of one project. Its name is a digest of its
+data, so no client can put different data in its place. A block's memory is
+zeroed when the block is removed, which happens to all blocks when the slot is
+scrubbed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fpgapool.vocabulary import codes
 
 
 class _Key(typing.NamedTuple):
-    """A block of an application."""
+    """Identifies a block of an application."""
 
     project_id: str
     application: str
@@ -31,9 +32,10 @@ class _Key(typing.NamedTuple):
 
 
 class BlockCounts(typing.NamedTuple):
-    """The counts of a cache since its process began.
+    """The counts of a cache since its process started.
 
-    :ivar misses: blocks that had to be sent.
+    :ivar misses: number of blocks that clients had to send.
+    :ivar kept_bytes: total size of the blocks that are cached now.
     """
 
     hits: int = 0
@@ -45,7 +47,7 @@ class BlockCounts(typing.NamedTuple):
 class BlockCache:
     """The blocks of a slot.
 
-    :param capacity_bytes: of all blocks; 0: none are kept.
+    :param capacity_bytes: limit for the total size of blocks; 0 to keep none.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -53,7 +55,8 @@ class BlockCache:
         self._lock = threading.Lock()
         self._shelf: blocks.Shelf[_Key] = blocks.Shelf(capacity_bytes)
         self._memory: dict[_Key, bytearray] = {}
-        # Replaced for each holder, which ends the access of former ones.
+        # Increased for each holder of the slot, which ends the access of
+        # earlier ones.
         self._epoch = 0
         self._hits = self._misses = self._evicted = 0
 
@@ -65,11 +68,14 @@ class BlockCache:
         )
 
     def open(self, project_id: str, application: str) -> Blocks:
-        """Give access to the blocks of an application, until :meth:`wipe`."""
+        """Give access to an application's blocks, until :meth:`wipe`."""
         return Blocks(self, self._epoch, project_id, application)
 
     def wipe(self, but_project_id: str | None = None) -> None:
-        """Zero and forget all blocks, and end all access."""
+        """Zero and forget blocks.
+        :param but_project_id: project whose blocks stay; by default, all
+            blocks are removed and all access ends.
+        """
         with self._lock:
             if but_project_id is None:
                 self._epoch += 1
@@ -117,7 +123,7 @@ def _zero(memory: bytearray) -> None:
 class Blocks:
     """The blocks of one application in a cache.
 
-    Made by :meth:`BlockCache.open`. Found blocks are pinned until
+    :meth:`BlockCache.open` creates it. Found blocks are pinned until
     :meth:`release`.
     """
 
@@ -133,7 +139,7 @@ class Blocks:
         return _Key(self.project_id, self.application, *reference[:2])
 
     def find(self, reference: blocks.Reference) -> memoryview | None:
-        """Return a cached block; None: its data must be sent."""
+        """Return a cached block, or None if the client must send its data."""
         key = self._key(reference)
         found = self.cache._find(self.epoch, key)
         if found is not None:
@@ -143,7 +149,7 @@ class Blocks:
     def keep(self, reference: blocks.Reference, data: frames.Buffer) -> None:
         """Verify the data of a block, and cache a copy if there is room.
 
-        :param data: the received data; the client may be changing it.
+        :param data: the received data, which the client may still change.
         :raises processing.Failure: ``BLOCK_DAMAGED`` if it does not match the
             reference.
         """
@@ -170,6 +176,7 @@ class Announced:
 
     :param shared: whether the session's input is in shared buffers.
     :param miss: requests the block of a task from the client.
+    :param arguments: references of the arguments that the core has.
     """
 
     def __init__(
@@ -203,9 +210,10 @@ class Announced:
     ) -> frames.FrameHeader | None:
         """Process an INPUT frame.
 
-        :returns: the header of a piece of input; None if the frame has none.
-        :raises frames.ProtocolError: if it is not allowed here.
-        :raises processing.Failure: if its data, or an argument, is wrong.
+        :returns: the header of a piece of input, or None if the frame has no
+            input.
+        :raises frames.ProtocolError: if the frame is not allowed here.
+        :raises processing.Failure: if its data or an argument is invalid.
         """
         if header.flags & frames.BLOCK:
             payload = channels.recv_payload(channel, header)
@@ -258,7 +266,7 @@ class Announced:
         )
 
     def _argue(self, reference: blocks.Reference, data: memoryview) -> None:
-        # A client that resumes may send it again.
+        # A client that resumes may send an argument that the core already has.
         if self._arguments.get(reference.argument) != reference:
             self._set_argument(reference.argument, data)
             self._arguments[reference.argument] = reference
@@ -266,7 +274,8 @@ class Announced:
     def fill(self, place: memoryview) -> bool:
         """Copy the found block into a piece of input.
 
-        :returns: False if there is no block, and the client sends the data.
+        :returns: False if there is no such block, so the client sends the
+            data.
         """
         found, self._found = self._found, None
         if found is None:
@@ -276,7 +285,7 @@ class Announced:
         return True
 
     def check(self, data: memoryview) -> None:
-        """Verify announced input, and cache a copy."""
+        """Verify input that a reference has announced, and cache a copy."""
         if self._expected is not None:
             _, reference = self._expected
             self._expected = None
@@ -285,12 +294,13 @@ class Announced:
 
 def _missing() -> frames.ProtocolError:
     return frames.ProtocolError(
-        frames.PROTOCOL_ERROR, "the data of a block reference is missing"
+        frames.PROTOCOL_ERROR,
+        "a block reference is not followed by the block's data",
     )
 
 
 def _damaged(reference: blocks.Reference) -> processing.Failure:
     what = f"argument {reference.argument}" if reference.argument else "input"
     return processing.Failure(
-        codes.BLOCK_DAMAGED, f"{what} differs from its reference"
+        codes.BLOCK_DAMAGED, f"the data of {what} does not match its reference"
     )

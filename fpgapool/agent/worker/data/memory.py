@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The memory of a session's bytes: private memory, or shared buffers.
+"""The memory for a session's data: private memory or shared buffers.
 
-Every session gets fresh memory of either kind, whose pages are zero, and
-reuses it until its end. Callers hold the session's lock.
+Every session gets new memory of one kind, whose pages are zero, and reuses it
+until it ends. Callers hold the session's lock.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: How long closing waits for threads that still use a piece.
+#: Maximum time for which close() waits for threads that still use a piece.
 CLOSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
-# Stands for a buffer's number.
+# Buffer number of a piece that is in no buffer yet.
 _UNPLACED = -1
 
 
 class Remains(enum.Enum):
     """How to clean up shared buffers when their session has ended."""
 
-    #: The client has nothing left to read.
+    #: Empty them: the client has nothing left to read.
     EMPTIED = "emptied"
-    #: The client may be reading output, or continue with its input.
+    #: Keep them for a while: the client may still read output, or use its
+    #: input again.
     KEPT = "kept for a while"
-    #: The operators have revoked the slot, or it has failed: the client
-    #: continues elsewhere with its input, at any later time.
+    #: Leave them to the client. The slot was revoked or has failed, so the
+    #: client may use its input again elsewhere, at any later time.
     LEFT = "left to the client"
 
 
-#: Ends that clients could cause repeatedly, so no buffers are kept.
+#: Codes of ends that clients can cause repeatedly, so their buffers are not
+#: left to them without a time limit.
 _CAUSED_BY_CLIENTS = frozenset(
     {
         codes.CONNECTION_LOST,
@@ -59,7 +61,11 @@ _CAUSED_BY_CLIENTS = frozenset(
 
 
 def remains(code: str, unread: bool) -> Remains:
-    """Return how to clean up a session's shared buffers."""
+    """Return how to clean up a session's shared buffers.
+
+    :param code: code with which the session has ended.
+    :param unread: whether the client may have unread output.
+    """
     if code in _CAUSED_BY_CLIENTS:
         return Remains.KEPT
     if code in codes.SLOT_LOST:
@@ -68,26 +74,29 @@ def remains(code: str, unread: bool) -> Remains:
 
 
 class Ranges:
-    """Hands out ranges of memory; the oldest is returned first.
+    """Hands out ranges of memory, which are returned oldest first.
 
-    The memory is divided into equal blocks. Ranges fill one block after the
-    other; the next block is the lowest free one. A session with short-lived
-    bytes stays in few blocks, which are in the cache and already mapped; new
-    pages are expensive.
+    The memory is divided into equal blocks. Ranges fill one block after
+    another, and the next block is always the lowest free one. So a session
+    whose data is short-lived uses only few blocks, which are in the CPU's
+    cache and already mapped; new pages are expensive.
 
-    :param block_bytes: size of a block, the longest range.
-    :param out_bytes: bytes in ranges that are always granted.
+    :param block_bytes: size of a block, which is the maximum size of a range.
+    :param out_bytes: total size of ranges that can be handed out in any case.
     """
 
     def __init__(self, block_bytes: int, out_bytes: int) -> None:
         self._block_bytes = block_bytes
-        # Two adjacent blocks together hold more than one block's bytes. Part
-        # of the oldest may be free again, and the newest may be nearly empty.
+        # Two consecutive blocks together contain more than one block's bytes.
+        # Two more are needed, because part of the oldest may be free again and
+        # the newest may be almost empty.
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
-        # Number of ranges. If there are any, the newest is in that block.
+        # Where each range ends, oldest first.
         self._ends: collections.deque[int] = collections.deque()
+        # Number of ranges in each block. The newest range, if there is one, is
+        # in the newest block.
         self._out = [0] * count
         self._newest = heapq.heappop(self._free)
         self._filled_bytes = 0
@@ -103,7 +112,7 @@ class Ranges:
     def reserve(self, length_bytes: int) -> int | None:
         """Hand out a range.
 
-        :returns: where it starts, None if there is no room.
+        :returns: where it starts, or None if there is no room.
         """
         if self._filled_bytes + length_bytes > self._block_bytes:
             if not self._free:
@@ -119,7 +128,7 @@ class Ranges:
     def shrink(self, start: int, length_bytes: int) -> None:
         """Give back the end of the newest range.
 
-        :param length_bytes: the length to keep; 0 gives all of it back.
+        :param length_bytes: the length to keep; 0 gives back the whole range.
         """
         if length_bytes:
             self._ends[-1] = start + length_bytes
@@ -162,7 +171,7 @@ class Ranges:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unread:
-    """Buffers that the client of a session may still be reading."""
+    """Buffers that a session's client may still be reading."""
 
     fds: list[int]
 
@@ -170,7 +179,7 @@ class Unread:
 class Memory(abc.ABC):
     """The memory that a session needs.
 
-    :ivar fds: descriptors to hand to the client, if it is shared.
+    :ivar fds: file descriptors to pass to the client if the memory is shared.
     """
 
     def __init__(self) -> None:
@@ -178,12 +187,12 @@ class Memory(abc.ABC):
 
     @property
     def is_short_of_output(self) -> bool:
-        """Whether output uses most of the room, even with few bytes."""
+        """Whether output occupies most of the room, even if it is short."""
         return False
 
     @abc.abstractmethod
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
-        """Return the place of the next piece of input."""
+        """Return the memory for the next piece of input."""
 
     def return_input(self) -> None:
         """Take back the oldest piece of input."""
@@ -196,24 +205,24 @@ class Memory(abc.ABC):
     def take_output(
         self, length_bytes: int, source: memoryview
     ) -> memoryview | None:
-        """Return room for a call's output; None if there is none now.
+        """Return room for a call's output, or None if there is none now.
 
-        The room is ``source`` itself, the oldest unprocessed input, if output
-        takes the place of input.
+        :param source: the oldest unprocessed input, which is itself the room
+            if output replaces input.
         """
 
     @abc.abstractmethod
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
-        """Keep the front of the oldest room; the rest becomes free.
+        """Keep the start of the oldest room as output; the rest becomes free.
 
-        Only shared memory has more than one. The last piece has the flag
-        ``TASK_END``.
+        Only shared memory can have more than one room. The last piece has the
+        flag ``TASK_END``.
         """
 
     def place_output(self, piece: stream.Piece) -> bool:
         """Put the oldest unsent piece where the client can read it.
 
-        :returns: whether it is there, also from an earlier call.
+        :returns: whether it is there now.
         """
         return True
 
@@ -223,18 +232,19 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
-        """Release the bytes and the system's resources.
+        """Release the memory and the system's resources.
 
-        No thread may use the memory any more.
+        No thread may still use the memory.
 
-        :returns: what is kept for the client, to be emptied later.
+        :returns: buffers that are kept for the client and must be emptied
+            later, or None.
         """
 
 
 class PrivateMemory(Memory):
     """Memory of the worker, for clients that send and receive bytes.
 
-    :param window_bytes: bytes that may be out in each direction.
+    :param window_bytes: number of bytes that may be in use in each direction.
     """
 
     def __init__(
@@ -254,12 +264,13 @@ class PrivateMemory(Memory):
 
     @property
     def is_short_of_output(self) -> bool:
-        # Short output after a long reservation leaves most of a block unused.
+        # If output is much shorter than its reservation, most of a block stays
+        # unused.
         return self._output_blocks.is_half_used
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = self._input_blocks.reserve(length_bytes)
-        assert start is not None, "credits bound what comes in"
+        assert start is not None, "credits limit the input"
         return self._input[start : start + length_bytes]
 
     def return_input(self) -> None:
@@ -302,15 +313,17 @@ class InPlaceMemory(Memory):
     """Memory of the worker in which output replaces the input.
 
     It is for cores that work in place: the worker receives, processes and
-    sends a byte in one place, which is then more likely to be in the cache.
+    sends each byte in the same place, which is then more likely to be in the
+    CPU's cache.
 
-    :param window_bytes: bytes that may be out in each direction.
+    :param window_bytes: number of bytes that may be in use in each direction.
     """
 
     def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
         super().__init__()
         self._window_bytes = window_bytes
-        # Unprocessed pieces are newer than processed ones.
+        # For the pieces of both directions. Unprocessed pieces are newer than
+        # processed ones.
         self._blocks = Ranges(chunk_bytes, 2 * window_bytes)
         self._memory = session_buffers.blank(self._blocks.capacity_bytes)
         self._unprocessed = 0
@@ -320,7 +333,7 @@ class InPlaceMemory(Memory):
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = self._blocks.reserve(length_bytes)
-        assert start is not None, "credits bound what comes in"
+        assert start is not None, "credits limit the input"
         self._unprocessed += 1
         return self._memory[start : start + length_bytes]
 
@@ -346,7 +359,7 @@ class InPlaceMemory(Memory):
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
     def release_output(self, piece: stream.Piece) -> None:
-        # The piece may be only the remainder.
+        # The piece may be only a rest of the output, so do not use its length.
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
@@ -356,14 +369,17 @@ class InPlaceMemory(Memory):
 
 
 class SharedMemory(Memory):
-    """Two memfds of equal buffers, mapped by the worker and its client.
+    """Two memfds with buffers of equal size, which the worker and its client
 
-    Their sizes are sealed, so a client cannot make the worker fault by
+    map.
+    Their sizes are sealed, so that a client cannot crash the worker by
     truncating them. They are emptied at the end, because a client may keep its
-    mappings, and their pages count as the worker's. Until then the byte after
+    mappings, whose pages are charged to the worker. Until then, the byte after
     the buffers is 1.
 
-    :param buffer_bytes: size of a buffer, the longest piece.
+    :param buffer_bytes: size of a buffer, which is the maximum size of a
+        piece.
+    :param buffers: number of buffers for each direction.
     """
 
     def __init__(
@@ -371,19 +387,20 @@ class SharedMemory(Memory):
     ) -> None:
         super().__init__()
         self._buffer_bytes = buffer_bytes
-        # A client returns buffers when it holds a quarter of them. This many
-        # suffice for output of any length, piece by piece.
+        # Most buffers that one call's output reserves. A client returns
+        # buffers once it holds a quarter of them, so this many are enough for
+        # output of any length.
         self._most_taken = -(-buffers // 4)
-        # For output that is longer than a buffer.
+        # Memory for output that is longer than a buffer.
         self._scratch = session_buffers.blank(
             max_output_bytes if max_output_bytes > buffer_bytes else 0
         )
-        # Buffers of each reservation, the oldest first, and whether it is
-        # scratch.
+        # For each reservation, oldest first: its buffers, and whether its
+        # output goes to the scratch memory.
         self._taken: collections.deque[tuple[list[int], bool]] = (
             collections.deque()
         )
-        # Pieces in scratch that have no buffer yet.
+        # Number of pieces in the scratch memory that have no buffer yet.
         self._unplaced = 0
         self._free = list(range(buffers))
         length_bytes = buffer_bytes * buffers + 1
@@ -412,14 +429,15 @@ class SharedMemory(Memory):
         needed = max(1, -(-length_bytes // self._buffer_bytes))
         is_scratch = needed > 1
         needed = min(needed, self._most_taken)
-        # There is one scratch memory, and its pieces come first.
+        # There is only one scratch memory, and its pieces come first.
         if (
             needed > len(self._free)
             or self._unplaced
             or (is_scratch and any(scratch for _, scratch in self._taken))
         ):
             return None
-        # The lowest ones: a few small pieces stay in the cache.
+        # Take the lowest buffers, so that a session with few small pieces
+        # stays in the CPU's cache.
         self._free.sort()
         taken = self._free[:needed]
         self._taken.append((taken, is_scratch))
@@ -465,7 +483,7 @@ class SharedMemory(Memory):
         self._free.append(piece.number)
 
     def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
-        """Unmap the buffers; waits until that is done."""
+        """Unmap the buffers, and wait briefly until that is done."""
         fds, self.fds = self.fds, []
         unread = Unread(fds) if remains is Remains.KEPT and fds else None
         self._input = self._output = self._scratch = _NO_BYTES
@@ -473,7 +491,8 @@ class SharedMemory(Memory):
             session_buffers.discard(fds)
         elif unread is None:
             channels.close_fds(fds)
-        # A mapping ends with its last piece, which a thread may still use.
+        # A mapping is released with its last piece, which a thread may still
+        # be using.
         deadline_s = time.monotonic() + CLOSE_S
         for _ in self._maps:
             try:

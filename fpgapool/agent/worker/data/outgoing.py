@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Everything that a session sends to its client: output, acknowledgements,
-PONGs. No threads, no locks; the session's lock guards it.
+PONGs. It uses no threads or locks; the session's lock guards it.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from fpgapool.agent.worker.data import processing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 
-#: Largest piece that its receiving thread may process itself.
+#: Largest piece that the thread that receives it may process itself.
 INLINE_BYTES = 64 * 1024
-#: Limit of bytes sent for such pieces since the client last proved that it
-#: reads. They fit into any socket's buffer, so the receiving thread never
-#: blocks on sending while the client does, too.
+#: Limit of bytes that are sent for such pieces without proof that the client
+#: reads. They fit into any socket's buffer, so there is no deadlock in which
+#: the receiving thread and the client both block on sending.
 INLINE_SENT_BYTES = 128 * 1024
-# Limits the memory that tiny pieces use beyond their bytes.
+# Maximum number of kept pieces, because tiny pieces use memory besides their
+# bytes.
 _MAX_SEGMENTS = 65536
-# From this number on, request an acknowledgement.
+# From this number of kept pieces on, request an acknowledgement.
 _MANY_SEGMENTS = _MAX_SEGMENTS // 2
 _MAX_SENT_AT_ONCE = 16
-# Longer states would use too much of the connection.
+# Longest checkpoint that is sent with acknowledgements; longer ones would use
+# too much of the connection's bandwidth.
 _MAX_EARLY_CHECKPOINT_BYTES = len(frames.checkpoint_frame(0, bytes(4096)))
 _NO_BYTES = memoryview(b"")
 
 
 class Outgoing:
-    """The frames for a session's client, in the order of sending.
+    """The frames for a session's client, in the order in which they are sent.
 
     :param start_bytes: offset of the first byte of output.
-    :param window_bytes: how much output may be unacknowledged.
-
-    :ivar output: the output that is still to send or to acknowledge.
+    :param window_bytes: maximum amount of unacknowledged output.
+    :ivar output: the output that is not sent or not acknowledged yet.
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class Outgoing:
             stream.WORKER, start_bytes, window_bytes, cuts=not shared
         )
         self.pongs: collections.deque[bytes] = collections.deque()
-        # Room for the output of the next task.
+        # Room that is reserved for the next task's output.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
         # Whether an acknowledgement is needed to free room.
         self._is_short = False
-        # Checksums of all kept output, encoded.
+        # The processor's checksums after the newest kept output.
         self._checksums: bytes | None = None
         # Whether a checkpoint precedes each ACK.
         self._has_short_states = processor.has_checkpoints and not shared
@@ -68,9 +69,9 @@ class Outgoing:
     # The client's side.
 
     def resume(self, received_bytes: int) -> None:
-        """Continue on another connection.
+        """Continue on a new connection.
 
-        :raises frames.ProtocolError: if that output is not kept any more.
+        :raises frames.ProtocolError: if the next output is no longer kept.
         """
         self._release(self.output.resume(received_bytes))
         if self._room is not None:
@@ -87,14 +88,14 @@ class Outgoing:
             self._unproven_bytes = 0
 
     def take_pong(self, offset_bytes: int) -> None:
-        """Process a PONG, which acknowledges what was sent before its PING."""
+        """Process a PONG, which acknowledges output sent before its PING."""
         if offset_bytes <= self.output.asked_bytes:
             self.acknowledge(offset_bytes)
 
     def forget_sent(self) -> None:
-        """Release the output that the client will never acknowledge.
+        """Release sent output that the client will never acknowledge.
 
-        Nothing may be sending. Output in shared buffers stays there: the
+        No thread may be sending. Output in shared buffers is kept, because the
         client may not have read it yet.
         """
         if not self._shared:
@@ -144,14 +145,14 @@ class Outgoing:
         return self._room is not None
 
     def take_room(self) -> memoryview:
-        """Use the room that :meth:`has_room` reserved."""
+        """Return the room that :meth:`has_room` reserved."""
         room = self._room
         assert room is not None
         self._room = None
         return room
 
     def add(self, task: processing.Task, written_bytes: int) -> None:
-        """Add the output of a task, before the next one is processed."""
+        """Add a task's output before the next task is processed."""
         self._checksums = self._processor.checksums
         pieces = self._memory.keep_output(written_bytes)
         if task.end and not pieces:
@@ -163,7 +164,7 @@ class Outgoing:
             self._look_at_room()
 
     def finish(self) -> None:
-        """Forget all of it; the memory is cleared elsewhere."""
+        """Forget all output; the session clears the memory."""
         self.output.finish()
         self._room = None
 
@@ -175,8 +176,8 @@ class Outgoing:
         if self.pongs:
             return True
         if self._shared:
-            # A client may still read shared output that it has received. It
-            # counts buffers and returns them itself.
+            # Do not request acknowledgements here: the client returns shared
+            # buffers once it has read them.
             if output.unsent:
                 return self._may_send_shared()
         elif output.unsent:
@@ -192,7 +193,7 @@ class Outgoing:
         )
 
     def collect(self) -> list[frames.Buffer]:
-        """Collect the frames that can be sent now, in the order of sending."""
+        """Remove and return the frames that can be sent now, in order."""
         parts: list[frames.Buffer] = []
         while self.pongs and len(parts) < _MAX_SENT_AT_ONCE:
             parts.append(self.pongs.popleft())
@@ -226,15 +227,15 @@ class Outgoing:
         return parts
 
     def _early_checkpoint(self) -> list[frames.Buffer]:
-        """Return the state after the input that is acknowledged next.
+        """Return a checkpoint for the input that is acknowledged next.
 
-        A client that reads late may never get the final state; with this one
-        it can continue.
+        A slow client may never get the final checkpoint when it loses the
+        slot; it can then continue from this one.
         """
         if self._processor.started:
-            # They have already changed the state.
+            # Pieces that are being processed have already changed the state.
             return []
         found = self._processor.checkpoint(self._incoming.consumed_bytes)
-        # Repeatedly saving a long state would be a waste.
+        # If the state is long, do not save it again for each acknowledgement.
         self._has_short_states = len(found) <= _MAX_EARLY_CHECKPOINT_BYTES
         return [found] if found and self._has_short_states else []

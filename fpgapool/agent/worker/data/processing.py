@@ -21,7 +21,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 
 
 class Task(typing.NamedTuple):
-    """A piece of input; ``view`` is empty for an END alone."""
+    """A piece of input; ``view`` is empty for an END without data."""
 
     task_id: int
     offset_bytes: int
@@ -33,7 +33,7 @@ Collect = collections.abc.Callable[[], int]
 
 
 class Started(typing.NamedTuple):
-    """A piece of input passed to the core."""
+    """A piece of input that was passed to the core."""
 
     task: Task
     room: memoryview
@@ -62,19 +62,24 @@ def open_core(
     except drivers.InvalidParams as exc:
         raise Failure(exc.code, exc.message) from None
     except Exception as exc:
-        # Without the exception's text: it may quote the parameters.
+        # Omit the exception's text: it may quote the parameters.
         LOG.error("opening the slot failed: %s", type(exc).__name__)
-        raise Failure(_code(exc), "the slot cannot be opened") from None
+        raise Failure(
+            _code(exc), "the driver failed to open the slot"
+        ) from None
 
 
 class Processor:
     """Runs a session's core.
 
-    :ivar multiple_bytes: the length of every piece of input but the last must
-        be a multiple of it; the core's own value takes precedence.
-    :ivar started: pieces passed to the core, the oldest first.
-    :ivar is_computing: whether the output of one is awaited.
-    :ivar checksums: of all processed data, encoded; None without.
+    :ivar multiple_bytes: number of which the length of every piece of input
+        but the last must be a multiple; the core's value overrides the
+        profile's.
+    :ivar features: features that are enabled.
+    :ivar started: pieces that were passed to the core, oldest first.
+    :ivar is_computing: whether a thread is waiting for a piece's output.
+    :ivar checksums: encoded checksums of all processed data, or None if they
+        are not enabled.
     """
 
     def __init__(self, core: drivers.Core, profile: drivers.Profile) -> None:
@@ -91,7 +96,7 @@ class Processor:
         self._cancelled = False
 
     def agree(self, wanted: frozenset[str]) -> None:
-        """Enable the features that both the client and the slot have."""
+        """Enable the features that both the client and the slot support."""
         agreed = {*wanted} & {frames.BLOCKS_FEATURE}
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
@@ -110,56 +115,64 @@ class Processor:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether the client saves the core's state when it changes slots."""
+        """Whether the core's state moves to the next slot with the session."""
         return frames.CHECKPOINT_FEATURE in self.features
 
     def checkpoint(self, offset_bytes: int) -> bytes:
         """Return a frame with the core's state, between two pieces.
 
-        :returns: empty if the core fails.
+        :returns: the encoded frame, or no bytes if the core fails.
         """
         try:
             return frames.checkpoint_frame(offset_bytes, self.core.snapshot())
         except Exception as exc:
-            LOG.error("core has no snapshot: %s", type(exc).__name__)
+            LOG.error(
+                "the core failed to save its state: %s", type(exc).__name__
+            )
             return b""
 
     def restore(self, payload: bytes, offset_bytes: int) -> None:
-        """Restore the state in the payload of a frame."""
+        """Restore the core's state from a frame's payload."""
         try:
             self.core.restore(frames.checkpoint_state(payload), offset_bytes)
         except exceptions.CodedError as exc:
             raise Failure(codes.INVALID_CHECKPOINT, exc.message) from None
         except Exception as exc:
-            LOG.error("checkpoint refused: %s", type(exc).__name__)
+            LOG.error(
+                "the core failed to restore a state: %s", type(exc).__name__
+            )
             raise Failure(
-                codes.INVALID_CHECKPOINT, "the core refuses the checkpoint"
+                codes.INVALID_CHECKPOINT, "the core rejected the checkpoint"
             ) from None
 
     def set_argument(self, number: int, data: memoryview) -> None:
-        """Give the core an argument, before its first piece.
+        """Pass an argument to the core, before the first piece of input.
 
-        :param data: valid during the call only.
+        :param data: the argument, which is valid only during the call.
         """
         try:
             self.core.set_argument(number, data)
         except drivers.InvalidInput as exc:
             raise Failure(exc.code, exc.message) from None
         except Exception as exc:
-            # Without the exception's text: it may quote the data.
-            LOG.error("argument refused: %s", type(exc).__name__)
+            # Omit the exception's text: it may quote the data.
+            LOG.error(
+                "the core failed to take an argument: %s", type(exc).__name__
+            )
             raise Failure(
-                _code(exc), f"{type(exc).__name__} at argument {number}"
+                _code(exc),
+                f"the core failed to take argument {number}:"
+                f" {type(exc).__name__}",
             ) from None
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:
-        """Return the most output that a piece can produce."""
+        """Return the maximum size of the output that a piece can produce."""
         most = self.core.max_output_bytes
         needed_bytes = most(length_bytes) if length_bytes else 0
         return needed_bytes + (most(0) if end else 0)
 
     def process(self, task: Task, room: memoryview) -> int:
-        """Process a piece."""
+        """Process a piece; return the number of output bytes."""
         self.start(task, room)
         return self.collect()[1]
 
@@ -177,7 +190,8 @@ class Processor:
             try:
                 collect = self.core.start(task.view, room, task.offset_bytes)
             except Exception as exc:
-                # Earlier pieces end first.
+                # collect() raises this error after the earlier pieces'
+                # results.
                 collect = functools.partial(_raise, exc)
         self.started.append(Started(task, room, collect))
 
@@ -198,17 +212,21 @@ class Processor:
         if not 0 <= written_bytes <= len(room):
             raise Failure(
                 codes.CORE_FAILED,
-                "the core wrote more output than it announced",
+                f"the core wrote {written_bytes} bytes of output, more than"
+                f" the {len(room)} that it announced",
             )
         if room is task.view and written_bytes != len(room):
             raise Failure(
                 codes.CORE_FAILED,
-                "the core works in place, but wrote fewer bytes",
+                f"the core works in place but wrote {written_bytes} bytes for"
+                f" {len(room)} bytes of input",
             )
         return task, written_bytes
 
     def drop(self) -> None:
-        """Wait for the started pieces, which use the memory of the session."""
+        """Wait for all started pieces, because they use the session's memory;
+        drop their output.
+        """
         while self.started:
             with contextlib.suppress(Failure):
                 self.collect()
@@ -218,19 +236,20 @@ class Processor:
             return Failure(exc.code, exc.message)
         kind = type(exc).__name__
         if not self._cancelled:
-            # Without the exception's text: it may quote keys or data.
+            # Omit the exception's text: it may quote keys or data.
             LOG.error(
-                "core failed at input offset %d with %s\n%s",
+                "the core failed at input offset %d with %s\n%s",
                 task.offset_bytes,
                 kind,
                 "".join(traceback.format_tb(exc.__traceback__)),
             )
         return Failure(
-            _code(exc), f"{kind} at input offset {task.offset_bytes}"
+            _code(exc),
+            f"the core failed at input offset {task.offset_bytes}: {kind}",
         )
 
     def cancel(self) -> None:
-        """Cancel the core, from any thread."""
+        """Cancel the core's computation; any thread may call this."""
         self._cancelled = True
         self.core.cancel()
 
@@ -244,7 +263,7 @@ def _raise(exc: Exception) -> int:
 
 
 def _code(exc: Exception) -> str:
-    """Return the code of a failure of the slot."""
+    """Return the code for a driver's exception."""
     code = getattr(exc, "code", None)
     return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
 

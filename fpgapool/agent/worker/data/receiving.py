@@ -3,9 +3,9 @@
 """Receives frames on one connection of a session.
 
 The connection's thread receives frames. It puts pieces of input into the
-session's memory and tasks, for the session's own thread. A small piece is
-processed here if everything is idle, because handing it over would cost more.
-It ends when another connection has replaced this one.
+session's memory and queues them for the session's own thread. If everything is
+idle, it processes a small piece itself, because passing it to the other thread
+would take longer. It ends when another connection has replaced this one.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def serve(session: sessions.DataSession, channel: channels.Channel) -> None:
                 session.fail(failure)
     goodbye.drop_rest(channel)
     with session.lock:
-        # The working thread may be sending on it; a client that only listens
-        # may still have output to receive.
+        # Another thread may still be sending on this channel, and a client
+        # that has half-closed it may still have output to receive.
         session.wait_for_run(
             lambda: (
                 session.is_idle()
@@ -61,7 +61,7 @@ class Receiver:
     ) -> None:
         self._session = session
         self._channel = channel
-        # References apply to the connection on which they arrive.
+        # References are valid only for the connection on which they arrive.
         self._announced = blocks.Announced(
             session.kept,
             session.settings.chunk_bytes,
@@ -131,7 +131,7 @@ class Receiver:
     def _restore(self, payload: bytes) -> None:
         session = self._session
         with session.lock:
-            # A client that resumes may send it again.
+            # A client that resumes may send a state that the core already has.
             if session.awaits_state:
                 session.processor.restore(
                     payload, session.input.consumed_bytes
@@ -142,7 +142,8 @@ class Receiver:
         session = self._session
         with session.lock:
             session.input.closed = True
-            # This thread must read, so it only does the last part of the work.
+            # This thread must keep reading, so it takes over only if nothing
+            # but the CLOSED frame is left.
             left = session.busy or session.tasks or session.outgoing.may_send()
             if left or not session.has_work():
                 session.wake()
@@ -174,7 +175,7 @@ class Receiver:
             if session.input.received_bytes > session.input.start_bytes:
                 raise frames.ProtocolError(
                     frames.PROTOCOL_ERROR,
-                    "argument received after the first piece of input",
+                    "an argument arrived after the first piece of input",
                 )
             session.busy = True
         try:
@@ -201,7 +202,7 @@ class Receiver:
             if session.awaits_state:
                 raise frames.ProtocolError(
                     frames.PROTOCOL_ERROR,
-                    "input received before the CHECKPOINT",
+                    "input arrived before the CHECKPOINT",
                 )
             if not session.input.accept(header):
                 session.wake()
@@ -226,9 +227,9 @@ class Receiver:
             session.run()
 
     def _await_fewer_tasks(self) -> None:
-        """Wait, with the lock, until another piece may come.
+        """Wait, with the lock held, until there is room for another piece.
 
-        :raises frames.ProtocolError: if that never happens because the
+        :raises frames.ProtocolError: if that would never happen, because the
             acknowledgement that the worker needs follows the piece.
         """
         session, channel = self._session, self._channel
@@ -246,12 +247,12 @@ class Receiver:
             raise frames.ProtocolError(
                 codes.CREDIT_EXCEEDED,
                 f"more than {sessions.MAX_TASKS} pieces of input are"
-                " unacknowledged, while of the output"
+                " unacknowledged; output:"
                 f" {session.outgoing.unacknowledged()}",
             )
 
     def _fill(self, header: frames.FrameHeader, view: memoryview) -> bool:
-        """Receive a piece; see :meth:`_add_task`."""
+        """Receive a piece and add it; see :meth:`_add_task`."""
         session, channel = self._session, self._channel
         complete = False
         try:
@@ -274,8 +275,7 @@ class Receiver:
     def _add_task(self, header: frames.FrameHeader, view: memoryview) -> bool:
         """Add a received piece.
 
-        :returns: whether the caller has to process it; the caller then owns
-            the core.
+        :returns: whether the caller must process it, and then owns the core.
         """
         session = self._session
         length_bytes = len(view)
@@ -298,11 +298,11 @@ class Receiver:
 def _given_up(
     document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
 ) -> processing.Failure:
-    """Return why a client gave up, without its own, unchecked text."""
+    """Return the reason why a client gave up, without the client's text."""
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(
             codes.CHECKSUM_MISMATCH,
-            "checksums of client and board differ after input offset "
+            "the client's and the board's checksums differ after input offset "
             f"{offset_bytes}",
         )
     return processing.Failure(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sends a session's long messages while its own thread computes, so that a
-slot does not wait for the network.
+"""Sends a session's long messages while the session's own thread computes, so
+that the slot does not wait for the network.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 
-#: Sending a shorter message takes no longer than handing it over.
+#: A shorter message is sent directly, because passing it to another thread
+#: would take as long.
 LONG_BYTES = 256 * 1024
 
 
 class Message(typing.NamedTuple):
-    """Frames to send at once."""
+    """Frames to send together."""
 
     channel: channels.Channel
     parts: list[frames.Buffer]
@@ -29,11 +30,13 @@ class Message(typing.NamedTuple):
 class BackgroundSender:
     """Sends in a thread while there is something to send.
 
-    :param condition: with the session's lock; notified when all is sent.
-    :param collect: returns the next message, None if there is none; called
-        with the lock.
-    :ivar is_busy: whether a message is being sent; guarded by the lock.
-        Meanwhile no other thread may send.
+    :param condition: condition of the session's lock, which is notified when
+        everything is sent.
+    :param collect: returns the next message, or None; called with the lock
+        held.
+    :param lose: called with the channel and the reason if sending fails.
+    :ivar is_busy: whether the thread is sending, in which case no other thread
+        may send; guarded by the lock.
     """
 
     def __init__(
@@ -50,9 +53,9 @@ class BackgroundSender:
         self.is_busy = False
 
     def send(self, message: Message, alone: bool) -> None:
-        """Send a message, or start to send it; ``is_busy`` tells which.
+        """Send a message or, if it is long, start to send it in the thread.
 
-        :param alone: whether to wait until it is sent, even if it is long.
+        :param alone: whether to wait until it is sent even if it is long.
         """
         if alone or sum(map(len, message.parts)) < LONG_BYTES:
             self._send(message)
@@ -82,7 +85,7 @@ class BackgroundSender:
                 deadline_s=channels.deadline_after(self._timeout_s),
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
-            # Wakes the receiving thread too.
+            # This also wakes the receiving thread.
             message.channel.shutdown()
             self._lose(message.channel, str(exc))
 

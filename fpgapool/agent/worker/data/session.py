@@ -3,24 +3,24 @@
 """A session's data plane: receives, processes and sends data.
 
 Three threads work on a session, so that both directions and the computation
-overlap: one for each connection receives (:mod:`.receiving`), the session's
+overlap: the thread of a connection receives (:mod:`.receiving`), the session's
 own thread processes, and a third one sends long messages (:mod:`.sending`).
-``busy`` belongs to the thread that processes, and sends unless the sender
-does. A receiving thread takes it for a small piece if everything is idle:
-handing it over would cost more.
+The thread that has set ``busy`` processes, and also sends unless the sender is
+busy. If everything is idle, a receiving thread sets it to process a small
+piece itself, because passing the piece to another thread would take longer.
 
-The session outlives its connections. It keeps output that was sent and not
-acknowledged. It drops input that was received and not processed, because the
-client sends it again::
+The session outlives its connections. It keeps output that is not acknowledged.
+When a connection is lost, it drops input that is not processed, because the
+client sends that again::
 
     attached ──connection lost──▶ detached ──attach, with offsets──▶ attached
        │
-       ├─ CLOSE: the rest is processed and sent, then CLOSED
+       ├─ CLOSE: remaining data is processed and sent, then CLOSED
        ├─ failure, or the client gives up: ERROR
-       └─ the slot is taken: begun pieces are finished (``leaving``)
+       └─ the slot is taken away: started pieces are finished (``leaving``)
                               │
                               ▼
-                    ended, then stopped: no thread runs any more
+                    ended, then stopped: all threads have ended
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# Limits the memory that tiny pieces use beyond their bytes: above it, reading
-# waits; documented with the protocol.
+# Maximum number of waiting pieces, because tiny ones use memory besides their
+# bytes. When it is reached, reading pauses. The protocol documents it.
 MAX_TASKS = 4096
 
 Post: typing.TypeAlias = collections.abc.Callable[
@@ -67,7 +67,7 @@ _Work = processing.Task | processing.Started | sending.Message
 class DataSession:
     """One session's data plane.
 
-    :param post: takes events of the assignment; must not block.
+    :param post: takes events of the assignment without blocking.
     """
 
     def __init__(
@@ -96,13 +96,14 @@ class DataSession:
         self._started_s = time.monotonic()
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
-        # Guards everything below. The thread that has set busy owns the core,
-        # and the sending side unless the sender is busy; only that thread
-        # removes tasks.
+        # Guards everything below. The thread that has set busy owns the core
+        # and, unless the sender is busy, sending. Only that thread processes
+        # tasks.
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.busy = False
-        # A thread, perhaps of an abandoned connection, receives into memory.
+        # Whether a thread, possibly of an abandoned connection, is receiving
+        # into memory.
         self.filling = False
         self.run_waiters = 0
         self.stopping = False
@@ -133,25 +134,26 @@ class DataSession:
         self.sender = sending.BackgroundSender(
             self.condition, self._next_message, self.lose, settings
         )
-        # The core needs the state from the previous slot first.
+        # Whether the core first needs its state from the previous slot.
         self.awaits_state = bool(
             start_input_bytes and processor.has_checkpoints
         )
-        # The client has closed its sending side: no more ACKs.
+        # Whether the client has closed its sending side, so that no more ACKs
+        # arrive.
         self.half_closed = False
 
     @property
     def input_bytes(self) -> int:
-        """Bytes that were processed in this slot."""
+        """Number of input bytes processed in this slot."""
         return self.input.consumed_bytes - self.input.start_bytes
 
     @property
     def output_bytes(self) -> int:
-        """Bytes that were produced in this slot."""
+        """Number of output bytes produced in this slot."""
         return self._output.added_bytes - self._output.start_bytes
 
     def progress(self) -> watch.Progress:
-        """Return the progress and what it waits for; never blocks."""
+        """Return the progress and what the session waits for; never blocks."""
         output = self._output
         return watch.Progress(
             self.input_bytes,
@@ -163,22 +165,22 @@ class DataSession:
     def _wait_text(self) -> str:
         output = self._output
         if self.processor.is_computing:
-            return "the slot computed a piece of input for {} without a result"
+            return "the core has been computing a piece of input for {}"
         unsent_bytes = output.added_bytes - output.sent_bytes
         if unsent_bytes or self.sender.is_busy:
             return (
-                "the client read no output for {}: "
-                f"{unsent_bytes} bytes wait to be sent, after "
+                "the client has read no output for {}: "
+                f"{unsent_bytes} bytes are unsent, "
                 f"{self.outgoing.unacknowledged()}"
             )
         if self.tasks:
             return (
-                "the worker waited {} for room for output: "
+                "the client has acknowledged too little output for {}: "
                 f"{self.outgoing.unacknowledged()}"
             )
         if self.filling:
-            return "the client sent only part of a piece of input in {}"
-        return "the client sent no input for {}"
+            return "the client has sent only part of a piece of input for {}"
+        return "the client has sent no input for {}"
 
     # Connections.
 
@@ -191,11 +193,13 @@ class DataSession:
     ) -> None:
         """Attach a connection and abandon the previous one.
 
-        :param acked_input_bytes: input whose ACK the client has seen.
+        :param acked_input_bytes: amount of input for which the client has
+            received an ACK.
+        :param received_output_bytes: amount of output that the client has.
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
-        :raises ports.Refused: if the session is over, or cannot continue from
-            these offsets; the latter ends the session.
+        :raises ports.Refused: if the session has ended, or cannot continue
+            from these offsets and therefore ends.
         """
         with self._attach_lock:
             with self.lock:
@@ -226,14 +230,14 @@ class DataSession:
                     self.wake()
 
     def send_over(self, other: channels.Channel) -> None:
-        """Send over another connection of the client from now on.
+        """Start to send on a second connection of the client.
 
-        :param other: of the authenticated client; closed together with the
-            attached one.
-        :raises channels.ChannelClosed: if none is attached, or it is lost; the
-            caller keeps the other one.
+        :param other: connection of the authenticated client; it is closed
+            together with the attached one.
+        :raises channels.ChannelClosed: if no connection is attached, or it is
+            lost; the caller must then close the second one.
         """
-        # The client may connect before the first connection is attached.
+        # The second connection may arrive before the first one is attached.
         with self._attach_lock, self.lock:
             channel = self.channel
         if channel is None:
@@ -268,11 +272,14 @@ class DataSession:
             if self.input.closed:
                 self._end(states.CLOSED, codes.OK, "")
                 return
-            LOG.info("connection lost: %s", reason)
+            LOG.info("the client's connection was lost: %s", reason)
             self._post(state.Detached(self._generation))
 
     def half_close(self, channel: channels.Channel) -> bool:
-        """Let a client that has closed receive the remaining output."""
+        """Let a client that has sent CLOSE receive the remaining output.
+
+        :returns: False if it has not sent CLOSE or was replaced.
+        """
         with self.lock:
             if self.channel is not channel or not self.input.closed:
                 return False
@@ -285,12 +292,12 @@ class DataSession:
     # Processing and sending.
 
     def wake(self) -> None:
-        """Wake the session's own thread; with the lock."""
+        """Wake the session's own thread; the caller holds the lock."""
         self._start_thread()
         self.condition.notify_all()
 
     def _start_thread(self) -> None:
-        # Started on demand: short sessions often need none.
+        # Start the thread on demand, because short sessions often need none.
         is_over = self.stopping or self.ended
         if self._thread_ended is None and not is_over:
             self._thread_ended = crew.CREW.start("session", self._work)
@@ -311,12 +318,13 @@ class DataSession:
             self.condition.wait()
             return
         if self.half_closed:
-            # Only output that needs an acknowledgement is left.
+            # Only output that awaits an acknowledgement is left, and none will
+            # arrive.
             self._end(states.CLOSED, codes.OK, "")
             self.condition.wait()
             return
-        # A client that has closed need not read the remaining output. This
-        # limit stops a silent client from holding the slot.
+        # A client that has sent CLOSE may not read the remaining output. With
+        # this limit, it cannot hold the slot forever.
         acked_bytes = self._output.acknowledged_bytes
         woken = self.condition.wait(self.settings.send_timeout_s)
         if not woken and self._output.acknowledged_bytes == acked_bytes:
@@ -340,21 +348,23 @@ class DataSession:
             raise
 
     def is_idle(self) -> bool:
-        """Whether no thread processes or sends; with the lock."""
+        """Whether no thread processes or sends; the caller holds the lock."""
         return not (self.busy or self.sender.is_busy)
 
     def awaits_client(self) -> bool:
-        """Whether the session waits for its client only; with the lock."""
+        """Whether only the client can make the session continue; the caller
+        holds the lock.
+        """
         return self.is_idle() and not (
             self.has_work() or self.leaving or self.stopping or self.ended
         )
 
     def rest(self) -> None:
-        """Release busy."""
+        """Reset busy, and wake threads that wait for that."""
         with self.lock:
             self.busy = False
-            # For a small piece, a needless wake-up costs more than its
-            # processing.
+            # Wake threads only if necessary: for a small piece, that takes
+            # longer than processing it.
             if self.has_work():
                 self.wake()
             elif self.run_waiters or self.stopping:
@@ -365,7 +375,9 @@ class DataSession:
         predicate: collections.abc.Callable[[], bool],
         timeout_s: float | None = None,
     ) -> bool:
-        """Wait, with the lock, for the condition at the end of _run()."""
+        """Wait, with the lock held, until a predicate is true, which
+        :meth:`rest` may cause.
+        """
         self.run_waiters += 1
         try:
             return self.condition.wait_for(predicate, timeout_s)
@@ -373,10 +385,12 @@ class DataSession:
             self.run_waiters -= 1
 
     def _next(self) -> _Work | None:
-        """Return the next work item, or give up busy; with the lock."""
+        """Return the next work item, or reset busy and return None; the caller
+        holds the lock.
+        """
         channel, is_sending = self.channel, self.sender.is_busy
         if is_sending:
-            # It continues once everything is sent.
+            # The session's thread continues once the sender is done.
             self._start_thread()
         if self.half_closed and not is_sending:
             self.outgoing.forget_sent()
@@ -399,7 +413,7 @@ class DataSession:
         return sending.Message(channel, [closed])
 
     def _next_message(self) -> sending.Message | None:
-        """Return what can be sent now; with the lock."""
+        """Return what can be sent now; the caller holds the lock."""
         channel = self.channel
         if channel is None or self.stopping or self.ended:
             return None
@@ -410,8 +424,8 @@ class DataSession:
     def _do(self, work: _Work) -> _Work | None:
         """Do one work item and return the next one."""
         if isinstance(work, sending.Message):
-            # The next message may contain a checkpoint, made between two
-            # pieces.
+            # With checkpoints, wait until the message is sent: the next one
+            # may contain a checkpoint, which must be taken between two pieces.
             self.sender.send(work, alone=self.processor.has_checkpoints)
             with self.lock:
                 return self._next()
@@ -426,10 +440,10 @@ class DataSession:
             return self._next()
 
     def has_work(self) -> bool:
-        """Whether there is work to do; the caller has set busy.
+        """Whether there is work to do.
 
-        The caller may instead have seen under the lock that busy is not set:
-        this method may take room for the next task.
+        This method may reserve room for the next task, so the caller must have
+        set busy, or hold the lock while busy is not set.
         """
         if self.channel is None or self.ended:
             return False
@@ -449,7 +463,7 @@ class DataSession:
         return self.input.closed and is_done
 
     def _keep(self, task: processing.Task, written_bytes: int) -> None:
-        """Keep the output of a task; with the lock."""
+        """Keep a task's output; the caller holds the lock."""
         self.outgoing.add(task, written_bytes)
         if task.view:
             self.memory.return_input()
@@ -471,7 +485,7 @@ class DataSession:
     def _finish_begun(self) -> bytes:
         """Start no more pieces; send and acknowledge all results.
 
-        :returns: the checkpoint frame for the next slot, if there is one.
+        :returns: the checkpoint frame for the next slot, or no bytes.
         """
         with self.lock:
             self.leaving = True
@@ -496,9 +510,10 @@ class DataSession:
             return b""
 
     def stop(self, code: str, message: str) -> None:
-        """End the session; returns when none of its threads runs any more.
+        """End the session, and wait until all of its threads have ended.
 
-        :param code: sent to a connected client; ``OK`` if it already knows.
+        :param code: error code to send to a connected client; ``OK`` if the
+            client needs no reason.
         """
         checkpoint = b""
         if code in codes.TAKEN_BACK:
@@ -529,10 +544,12 @@ class DataSession:
             self._thread_ended.wait()
         with self.lock:
             remains = memories.remains(code, bool(self._output.kept))
-            # Threads that still read the connection keep the session.
+            # Threads that still read the connection keep this object alive, so
+            # release what it holds.
             self.tasks.clear()
             self.outgoing.finish()
-        # An attaching connection may be sending its descriptors.
+        # A connection that is being attached may be passing the memory's
+        # descriptors to the client.
         with self._attach_lock:
             unread = self.memory.close(remains)
         if unread is not None:
@@ -542,7 +559,7 @@ class DataSession:
 def _closed_frame(
     input_bytes: int, output_bytes: int, started_s: float
 ) -> bytes:
-    """Encode the last frame of a session that its client has closed."""
+    """Encode the last frame of a session, in answer to CLOSE."""
     return frames.encode_frame(
         frames.FrameHeader(frames.CLOSED),
         {

@@ -107,7 +107,7 @@ def test_the_desk_is_asked_before_the_worker():
     assert release(slots, 21.0) == ["release"]
     assert slots.tick(29.9) == []
     (ended,) = slots.tick(30.0)
-    assert ended == orders.EndWorker(KEY, "does not release")
+    assert ended == orders.EndWorker(KEY, "did not release its holder in time")
 
 
 def test_a_desk_that_answers_has_more_time_but_not_forever():
