@@ -266,7 +266,6 @@ def test_every_module_is_looked_at() -> None:
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 
 
-<<<<<<< HEAD
 PLANTED = {
     "core to the clock": ("core/a.py", "import time"),
     "core to files": ("core/a.py", "from os import path"),
@@ -348,37 +347,6 @@ PLANTED = {
         "import requests",
     ),
 }
-=======
-PLANTED = """
-core/a.py: import time
-core/a.py: import yaml
-core/a.py: from fpgapool.strategies import fifo
-core/a.py: from ..db import api
-core/a.py: def f(): import random
-core/a.py: if typing.TYPE_CHECKING: import fpgapool.db
-strategies/a.py: import logging
-protocol/a.py: import socket
-agent/a.py: from fpgapool.db import api
-agent/worker/a.py: from oslo_log import log
-agent/worker/a.py: import fpgapool.agent.supervision.workers
-agent/worker/a.py: import fpgapool.common.channels.channel # which loads oslo
-drivers/a.py: import pyopencl as cl
-conductor/a.py: import fpgapool.drivers.base
-conductor/decisions/a.py: import time
-client/a.py: import fpgapool.agent
-client/a.py: def f(): from oslo_config import cfg
-client/__init__.py: import jsonschema
-client/__init__.py: from fpgapool.accelerators import heavy # which is
-osc/a.py: import fpgapool.client
-cmd/a.py: import eventlet.green
-agent/a.py: import asyncio
-cmd/a.py: from tests import harness
-novelty/a.py: import json # a package without a row
-__init__.py: from fpgapool import version
-../fpgapool_nova_filters/a.py: from fpgapool import version
-../fpgapool_nova_filters/a.py: import requests
-"""
->>>>>>> 269327f8 (Fewer tests of what others hold)
 
 INNOCENT = {
     "core/b.py": "import math\n\nimport numpy\n\nfrom fpgapool.core import b",
