@@ -20,8 +20,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# Instances with new tokens that are queried one by one in one round; the rest
-# follows later.
+# Maximum number of instances with new tokens to query individually per round;
+# later rounds query the rest.
 _MAX_NEWCOMERS = 100
 
 Known = Mapping[str, db_api.InstanceRecord]
@@ -87,7 +87,7 @@ class InstanceWatch(threads.Background):
         known = self._known()
         if known:
             self._query_instances(known, computes, now)
-        # Without known instances no change can be missed.
+        # If no instances are known, no change can be missed.
         self._polled_at = now
 
     def _current_computes(self, now: float) -> nova.Computes:

@@ -2,8 +2,8 @@
 
 """The thread that reads Keystone's limits.
 
-Clients' requests do not wait for Keystone: the pump uses the limits that were
-read last.
+Clients' requests do not wait for Keystone: the pump uses the most recently
+read limits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LimitsFollower(threads.Background):
         except exception.FpgapoolException as error:
             if not self._failing:
                 LOG.warning(
-                    "Cannot read limits from Keystone, using %s: %s",
+                    "Cannot read limits from Keystone, so %s still apply: %s",
                     "the previous ones"
                     if self._known
                     else "the configured ones",

@@ -110,7 +110,7 @@ def test_what_no_slot_can_do_is_refused_and_leaves_no_trace(single):
     (answer,) = single.wire
     assert answer.view.reason == codes.DEADLINE_IMPOSSIBLE
     assert "at least 10 s" in answer.view.message
-    assert "the deadline is 9.9 s" in answer.view.message
+    assert "the deadline is in 9.9 s" in answer.view.message
     assert not single.rows["sessions"]
     single.open(claimed_bytes=10**10, deadline_s=10.0)
     assert len(single.rows["sessions"]) == 1

@@ -31,7 +31,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# Limits log lines that agents can cause repeatedly.
+# Limits the log lines that agents can cause repeatedly.
 _LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
 
 _PROGRAMMED = frozenset(
@@ -42,17 +42,17 @@ _PROGRAMMED = frozenset(
     }
 )
 
-# Session states in the conductor and in the worker's result, where the client
-# closed the session and cancelled it before the conductor learned of the
-# close.
+# The states of a session in the conductor and in the worker's result if the
+# client closed the session, then cancelled it before the conductor was
+# notified of the close.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# Session states that no result of a former slot ends: the client has another
-# slot, or the session is closed or never had one.
+# A result from a former slot does not end a session in one of these states:
+# the client has another slot, or the session is closed or never had a slot.
 _NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
 
-# A client was notified late if it knew its slot for less than this share of
-# ``connect_timeout_s``.
+# A client was notified too late if it knew about its slot for less than this
+# share of ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
 
 
@@ -94,7 +94,7 @@ class Reports(parts.Room):
         hold.announced_at = min(hold.announced_at, self._clock.now)
         session.secret = prepared.secret
         if prepared.secret:
-            # A new worker, or one that accepts no clients from other hosts.
+            # The worker is new, or accepts no clients from other hosts.
             session.secret_sha256 = ""
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
@@ -122,7 +122,7 @@ class Reports(parts.Room):
         if changed or not host.up:
             self._library.see_slots()
             self._host_up(host)
-        # Process this before the report ends members.
+        # Count the time before the report ends any members.
         self._desks.count_time(host)
         for device in report.devices:
             for line in device.slots:
