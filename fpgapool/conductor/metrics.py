@@ -15,7 +15,7 @@ from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions.views import summary
 
-# Prometheus's own timeout is 10 s.
+# Shorter than Prometheus's own timeout, which is 10 s.
 _PATIENCE_S = 2.0
 
 _GROUP_STATES = ("programming", "serving")
@@ -40,11 +40,11 @@ gauge fpgapool_conductor_leading = leading
 _KNOWN = metrics.table(
     """
 gauge fpgapool_conductor_state_known = known
-    1 if the scheduler answered this scrape in time, otherwise 0, and the
+    1 if the scheduler answered this scrape in time; 0 if not, and then the
     scheduler's metrics are absent.
 """
 )
-#: Of what a conductor counts.
+#: Metrics that a conductor counts over all its terms.
 _COUNTS = metrics.table(
     """
 histogram fpgapool_conductor_wait_seconds = waits_s
@@ -118,7 +118,7 @@ counter fpgapool_conductor_slots_taken_back_total{project,reason} = taken_back
     PREEMPTED, YIELDED, DRAINED, RESERVED.
 """
 )
-#: Of a leading conductor.
+#: Metrics that only a leading conductor has.
 _TERM = metrics.table(
     """
 gauge fpgapool_conductor_epoch = epoch
@@ -131,7 +131,7 @@ gauge fpgapool_conductor_database_failing = committer.failing
     1 while the database is unavailable or does not answer.
 """
 )
-#: Of the leader's scheduler.
+#: Metrics that the leader's scheduler returns.
 _FIGURES = metrics.table(
     """
 gauge fpgapool_conductor_project_queued_sessions{project} = queued_by_project

@@ -14,7 +14,7 @@ from fpgapool.db import inventory
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
 
-# An agent that is asked for a report sends one at once.
+# Agents that are asked for a report send one immediately.
 _REPORTS_S = 2.0
 
 

@@ -25,7 +25,7 @@ from fpgapool.vocabulary import shapes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: Longest list of ids in a message.
+#: Maximum number of ids in a message.
 MAX_IDS = 1000
 
 #: Each host's last report: raw payload and parsed object.

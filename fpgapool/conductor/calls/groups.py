@@ -21,7 +21,7 @@ _GROUP_IDS = shapes.list_of(shapes.text(), most=checks.MAX_IDS)
 
 
 class GroupCalls(base.Calls):
-    """Handles requests of owners and front doors about groups."""
+    """Handles requests about groups from owners and front doors."""
 
     @base.call
     def change_group(self, ctxt: Any, change: Any) -> None:

@@ -79,7 +79,7 @@ class OperatorCalls(base.Calls):
             return change
         record = self._database.get_bitstream(change.bitstream_id)
         if record is None:
-            # The library reports the error.
+            # The library will report the error.
             return dataclasses.replace(change, signed_by="")
         checksum = (
             change.checksum_sha256

@@ -91,7 +91,7 @@ class SessionCalls(base.Calls):
             project_id=project_id,
             session_id=session_id,
             request_id=request_id,
-            # A slot is only revoked with a reason.
+            # The reason must not be empty, or the slot would not be revoked.
             reason=reason or codes.CANCELLED_BY_CLIENT,
         )
 

@@ -2,9 +2,10 @@
 
 """The engine, which turns inputs and time into effects.
 
-The engine's rooms keep the sessions, pass events of agents and clients to
-:class:`fpgapool.core.state.PoolState`, and turn its instructions into rows and
-messages. They do no I/O and have no threads: the pump calls the engine.
+The engine's rooms keep the state of sessions, pass events from agents and
+clients to :class:`fpgapool.core.state.PoolState`, and turn its instructions
+into rows and messages. They do no I/O and have no threads: the pump calls the
+engine.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Engine:
         self.pool.outages.database_failing = failing
 
     def start(self, now: float) -> effects.Effects:
-        """Load the rows of the database.
+        """Load the rows from the database.
 
         Every host is considered down until its agent reports, because its
         slots may no longer exist.
@@ -180,7 +181,7 @@ class Engine:
         return pool.take_effects()
 
     def _answer(self, query: inputs.Query) -> effects.Reply:
-        """Answer a query; a failing query must not end the leader."""
+        """Answer a query; a failing query must not stop the leader."""
         kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))

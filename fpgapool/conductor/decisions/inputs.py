@@ -105,7 +105,7 @@ class ClientProgress:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen(_Awaited):
-    """A client has lost the slot of a session and wants another one.
+    """A client has lost the slot of its session and requests another one.
 
     :ivar host_uuid: host of its front door; empty for the API.
     :ivar future: receives the session's resulting state; None if the client

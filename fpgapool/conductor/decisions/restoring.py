@@ -118,7 +118,7 @@ class Restoring(parts.Room):
     ) -> None:
         """Restore an ended session whose slot has not been released yet.
 
-        The worker's result may be more exact about its end and duration.
+        The worker's result may state its end and duration more precisely.
         """
         session = self._remember(record)
         self._serving.restore_session(session, row, phase)

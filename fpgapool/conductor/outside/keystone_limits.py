@@ -45,7 +45,7 @@ class LimitsFollower(threads.Background):
         super().__init__("limits", on_failure)
 
     def follow(self) -> None:
-        """Read once; if that fails, the previous limits stay in force."""
+        """Read the limits; if that fails, the previous ones still apply."""
         try:
             limits = self._reader.read()
         except exception.FpgapoolException as error:
@@ -92,7 +92,7 @@ def quotas(
 ) -> admission.Quotas:
     """Return the quotas of projects.
 
-    :param limits: from Keystone; unknown resources are ignored.
+    :param limits: Keystone's limits; unknown resources are ignored.
     """
     return admission.Quotas.layered(
         default.replaced(_known(limits.registered), admission.FROM_KEYSTONE),

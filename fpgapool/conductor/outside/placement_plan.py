@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plans the changes of the pool's resource providers in Placement.
+"""Plans changes to the pool's resource providers in Placement.
 
 A device is a child of its compute node's resource provider. It has an
 inventory of slots that flavors can reserve, and traits for the accelerators
@@ -52,8 +52,8 @@ class Device:
     """The desired state of a device in Placement.
 
     :ivar id: the device's id in the REST API, and its provider's UUID.
-    :ivar usable_slots: the slots that can be used now; 0 if the device is
-        faulty or not enabled, or its host does not report.
+    :ivar usable_slots: number of slots that can be used now; 0 if the device
+        is faulty or not enabled, or its host does not report.
     """
 
     id: str
@@ -301,8 +301,8 @@ def provider_name(host_uuid: str, device: Device) -> str:
 def plan(want: Wanted, present: Present, pool_name: str) -> Plan:
     """Plan the operations that turn the current state into the desired one.
 
-    They only affect the pool's own objects. Once they have succeeded, the next
-    plan is empty.
+    The operations only affect the pool's own objects. Once they have
+    succeeded, the next plan is empty.
     """
     return _Planner(want, present, pool_name).plan()
 

@@ -43,8 +43,8 @@ class _Account:
 class DryRuns:
     """Allows one dry run at a time, while there is time left for it.
 
-    A dry run that has begun may take as long as it needs; later ones wait
-    until that time is paid off. Thread-safe.
+    A dry run that has begun may take as long as it needs; later ones are
+    refused until that time has been regained. Thread-safe.
 
     :param busy: returns the processor time that the calling thread has used,
         in seconds.

@@ -43,7 +43,7 @@ class GroupCommitter:
     long outage only the newest value of each row is kept, and notifications of
     intermediate values are lost.
 
-    When a session gets a slot at once, all its steps form one transaction,
+    When a session gets a slot immediately, all its steps form one transaction,
     written when the slot is ready: clients do not wait for the earlier steps.
 
     A session is announced once it is recorded. If it cannot be recorded,
@@ -126,7 +126,7 @@ class GroupCommitter:
         self._stopping.set()
 
     def put(self, batch: effects.Effects) -> None:
-        """Queue a batch; returns at once."""
+        """Queue a batch; returns immediately."""
         self._queue.put(batch)
 
     def _run(self) -> None:

@@ -64,7 +64,7 @@ class Sender:
         self._thread.join(timeout_s)
 
     def deliver(self, messages: Iterable[effects.Message]) -> None:
-        """Queue messages; resolve answers to queries at once."""
+        """Queue messages; resolve answers to queries immediately."""
         for message in messages:
             if _is_answered(message):
                 continue

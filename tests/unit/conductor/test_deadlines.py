@@ -87,7 +87,10 @@ def test_the_operator_decides_unless_the_request_does(single):
         states.EXPIRED,
         codes.DEADLINE_PASSED,
     )
-    assert "the deadline passed; ended at input offset 0" in view.message
+    assert (
+        "the deadline passed; the session ended at input offset 0"
+        in view.message
+    )
     assert view.deadline_met is False
     assert single.view(left).state == states.PREPARING
 

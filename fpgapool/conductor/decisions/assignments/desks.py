@@ -3,7 +3,7 @@
 """The desks of groups: orders to them, and the tasks that they report.
 
 An order contains everything that a desk needs to know. It is sent on changes,
-and again when a report shows that the desk follows another order.
+and again when a report shows that the desk follows a different order.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class Desks(parts.Room):
                 return
         order = self._orders.get(group_id)
         if order is None:
-            # The group was deleted by an earlier leader.
+            # An earlier leader deleted the group.
             self._holds.changed_groups.add(group_id)
         elif is_new_agent:
             # A new agent has not received any orders.

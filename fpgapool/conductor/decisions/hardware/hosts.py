@@ -247,8 +247,9 @@ class Hosts(parts.Room):
         self._remove_if_gone(host)
 
     def _remove_if_gone(self, host: registry.HostEntry) -> None:
-        """Remove a lost host without boards whose compute node Nova has
-        deleted. As long as the host is not lost, its agent may still run.
+        """Remove a lost host without boards if Nova has deleted it.
+
+        As long as the host is not lost, its agent may still run.
         """
         if (
             host.compute is not db_api.ComputeState.DELETED

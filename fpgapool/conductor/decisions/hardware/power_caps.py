@@ -24,8 +24,9 @@ def caps(
 
     If both a host's report and the settings have a cap, the lower one applies.
 
-    :param profiles: the library's profiles. Accelerators of projects are
-        ignored: a project could otherwise raise the power of all slots.
+    :param profiles: the library's profiles. Projects' accelerators are
+        ignored, because a project could otherwise raise the power of all
+        slots.
     """
     by_host_w = dict(settings.host_power_caps_w)
     for uuid, host in pool.hosts.items():

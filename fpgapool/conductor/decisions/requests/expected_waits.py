@@ -12,8 +12,10 @@ _LEAST = 5
 
 
 class Pace:
-    """The rate at which waiting sessions get slots. A session that finds an
-    idle slot shows that there is no queue: the measurement then restarts.
+    """The rate at which waiting sessions get slots.
+
+    A session that finds an idle slot shows that there is no queue, so the
+    measurement restarts.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: Number of a session's slots that may fail for the same reason until it ends.
+#: A session ends when this many of its slots have failed for the same reason.
 MAX_FAILED_SLOTS = 3
 
 # Number of ended sessions to keep in memory, to answer queries.
@@ -290,7 +290,7 @@ class Session:
     def same_request(
         self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
-        """Return whether a repeated request equals the first one."""
+        """Return whether a request is a repetition of the first one."""
         wanted = requested(request, settings)
         # A session that has yielded its slot has a different claim.
         has_own_claim = bool(self.former_input_bytes)
@@ -334,7 +334,7 @@ class Session:
     def give_way(self) -> None:
         """Keep the progress made in the slot that it leaves."""
         if self.hold is not None or self.end:
-            # Nobody may have recorded where the session stopped in this slot.
+            # The worker may not have reported where the session stopped.
             self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
@@ -574,7 +574,7 @@ class SessionBook:
         del self.by_request[session.request_key]
 
     def revive(self, session: Session) -> None:
-        """Count an ended session as live again."""
+        """Treat an ended session as live again."""
         del self._ended[session.row_id]
         self._note_alive(session)
 

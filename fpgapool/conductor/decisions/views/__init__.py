@@ -9,5 +9,5 @@
 ``audit``
     Differences between database, leader and agents.
 ``journal``
-    Notifications, derived from the rows that were written.
+    Notifications, derived from committed rows.
 """

@@ -158,7 +158,7 @@ def _states(host: registry.HostEntry) -> Iterator[str]:
 
 
 def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
-    """Yield contradictions within the database, while there is no leader."""
+    """Yield contradictions within the database, for use without a leader."""
     sessions = {one.id: one for one in found.sessions}
     held = set()
     for row in found.assignments:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers queries about the pool, for its users and for audits."""
+"""Answers queries about the pool, for users and audits."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Questions:
         )
 
     def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
-        """Return the numbers of sessions, groups, slots, hosts and devices.
+        """Return the figures about sessions, groups, slots, hosts and devices.
 
         It does not iterate over waiting sessions, because there may be very
         many.

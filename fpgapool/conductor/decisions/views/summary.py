@@ -58,7 +58,7 @@ class GroupFigures:
 class Figures:
     """Figures for metrics.
 
-    :ivar queued_by_size: waiting sessions, by priority queue.
+    :ivar queued_by_size: number of waiting sessions, by priority queue.
     :ivar slots: number of slots by state; ``host_down`` if the host does not
         report.
     :ivar clocks_behind_s: how far each host's wall clock is behind ours.
@@ -121,7 +121,7 @@ def nic_loads(
 ) -> dict[int, float]:
     """Return the used share of hosts' network cards, by the hosts' ids.
 
-    The busier direction counts; hosts with idle cards are omitted.
+    It is the share of the busier direction; hosts with idle cards are omitted.
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in held:
@@ -175,7 +175,7 @@ def groups(
         )
         for one in rows
     ]
-    # Older groups come first among equals.
+    # Among groups of the same size, older ones come first.
     found.sort(
         key=lambda pair: max(
             pair[1].wanted, pair[1].serving + pair[1].programming
