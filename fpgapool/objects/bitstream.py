@@ -30,7 +30,7 @@ class CreateBitstream(base.Payload):
     """Create a bitstream; its file is uploaded later.
 
     :param accelerator: plain name of the accelerator that it implements.
-    :param checksum_sha256: expected checksum; empty if not set.
+    :param checksum_sha256: expected checksum; empty if none was given.
     """
 
     bitstream_id: str
@@ -120,7 +120,7 @@ BitstreamChange = (
     | DeleteBitstream
 )
 
-#: Builds any of the changes from its form; raises ValueError.
+#: Builds any of the changes from its serialized form; raises ValueError.
 change_from_primitive: Callable[[object], BitstreamChange] = base.reader_of(
-    BitstreamChange, "a change of a bitstream"
+    BitstreamChange, "a bitstream change"
 )

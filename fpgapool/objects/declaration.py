@@ -89,7 +89,7 @@ class Declaration:
 
     :ivar name: name of the accelerator that it implements, without a project.
     :ivar params_schema: JSON schema of the parameters that a session sets.
-    :ivar resources: how many of each of :data:`RESOURCES` it takes.
+    :ivar resources: the amount of each of :data:`RESOURCES` that it takes.
     """
 
     name: str

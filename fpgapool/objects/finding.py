@@ -41,7 +41,7 @@ RECONCILABLE = frozenset(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding(base.Payload):
-    """A difference between the parts of a pool.
+    """A difference between the states of a pool's parts.
 
     :param session_id: the session to repair; ``slot_id`` and ``host_uuid``
         likewise name the slot and the host.

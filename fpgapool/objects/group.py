@@ -102,7 +102,7 @@ GroupChange = (
 
 #: Builds any of the changes from its serialized form; raises ValueError.
 change_from_primitive: Callable[[object], GroupChange] = base.reader_of(
-    GroupChange, "a change of a group"
+    GroupChange, "a group change"
 )
 
 
@@ -134,7 +134,7 @@ class GroupHost(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.view_members(description.GROUP))
 class GroupView(base.Payload):
-    """All that a group's owner may know about it.
+    """Everything that a group's owner may know about it.
 
     :param hosts: the hosts to which its clients connect.
     :param hosts_revision: incremented with every change of ``hosts``.

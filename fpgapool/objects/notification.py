@@ -63,7 +63,8 @@ class SlotPayload(PlacePayload):
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
-    It contains no secrets, no endpoints and no parameters, which may be keys.
+    It contains no secrets and no endpoints, and no parameters, because these
+    may be keys.
     """
 
     VERSION = base.version(
