@@ -69,8 +69,9 @@ class SessionState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """The sessions and groups that wait for slots or hold them. Rows are
-    ordered by id.
+    """The sessions and groups that wait for slots or hold them.
+
+    Rows are ordered by id.
 
     :param gone_instances: Nova's ids of some instances that it has deleted.
     """

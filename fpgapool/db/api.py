@@ -165,7 +165,7 @@ class Database(connected.Connected):
         admitted: Container[int] = (),
         withdrawn: Collection[int] = (),
     ) -> list[SessionRecord]:
-        """Write changes, all or none.
+        """Write either all changes or none.
 
         Writing them again is safe, because rows hold absolute values.
 
@@ -390,7 +390,7 @@ class Database(connected.Connected):
 
         :param finished_before: wall-clock time; sessions that ended later
             stay.
-        :returns: the number deleted; less than the limit means all.
+        :returns: the number deleted; if below the limit, no more are left.
         """
         query = sessions_sql.over(finished_before, limit)
         return self._purge(models.sessions, query, epoch)
@@ -525,7 +525,7 @@ class Database(connected.Connected):
 
         :param deleted_before: wall-clock time; instances that were deleted
             later stay.
-        :returns: the number deleted; less than the limit means all.
+        :returns: the number deleted; if below the limit, no more are left.
         """
         columns = models.instances.c
         query = (

@@ -43,7 +43,7 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """A slot with its device and its session.
+    """A slot with its device and its holder.
 
     :ivar project_id: project of the instance that has reserved it, if known.
     """

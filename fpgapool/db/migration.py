@@ -28,7 +28,7 @@ _MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
 def sync(engine: sa.Engine, version: str = "head") -> None:
     """Create the tables, or upgrade them if they are older.
 
-    It waits for other changes by operators.
+    It waits until other operators' changes are done.
     """
     with _translated(), turns.alone(engine) as connection:
         config = _config()

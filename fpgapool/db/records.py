@@ -45,7 +45,7 @@ class ComputeState(enum.StrEnum):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(inventory.HOST.columns)
 class HostRecord:
-    """A compute node. Times are wall clock.
+    """A compute node. Times are wall-clock times.
 
     :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
@@ -87,7 +87,7 @@ class ReservationRecord:
 class FaultRecord:
     """Why a unit is out of service, and how it was tested.
 
-    Times are wall clock.
+    Times are wall-clock times.
 
     :param target_id: id of the device or slot; of the host, for an
         accelerator.
@@ -95,7 +95,7 @@ class FaultRecord:
     :param shape: shape of the accelerator's slots; empty for any shape, and
         for devices and slots.
     :param active: whether the unit is still out of service.
-    :param tries: likewise, including those before it was last in use.
+    :param tries: number of tests since the unit last worked.
     :param next_test_at: time of the next test; in the past while a test runs.
     """
 
@@ -130,7 +130,7 @@ DELETED = "deleted"
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(library.BITSTREAM.columns)
 class BitstreamRecord:
-    """A file of the library. Times are wall clock.
+    """A file of the library. Times are wall-clock times.
 
     :param signature: signature of the checksum in base64; empty if unsigned.
     :param location: the file's location, in the store's own format; empty
@@ -275,7 +275,7 @@ class InstanceRecord:
 
     :param token_nonce: value from which the token is derived, together with a
         secret.
-    :param deleted_at: when Nova reported its deletion; wall clock.
+    :param deleted_at: wall-clock time at which Nova reported its deletion.
     """
 
     id: int

@@ -106,7 +106,8 @@ def fetch(
 ) -> list[_R]:
     """Return the result of a query.
 
-    :param record_class: called for each row, with its columns as keywords.
+    :param record_class: called for each row, with its columns as keyword
+        arguments.
     """
     # Fetch in parts, so that a long result is not in memory twice.
     result = connection.execute(

@@ -37,8 +37,9 @@ IS_UNKNOWN = sa.and_(
     _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
 )
 
-#: How long after the loss of its slot a session's client may ask for another,
-#: because it first looks for the worker, then for a conductor.
+#: How long after losing its slot a session's client may ask for another. That
+#: takes time, because the client first looks for the worker, then for a
+#: conductor.
 _REOPENED_S = 120.0
 #: Has ended because its slot was lost, shortly before the latest end of a
 #: session.
