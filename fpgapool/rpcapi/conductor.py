@@ -186,6 +186,8 @@ class ConductorAPI(_Leader):
     ) -> objects.SessionView | None:
         """Ask for another slot for a session that lost its slot (call).
 
+        Repeating the call has no further effect.
+
         :param generation: generation of the lost assignment; a session that
             already has a later one keeps it.
         :returns: the recorded state of the session; None if the caller may
@@ -293,6 +295,8 @@ class ConductorAPI(_Leader):
     ) -> list[objects.SessionView]:
         """Request sessions and return the results (call).
 
+        Repeating the call has no further effect.
+
         :returns: for each request, the recorded session, or a REJECTED session
             without an id that has the reason.
         """
@@ -326,7 +330,7 @@ class ConductorAPI(_Leader):
     def set_quota(
         self, project_id: str, limits: Mapping[str, int | None]
     ) -> None:
-        """Set a project's limits (call); returns when that is durable.
+        """Set a project's limits (call); returns once they are durable.
 
         :param limits: new limits by resource; other resources keep theirs, and
             None restores the default.
@@ -334,7 +338,7 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_call")
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
-        """Change the library (call); returns when that is durable.
+        """Change the library (call); returns once that is durable.
 
         Repeating a :class:`~fpgapool.objects.CreateBitstream` has no further
         effect.
@@ -342,7 +346,7 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_call")
     def change_group(self, change: group.GroupChange) -> None:
-        """Change a group or its clients (call); returns when that is durable.
+        """Change a group or its clients (call); returns once that is durable.
 
         Repeating a :class:`~fpgapool.objects.CreateGroup` has no further
         effect.
@@ -360,15 +364,17 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
-        """Attach a client to a group for a front door (call)."""
+        """Attach a client to a group for a front door (call); durable on
+        return.
+        """
 
     @declared.sent_by("_call")
     def detach_client(
         self, project_id: str, *, group_id: str, client_id: str
     ) -> None:
-        """End a client of a project for a front door (call).
+        """End a project's client for a front door (call).
 
-        Returns when that is durable.
+        Returns once that is durable.
 
         :raises GroupRefused: if the project has no such client there.
         """
@@ -463,5 +469,6 @@ class ConductorAPI(_Leader):
         has been ordered; if the test fails, the state of the slot changes.
 
         :param accelerator: the accelerator to test with; empty: any.
-        :raises SlotNotTested: if it cannot be tested now; the code says why.
+        :raises SlotNotTested: if it cannot be tested now; the code gives the
+            reason.
         """
