@@ -40,8 +40,8 @@ _HOST = shapes.Members(
         ),
         "host_name": shapes.matching(
             rules.HOST_NAME,
-            "1 to 255 letters, digits, _ . and -, the first one a letter or a"
-            " digit",
+            "1 to 255 letters, digits, _ . and -, starting with a letter or"
+            " a digit",
         ),
     },
     others=True,
@@ -105,7 +105,7 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
 def _refuse_for_instance(ctxt: Any, user_id: str, method: str) -> None:
     host = rpc.host_of(ctxt)
     if host and instance.is_user(user_id):
-        why = "it acts for an instance"
+        why = "a host must not act on behalf of an instance"
         rpc.tell_refused(host, method, why)
         raise exception.MessageRefused(reason=why)
 

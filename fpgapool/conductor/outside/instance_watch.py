@@ -75,7 +75,7 @@ class InstanceWatch(threads.Background):
                 LOG.warning("Cannot get instances from Nova: %s", error)
             self._failing = True
         except TimeoutError:
-            LOG.info("Instances are checked later: the conductor is busy")
+            LOG.info("The conductor is busy; instances will be checked later")
         else:
             if self._failing:
                 LOG.info("Nova is available again")

@@ -81,8 +81,8 @@ class LimitsFollower(threads.Background):
         missing = set(admission.RESOURCES).difference(limits.registered)
         if missing:
             LOG.warning(
-                "Keystone has no registered limit for %s: using the"
-                " configured default",
+                "Keystone has no registered limit for %s; the configured"
+                " default applies",
                 ", ".join(sorted(missing)),
             )
 

@@ -104,7 +104,7 @@ class Placing(threads.Background):
                 LOG.warning("Cannot update devices in Placement: %s", error)
             self._failing = True
         except TimeoutError:
-            LOG.info("Placement is updated later: the conductor is busy")
+            LOG.info("The conductor is busy; Placement will be updated later")
         finally:
             self._counts.placement_conflicts += (
                 self._client.conflicts - conflicts
@@ -186,7 +186,7 @@ class Placing(threads.Background):
             self._consumers_failing = True
             return False
         if self._consumers_failing:
-            LOG.info("Nova identifies reservations again")
+            LOG.info("Nova can be queried about reservations again")
         self._consumers_failing = False
         return True
 

@@ -241,7 +241,7 @@ class Hosts(parts.Room):
                 "Nova has deleted compute node %s, but host %s %s",
                 host.uuid,
                 host.name,
-                "is up" if host.up else "has boards here",
+                "is up" if host.up else "still has boards",
             )
         self._set_compute(host.uuid, db_api.ComputeState.DELETED)
         self._remove_if_gone(host)
