@@ -191,7 +191,9 @@ def _envelope_data(
 ) -> tuple[collections.abc.Mapping[str, Any], float]:
     """Return the members and their minor version."""
     if not isinstance(primitive, dict):
-        raise ValueError(f"{cls.__name__}: not an object: {_kind(primitive)}")
+        raise ValueError(
+            f"{cls.__name__}: expected an object, got {_kind(primitive)}"
+        )
     name = primitive.get(NAME_KEY)
     if name != cls.__name__:
         raise ValueError(f"{cls.__name__}: got object {name!r:.100} instead")
