@@ -3,18 +3,18 @@
 """The conductor, which decides who gets which slot.
 
 ``service``
-    A conductor as stand-by and as leader; the command starts it.
+    A conductor, both on stand-by and as leader; the command starts it.
 ``rpc``, ``calls``
-    What agents and the API call: arguments are checked, inputs queued, and
-    answers awaited.
+    The methods that agents and the API call. They check arguments, queue
+    inputs and wait for answers.
 ``decisions``
-    Inputs and time in, rows and messages out. Pure.
+    Turn inputs and time into rows and messages, without any input or output.
 ``runtime``
     The threads of a leader: pump, group commit, senders, election.
 ``outside``
-    Placement, Nova, Keystone and notifications.
+    Communication with Placement, Nova and Keystone, and notifications.
 ``counts``, ``metrics``
-    What the leader counts, and how Prometheus reads it.
+    The conductor's counters, and their metrics for Prometheus.
 
 Only the leader changes sessions, groups and slots, and only on the thread of
 its pump.

@@ -10,7 +10,7 @@ from fpgapool.common.monitoring import tallies
 
 
 class Counts:
-    """Counts for metrics; :mod:`.metrics` says what each of them means.
+    """Counts for metrics; :mod:`.metrics` explains each of them.
 
     Each is changed by one thread only, so they need no lock.
     """

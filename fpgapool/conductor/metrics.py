@@ -15,7 +15,7 @@ from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions.views import summary
 
-# Prometheus's own timeout is 10 s.
+# Shorter than Prometheus's own timeout, which is 10 s.
 _PATIENCE_S = 2.0
 
 _GROUP_STATES = ("programming", "serving")
@@ -40,11 +40,11 @@ gauge fpgapool_conductor_leading = leading
 _KNOWN = metrics.table(
     """
 gauge fpgapool_conductor_state_known = known
-    1 if the scheduler has answered this scrape in time; otherwise its metrics
-    are absent.
+    1 if the scheduler answered this scrape in time; 0 if not, and then the
+    scheduler's metrics are absent.
 """
 )
-#: Of what a conductor counts.
+#: Metrics that a conductor counts over all its terms.
 _COUNTS = metrics.table(
     """
 histogram fpgapool_conductor_wait_seconds = waits_s
@@ -60,111 +60,111 @@ counter fpgapool_conductor_sessions_ended_total{state,code} = ended
 histogram fpgapool_conductor_decision_seconds = decisions_s
     Time to decide on a batch of inputs.
 histogram fpgapool_conductor_batch_inputs = batch_inputs
-    Inputs that were decided on together.
+    Number of inputs in a batch.
 histogram fpgapool_conductor_commit_seconds = commits_s
-    Time of a transaction that was written.
+    Duration of a successful database transaction.
 counter fpgapool_conductor_commit_rows_total = commit_rows
-    Rows that were written and deleted.
+    Rows written or deleted.
 counter fpgapool_conductor_commit_failures_total = commit_failures
-    Transactions that were put off because the database was away.
+    Transactions that were delayed because the database was unavailable.
 counter fpgapool_conductor_purged_rows_total{table} = purged_rows
     Rows deleted because they ended [database] retention_days ago.
 counter fpgapool_conductor_messages_dropped_total{sender} = dropped
     Messages to agents dropped because the broker did not keep up, by the
     thread that sends them.
 counter fpgapool_conductor_inputs_dropped_total = inputs_dropped
-    Inputs of clients and agents dropped because too many waited.
+    Inputs from clients and agents dropped because too many were waiting.
 counter fpgapool_conductor_notifications_total = notifications_sent
     Notifications handed to the message bus.
 counter fpgapool_conductor_notification_failures_total = notifications_failed
-    Notifications that the message bus did not take.
+    Notifications that the message bus did not accept.
 counter fpgapool_conductor_notifications_dropped_total = notifications_dropped
-    Notifications dropped because too many waited for the message bus.
+    Notifications dropped because too many were waiting for the message bus.
 counter fpgapool_conductor_placement_syncs_total = placement_syncs
-    Comparisons of what Placement has with what the pool has.
+    Comparisons of Placement's records with the pool's hardware.
 counter fpgapool_conductor_placement_failures_total = placement_failures
-    Comparisons, and questions who has reserved slots, that failed because
-    Placement or Nova was away.
+    Comparisons, and queries for reservations, that failed because Placement or
+    Nova was unavailable.
 counter fpgapool_conductor_placement_conflicts_total = placement_conflicts
-    Changes in Placement that were tried again because others had come before
-    them.
+    Changes in Placement that were retried because of a conflicting change.
 counter fpgapool_conductor_placement_requests_total = placement_requests
     Requests to Placement.
 counter fpgapool_conductor_reconcile_total{kind} = reconciled
     Differences that were found and corrected: slots that work for an unknown
     session (stray), orders that were not carried out (not_started,
-    not_released), workers that are gone (vanished), and, when a conductor took
-    over, end_not_recorded, slot_without_session and session_without_slot.
+    not_released), workers that have disappeared (vanished), and, when a
+    conductor took over, end_not_recorded, slot_without_session and
+    session_without_slot.
 counter fpgapool_conductor_self_tests_total{outcome} = self_tests
-    Self-tests of slots, by outcome: passed, failed, or none if it did not take
-    place.
+    Self-tests of slots, by outcome: passed, failed, or none if the test did
+    not run.
 histogram fpgapool_conductor_rpc_seconds{method} = rpc.durations
     Time to hand a message for agents to the broker.
 counter fpgapool_conductor_rpc_failures_total{method} = rpc.failures
-    Messages for agents that the broker did not take.
+    Messages for agents that the broker did not accept.
 counter fpgapool_conductor_group_tasks_total = group_tasks
-    Tasks of all groups that have ended.
+    Ended tasks of all groups.
 counter fpgapool_conductor_group_busy_seconds_total = group_busy_s
-    Time for which these tasks, and locks, had slots.
+    Time for which group tasks and locks held slots.
 counter fpgapool_conductor_group_slot_seconds_total{state} = group_slot_s
-    Time for which groups had slots, while these were programmed (programming)
-    and afterwards (serving).
+    Time for which groups held slots, while the slots were being programmed
+    (programming) and afterwards (serving).
 counter fpgapool_conductor_group_resizes_total{direction} = group_resizes
-    Changes of the sizes of groups, by owners and the pool: grow or shrink.
+    Changes of group sizes, made by owners or by the pool: grow or shrink.
 counter fpgapool_conductor_deadlines_total{project,result} = deadlines
-    Deadlines of sessions that have ended, by project: met, missed.
+    Deadlines of ended sessions, by project and result: met or missed.
 counter fpgapool_conductor_slots_taken_back_total{project,reason} = taken_back
-    Slots that sessions had to leave before their end, by project and reason:
+    Slots that sessions lost before they ended, by project and reason:
     PREEMPTED, YIELDED, DRAINED, RESERVED.
 """
 )
-#: Of a leading conductor.
+#: Metrics that only a leading conductor has.
 _TERM = metrics.table(
     """
 gauge fpgapool_conductor_epoch = epoch
-    Number of the leader's epoch; absent while it stands by.
+    Epoch of the leader; absent while the conductor stands by.
 gauge fpgapool_conductor_inputs_backlog = pump.backlog
-    Inputs that wait to be decided on.
+    Inputs waiting for the scheduler.
 gauge fpgapool_conductor_commits_backlog = committer.backlog
-    Batches of rows that wait to be written.
+    Batches of rows waiting to be written.
 gauge fpgapool_conductor_database_failing = committer.failing
-    1 while the database is away or does not answer.
+    1 while the database is unavailable or does not answer.
 """
 )
-#: Of the leader's scheduler.
+#: Metrics that the leader's scheduler returns.
 _FIGURES = metrics.table(
     """
 gauge fpgapool_conductor_project_queued_sessions{project} = queued_by_project
-    Sessions that wait for a slot, by project; those with the longest queues
-    one by one.
+    Sessions waiting for a slot, by project; the projects with the longest
+    queues are listed individually.
 gauge fpgapool_conductor_queue_sessions{queue} = queues
-    Sessions that wait for a slot, by priority queue of their size; queue 1 has
-    the smallest and goes first.
+    Sessions waiting for a slot, by size-based priority queue; queue 1 has the
+    smallest sessions and is served first.
 gauge fpgapool_conductor_queued_bytes = queued_bytes
     Bytes that waiting sessions claim.
 gauge fpgapool_conductor_sessions{state} = sessions
-    Sessions that wait for or have a slot, by state.
+    Sessions that are waiting for a slot or hold one, by state.
 gauge fpgapool_conductor_slots{state} = slots
-    Slots by state; host_down if their host is silent, disabled if their device
-    or host is not enabled.
+    Slots by state; host_down if their host does not report, disabled if their
+    device or host is not enabled.
 gauge fpgapool_conductor_host_up{host} = hosts
-    1 if a host's agent reports, 0 if it is silent.
+    1 if the host's agent reports, 0 if it does not.
 gauge fpgapool_conductor_host_clock_behind_seconds{host} = clocks_behind_s
-    How much a host's wall clock is behind the leader's, by its last reports;
-    negative if it is ahead.
+    How far the host's wall clock is behind the leader's, according to its last
+    reports; negative if it is ahead.
 gauge fpgapool_conductor_devices{admin_state} = devices
-    Devices by administrative state, that of their hosts included: enabled,
+    Devices by administrative state, including that of their hosts: enabled,
     draining or disabled.
 gauge fpgapool_conductor_reservations{state} = reservations
-    Slots that instances have reserved: ready, or pending while the reservation
-    has no usable slot without another holder.
+    Slots that instances have reserved: ready, or pending while no usable slot
+    is free for the reservation.
 gauge fpgapool_conductor_group_slots{group,state} = group_slots
-    Slots of a group, programming or serving; groups with the most slots one by
-    one.
+    Slots of a group, programming or serving; the groups with the most slots
+    are listed individually.
 gauge fpgapool_conductor_group_wanted_slots{group} = group_wanted
-    Slots that a group shall have.
+    Target number of slots of a group.
 gauge fpgapool_conductor_group_waiting_tasks{group} = group_waiting
-    Tasks that wait in the queues of a group's desks.
+    Tasks waiting in the queues of a group's desks.
 """
 )
 DEFINITIONS = (
@@ -245,7 +245,8 @@ def fill(
 def _of_first_projects(
     counts: Mapping[tuple[str, str], int], max_projects: int
 ) -> collections.Counter[tuple[str, str]]:
-    """Return counts by project; those after the first ones are combined.
+    """Return counts by project; those of all but the first projects are
+    combined.
 
     A project that has appeared in the metrics stays there, so that no count
     decreases.

@@ -37,10 +37,10 @@ class Conductor:
     """The service of a conductor.
 
     :param conf: the global configuration; RPC must have been set up.
-    :param keys: of the pool, to check signatures; None: signatures are not
-        checked.
-    :raises ConfigurationError: if options of the strategy or of the
-        elasticity policy are wrong, or RPC has too few threads.
+    :param keys: the pool's keys, which verify signatures; None: signatures are
+        not verified.
+    :raises ConfigurationError: if options of the strategy or of the elasticity
+        policy are invalid, or RPC has too few threads.
     """
 
     def __init__(
@@ -159,4 +159,4 @@ class Conductor:
     def _fail(self, thread_name: str) -> None:
         self._stopping.set()
         self._deposed.set()
-        self._on_failure(f"the thread {thread_name} has failed")
+        self._on_failure(f"thread {thread_name} failed")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers of the database about several tables, and what they are about."""
+"""Answers of the database that combine several tables, and filters for
+queries.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,11 +13,11 @@ from fpgapool.db import records
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotHolder:
-    """The holder of a slot, as its owner knows it.
+    """The holder of a slot, with what its owner may know.
 
-    :param phase: as that of an :class:`.records.AssignmentRecord`.
-    :param session_id: None: a group has the slot.
-    :param user_id: of the session; empty for a group.
+    :param phase: the same as in an :class:`.records.AssignmentRecord`.
+    :param session_id: id of the session; None if a group has the slot.
+    :param user_id: user of the session; empty for a group.
     """
 
     slot_id: int
@@ -28,7 +30,7 @@ class SlotHolder:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCount:
-    """How many live sessions have all of these in common."""
+    """The number of live sessions that have all these values in common."""
 
     state: str
     project_id: str
@@ -42,7 +44,8 @@ class SessionCount:
 class ProjectUse:
     """What a project uses.
 
-    :param slots: that its sessions have, also sessions that have ended.
+    :param slots: number of slots that its sessions hold, including sessions
+        that have ended.
     """
 
     slots: int
@@ -66,9 +69,11 @@ class SessionState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """Who waits for slots or has them. Rows are ordered by id.
+    """The sessions and groups that wait for slots or hold them.
 
-    :param gone_instances: ids, in Nova, of some instances that it deleted.
+    Rows are ordered by id.
+
+    :param gone_instances: Nova's ids of some instances that it has deleted.
     """
 
     lease: records.Lease | None
@@ -80,7 +85,9 @@ class Holdings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UsageGap:
-    """What a project's usage of an accelerator lacks of its sessions."""
+    """How much of its sessions is missing in a project's usage of an
+    accelerator.
+    """
 
     project_id: str
     accelerator: str
@@ -93,7 +100,8 @@ class UsageGap:
 class Inventory:
     """All hardware and its holders. Rows are ordered by id.
 
-    :param projects: of the instances that have slots reserved, if known.
+    :param projects: the projects of the instances that have reserved slots, if
+        known.
     """
 
     hosts: list[records.HostRecord]
@@ -117,5 +125,5 @@ class SessionFilter:
     accelerator: str | None = None
     host_id: int | None = None
     states: Sequence[str] = ()
-    #: Sessions that were changed at this time or later.
+    #: Only sessions that were changed at this time or later.
     changed_since: float | None = None

@@ -68,7 +68,7 @@ _ANY_SESSION = SessionFilter()
 
 
 class Database(connected.Connected):
-    """The database. Safe to use from several threads.
+    """The database. Thread-safe.
 
     See :class:`fpgapool.db.connected.Connected` for its parameters.
     """
@@ -83,7 +83,7 @@ class Database(connected.Connected):
     def take_lease(self, holder: str, expected: Lease | None) -> Lease:
         """Become the leader, unless the lease has changed meanwhile.
 
-        The caller has to make sure that it may take the lease: it has run out,
+        The caller has to make sure that it may take the lease: it has expired,
         was released, or is the caller's own from before a restart.
 
         :raises: NotLeader if another conductor took or renewed it.
@@ -110,7 +110,7 @@ class Database(connected.Connected):
     ) -> None:
         """Show that the leader is alive.
 
-        :param pool_time_s: the pool time now; None: do not change it.
+        :param pool_time_s: the current pool time; None: do not change it.
         """
         values = {"renewals": leadership.ONE_MORE}
         with self._transaction() as connection:
@@ -121,7 +121,7 @@ class Database(connected.Connected):
     def release_lease(
         self, holder: str, epoch: int, pool_time_s: float | None = None
     ) -> None:
-        """Give the lease back, so that the next leader need not wait."""
+        """Release the lease, so that the next leader need not wait."""
         with self._transaction() as connection:
             leadership.update(
                 connection,
@@ -137,8 +137,8 @@ class Database(connected.Connected):
         """Store the pool time and the offset of a new leader's clock.
 
         If the offset differs from the former leader's, stored deadlines and
-        the starts of assignments move by the difference. So the remaining and
-        elapsed times stay the same.
+        the starts of assignments move by the difference. This keeps the
+        remaining and elapsed times the same.
         """
         with self._transaction() as connection:
             leadership.lock_epoch(connection, epoch)
@@ -147,10 +147,11 @@ class Database(connected.Connected):
     def pass_epochs(self, count: int) -> None:
         """Make the next leader's epoch higher than any that agents know.
 
-        Agents refuse a lower epoch, such as that of a leader which begins with
-        tables from a backup.
+        Agents refuse orders with a lower epoch, such as that of a leader that
+        starts with tables from a backup.
 
-        :param count: an upper bound of the number of leaders since the backup.
+        :param count: an upper bound for the number of leaders since the
+            backup.
         """
         self._change(lambda one: leadership.pass_epochs(one, count))
 
@@ -164,15 +165,16 @@ class Database(connected.Connected):
         admitted: Container[int] = (),
         withdrawn: Collection[int] = (),
     ) -> list[SessionRecord]:
-        """Write changes, all or none.
+        """Write either all changes or none.
 
-        Writing them again is safe: rows hold absolute values.
+        Writing them again is safe, because rows hold absolute values.
 
         :param admitted: ids of the sessions in ``changes`` that are new; one
             whose ``request_id`` belongs to another session is left out, with
             its assignment.
         :returns: the other sessions with these request ids.
-        :raises: NotLeader if there is a later leader; nothing is written then.
+        :raises: NotLeader if there is a later leader; in that case nothing is
+            written.
         """
         sessions = changes.rows(SessionRecord)
         new = [record for record in sessions if record.id in admitted]
@@ -194,8 +196,8 @@ class Database(connected.Connected):
             try:
                 return self._writer.run(write)
             except oslo_exception.DBError as error:
-                # Mostly the request ids are new; if not, the database
-                # complains.
+                # Request ids are nearly always new, so they are only checked
+                # after an error.
                 if not new or not _is_about_uniqueness(error):
                     raise
             return self._writer.run(write_others)
@@ -263,13 +265,13 @@ class Database(connected.Connected):
         limit: int,
         order: Sequence[tuple[str, bool]] = (),
     ) -> list[SessionRecord]:
-        """Return sessions, newest first, a page at a time.
+        """Return a page of sessions, newest first.
 
-        :param marker: the ``session_id`` of the last session of the former
+        :param marker: the ``session_id`` of the last session on the previous
             page.
-        :param order: members that are never None, and whether the smallest
-            comes first. Equal sessions are sorted by arrival, in the direction
-            of the last member.
+        :param order: members to sort by, which must never be None, and whether
+            each is ascending. Equal sessions are sorted by arrival, in the
+            direction of the last member.
         """
         with self._transaction() as connection:
             return sessions_sql.page(connection, filters, marker, limit, order)
@@ -321,10 +323,11 @@ class Database(connected.Connected):
     def holdings(self, deleted_before: float) -> Holdings:
         """Return the live sessions and the assignments.
 
-        It reads only a few columns of sessions: there may be very many.
+        It reads only a few columns of sessions, because there may be very
+        many.
 
-        :param deleted_before: wall clock; the result lists the instances that
-            Nova deleted before it.
+        :param deleted_before: wall-clock time; the result lists the instances
+            that Nova deleted before it.
         """
         instances = models.instances.c
         gone = sa.select(instances.instance_id).where(
@@ -344,16 +347,18 @@ class Database(connected.Connected):
             )
 
     def usage_gaps(self, day: datetime.date) -> list[UsageGap]:
-        """Return what the usage lacks of the sessions since a day began.
+        """Return how much of the sessions since the beginning of a day is
+        missing in the usage.
 
-        Usage may be more: of groups, of sessions from before that day, and of
-        input that was computed again.
+        It is not an error if usage is higher: it includes groups, sessions
+        from before that day, and input that was processed again.
         """
         began_at = datetime.datetime.combine(
             day, datetime.time(), datetime.UTC
         ).timestamp()
         with self._transaction() as connection:
-            # In this order: the usage of sessions that end meanwhile grows.
+            # The order matters: sessions that end between the queries only
+            # increase the usage.
             ended = connection.execute(sessions_sql.sums(began_at)).all()
             used = {
                 (row.project_id, row.accelerator): row
@@ -383,8 +388,9 @@ class Database(connected.Connected):
     ) -> int:
         """Delete sessions that have ended.
 
-        :param finished_before: wall clock; later ones stay.
-        :returns: the number deleted; less than the limit means all.
+        :param finished_before: wall-clock time; sessions that ended later
+            stay.
+        :returns: the number deleted; if below the limit, no more are left.
         """
         query = sessions_sql.over(finished_before, limit)
         return self._purge(models.sessions, query, epoch)
@@ -402,12 +408,12 @@ class Database(connected.Connected):
         after: Sequence[Any] | None = None,
         limit: int,
     ) -> list[UsageSum]:
-        """Return sums of projects' usage, a page at a time.
+        """Return a page of sums of projects' usage.
 
-        :param first_day: in UTC; None means from the beginning.
-        :param keys: of :data:`fpgapool.db.usage.KEYS`, in their order; usage
-            is grouped and sorted by them.
-        :param after: the keys of the last sum of the former page.
+        :param first_day: first day, in UTC; None means no limit.
+        :param keys: keys from :data:`fpgapool.db.usage.KEYS`, in that order;
+            usage is grouped and sorted by them.
+        :param after: the keys of the last sum on the previous page.
         """
         where = db_usage.conditions(
             project_id, accelerator, first_day, last_day
@@ -439,7 +445,7 @@ class Database(connected.Connected):
     def upsert_accelerators(
         self, records: Sequence[AcceleratorRecord]
     ) -> None:
-        """Add accelerators, or replace those of the same name."""
+        """Add accelerators, or replace those with the same name."""
         self._change(lambda one: rows.upsert(one, AcceleratorRecord, records))
 
     def bitstreams(
@@ -493,7 +499,7 @@ class Database(connected.Connected):
         limit: int,
         ascending: bool = False,
     ) -> list[InstanceRecord]:
-        """Return instances that are not deleted, newest first, as a page."""
+        """Return a page of instances that are not deleted, newest first."""
         columns = models.instances.c
         conditions = [columns.deleted_at.is_(None)]
         if project_id is not None:
@@ -517,8 +523,9 @@ class Database(connected.Connected):
     ) -> int:
         """Delete the rows of instances that Nova has deleted.
 
-        :param deleted_before: wall-clock time; later ones stay.
-        :returns: the number deleted; less than the limit means all.
+        :param deleted_before: wall-clock time; instances that were deleted
+            later stay.
+        :returns: the number deleted; if below the limit, no more are left.
         """
         columns = models.instances.c
         query = (
@@ -552,7 +559,7 @@ def _write(
 
 
 def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
-    # The library does not support messages in all languages.
+    # oslo.db does not recognize error messages in all languages.
     return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
         error.inner_exception, sa_exc.IntegrityError
     )

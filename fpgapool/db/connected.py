@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The connections to the database, and transactions."""
+"""Connections to the database, and transactions."""
 
 import contextlib
 import math
@@ -30,7 +30,7 @@ _R = TypeVar("_R")
 #: A query of one row takes milliseconds, even during large commits.
 SLOW_ANSWER_S = 2.0
 
-# Limits of an operator's transaction.
+# How often to try an operator's transaction.
 _TRIES = 5
 
 # In UTC: local times repeat when daylight saving time ends.
@@ -42,24 +42,24 @@ _NOW = {
 
 
 class Connected:
-    """Has the connections to a database.
+    """Manages the connections to a database.
 
     It connects at the first call, so it can be created while the server is
-    away.
+    unavailable.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         self._engine = db_engine.create(url, **options)
-        # All threads share the one connection of an in-memory database, and so
-        # would share their transactions.
+        # An in-memory database has one connection, so without this lock all
+        # threads would share a transaction.
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.RLock()
             if isinstance(self._engine.pool, sa_pool.StaticPool)
             else contextlib.nullcontext()
         )
-        # For commit(), which one thread calls again and again.
+        # For commit(), which one thread calls repeatedly.
         self._writer = connections.KeptConnection(self._engine)
-        # SQLite has no round trips.
+        # SQLite has no round trips to save.
         self._readers = (
             None
             if self._engine.dialect.name == "sqlite"
@@ -71,7 +71,7 @@ class Connected:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, **options: Any) -> Self:
-        """Return the database of the group ``[database]``.
+        """Return the database that ``[database]`` configures.
 
         :param options: see :func:`fpgapool.db.engine.create`.
         """
@@ -83,10 +83,11 @@ class Connected:
 
     @property
     def failing(self) -> bool:
-        """Whether the server seems to be unavailable; sends no query.
+        """Whether the server seems to be unavailable. Sends no query.
 
         True if the last transaction failed to reach it, or if a query has been
-        waiting for too long, because a frozen server refuses nothing.
+        waiting for too long, because a frozen server does not refuse
+        connections.
         """
         with self._asked_lock:
             due_s = min(self._answer_due_s.values(), default=math.inf)
@@ -102,7 +103,8 @@ class Connected:
     def now(self) -> float:
         """Return the server's wall-clock time, which all services share.
 
-        :returns: seconds since the epoch; by our own clock with SQLite.
+        :returns: seconds since the epoch; with SQLite, the time of our own
+            clock.
         """
         with self._transaction() as connection:
             query = _NOW.get(connection.dialect.name)

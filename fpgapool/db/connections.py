@@ -12,15 +12,15 @@ from typing import TypeVar
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
 
-# A connection that was idle for longer is not reused. The server's limit is
-# longer; see fpgapool.db.engine.create.
+# A connection that was idle for longer is not reused. The server closes idle
+# connections only later; see fpgapool.db.engine.create.
 _FRESH_S = 5.0
 
-# A server that is gone fails at once, and the work is retried; a frozen one
-# does not, and is not retried.
+# Work is retried only if it fails within this time: then the server has closed
+# the connection, and is not frozen.
 _PROMPT_S = 1.0
 
-#: Connections for queries that wait for the next one.
+#: Maximum number of idle connections to keep for queries.
 _MOST_IDLE = 8
 
 _R = TypeVar("_R")
@@ -32,8 +32,8 @@ class KeptConnection:
     Taking a connection from the pool and returning it costs as many round
     trips to the server as a short transaction.
 
-    :param autocommit: each statement is a transaction of its own, which saves
-        the round trip of its end.
+    :param autocommit: whether each statement is its own transaction, which
+        saves the round trip of a commit.
     """
 
     def __init__(self, engine: sa.Engine, *, autocommit: bool = False) -> None:
@@ -44,7 +44,7 @@ class KeptConnection:
         self._lock = threading.Lock()
 
     def run(self, work: Callable[[sa.Connection], _R]) -> _R:
-        """Run a function in a transaction of its own.
+        """Run a function in its own transaction.
 
         :param work: called again if the server closed the connection since the
             last transaction.
@@ -65,7 +65,7 @@ class KeptConnection:
             return self._run(work)
 
     def close(self) -> None:
-        """Give the connection back to the pool."""
+        """Return the connection to the pool."""
         with self._lock:
             self._drop()
 
@@ -96,13 +96,15 @@ class KeptConnection:
         if connection is None:
             return
         if not self._is_fresh():
-            # The server may be gone: do not send a rollback.
+            # Do not send a rollback, because the server may be unreachable.
             connection.invalidate()
         connection.close()
 
 
 class Readers:
-    """Runs single queries, several at a time, each on a kept connection."""
+    """Runs single queries, several in parallel, each on a connection that is
+    reused.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -114,7 +116,7 @@ class Readers:
         :param query: called again if the server closed the connection.
         """
         try:
-            # The one used last, so that the others age.
+            # Use the most recent one, so that the others expire.
             reader = self._idle.pop()
         except IndexError:
             reader = KeptConnection(self._engine, autocommit=True)
@@ -127,6 +129,6 @@ class Readers:
                 reader.close()
 
     def close(self) -> None:
-        """Give the connections back to the pool."""
+        """Return the connections to the pool."""
         while self._idle:
             self._idle.pop().close()

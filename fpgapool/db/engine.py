@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Engines with settings for durability and quick failure."""
+"""Creates engines with settings for durability and quick failure, and
+translates their errors.
+"""
 
 import importlib.util
 import sqlite3
@@ -19,8 +21,8 @@ from fpgapool.common import exception
 _CONNECT_WAIT_S = 5
 
 #: Execution options of connections whose transactions lock the SQLite file.
-#: Without the lock, a transaction that reads before it writes fails at once if
-#: another has written meanwhile.
+#: Without the lock, a transaction that reads before it writes fails
+#: immediately if another one has written meanwhile.
 WRITES = {"fpgapool_writes": True}
 
 # Options of [database] that are passed on unchanged.
@@ -56,13 +58,15 @@ def create(
 ) -> sa.Engine:
     """Create an engine; it does not connect yet.
 
-    :param read_timeout_s: time without an answer after which the server counts
-        as gone; None waits forever, for changes of large tables.
+    :param read_timeout_s: time without an answer after which the server is
+        considered unreachable; None waits forever, for changes of large
+        tables.
     :param lock_wait_s: the time that a statement may wait for locks of other
         transactions.
     :param idle_limit_s: the time after which the server closes an idle
-        connection: a process that is frozen inside a transaction must not keep
-        its locks. The pool replaces closed connections when it needs them.
+        connection, so that a process that is frozen inside a transaction does
+        not keep its locks. The pool replaces closed connections when it needs
+        them.
     :raises: ConfigurationError for an unusable URL.
     """
     options.setdefault("mysql_sql_mode", "TRADITIONAL")
@@ -70,7 +74,7 @@ def create(
         parsed = sa.make_url(url)
         if parsed.get_backend_name() in ("mysql", "mariadb"):
             if not parsed.database:
-                raise sa_exc.ArgumentError("it names no database")
+                raise sa_exc.ArgumentError("the URL names no database")
             parsed = _with_mysql_defaults(
                 parsed, read_timeout_s, lock_wait_s, idle_limit_s
             )
@@ -86,7 +90,7 @@ def create(
         return engines.create_engine(
             parsed,
             sqlite_fk=True,
-            # No retries here: the callers retry.
+            # No retries here, because the callers retry.
             max_retries=0,
             **options,
         )
@@ -113,7 +117,7 @@ def _with_mysql_defaults(
     if read_timeout_s is not None:
         defaults["read_timeout"] = str(read_timeout_s)
         defaults["write_timeout"] = str(read_timeout_s)
-    # oslo.db translates the errors of "mysql" only.
+    # oslo.db only translates the errors of "mysql".
     driver = url.drivername.replace("mariadb", "mysql", 1)
     return url.set(drivername=driver, query={**defaults, **url.query})
 
@@ -129,7 +133,7 @@ def _with_postgresql_defaults(
         old = _is_installed("psycopg2") and not _is_installed("psycopg")
         url = url.set(drivername=f"postgresql+psycopg{'2' if old else ''}")
     if url.get_driver_name() not in ("psycopg", "psycopg2"):
-        # Only these drivers know the parameters below, which are libpq's.
+        # Only these drivers accept the parameters below, which are libpq's.
         return url
     settings = {
         "lock_timeout": lock_wait_s,
@@ -141,7 +145,7 @@ def _with_postgresql_defaults(
         defaults["tcp_user_timeout"] = str(read_timeout_s * 1000)
     options = " ".join(f"-c {k}={v * 1000}" for k, v in settings.items())
     query = {**defaults, **url.query}
-    # If an option occurs twice, the last one counts.
+    # If an option occurs twice, the last one applies.
     query["options"] = f"{options} {url.query.get('options', '')}".strip()
     return url.set(query=query)
 
@@ -159,7 +163,7 @@ def _is_sqlite_file(url: sa.URL) -> bool:
 
 
 def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
-    """Create an engine that pools its connections; oslo.db's does not.
+    """Create an engine that pools its connections, unlike oslo.db's.
 
     Opening the file and preparing the connection takes longer than most
     transactions.
@@ -170,8 +174,8 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
         pool_timeout=_CONNECT_WAIT_S,
         connect_args={"check_same_thread": False},
     )
-    # A committed transaction must survive a power failure: with a write-ahead
-    # log, that needs FULL.
+    # A committed transaction must survive a power failure, which requires FULL
+    # with a write-ahead log.
     pragmas = (
         f"busy_timeout = {lock_wait_s * 1000}",
         "foreign_keys = ON",
@@ -180,7 +184,8 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
     )
 
     def prepare(dbapi_connection: Any, _record: Any) -> None:
-        # Python's module begins transactions late, and not for SELECT.
+        # Python's sqlite3 module would begin transactions late, and not for
+        # SELECT.
         dbapi_connection.isolation_level = None
         for pragma in pragmas:
             dbapi_connection.execute(f"PRAGMA {pragma}").close()
@@ -195,17 +200,17 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
     return engine
 
 
-# Missing table or column, in MariaDB and MySQL.
+# A missing table or column, in MariaDB and MySQL.
 _MYSQL_SCHEMA_ERRORS = frozenset({1146, 1054})
 # In PostgreSQL: undefined_table, undefined_column.
 _POSTGRESQL_SCHEMA_ERRORS = frozenset({"42P01", "42703"})
 _SQLITE_SCHEMA_ERRORS = ("no such column", "has no column named")
 
-# Temporary errors of a server or its state, or ones that the operator ends
-# there: the same statement may succeed later.
+# Errors that are temporary, or that an operator can fix on the server, so that
+# the same statement may succeed later.
 _MYSQL_PASSING_ERRORS = frozenset(
     {
-        # Memory and disks are full, or fail.
+        # Memory or a disk is full, or has failed.
         *(1021, 1026, 1030, 1037, 1038, 1041, 1114, 1206),
         # The server refuses the connection, the user or the database.
         *(1040, 1042, 1043, 1044, 1045, 1049, 1129, 1130, 1203, 1226, 1698),
@@ -217,8 +222,8 @@ _MYSQL_PASSING_ERRORS = frozenset(
         *(1020, 1180, 1205, 1213, 1317, 1969, 3024, 3101),
     }
 )
-# The codes below are errors of the server's files and memory, except these of
-# the connection.
+# Codes below the first number are errors of the server's files and memory, and
+# codes in the range are errors of the connection.
 _MYSQL_FIRST_OF_STATEMENTS = 1000
 _MYSQL_OF_CONNECTIONS = range(2000, 3000)
 # Classes of such errors in PostgreSQL, and single ones: connection exception,
@@ -246,9 +251,9 @@ _SQLITE_PASSING_ERRORS = frozenset(
 
 
 def translate(error: Exception) -> exception.DatabaseError:
-    """Translate an error of SQLAlchemy or oslo.db to one of ours."""
+    """Translate an error of SQLAlchemy or oslo.db into one of ours."""
     original = _original(error)
-    # Without the statement and its parameters, which SQLAlchemy appends.
+    # Leave out the statement and its parameters, which SQLAlchemy appends.
     reason = str(original)
     if isinstance(
         error, oslo_exception.DBNonExistentTable
@@ -302,13 +307,13 @@ def _is_passing(error: Exception, original: BaseException) -> bool:
         )
     if state := _sqlstate(original):
         return state.startswith(_POSTGRESQL_PASSING_CLASSES)
-    # Without a server there is no code.
+    # If the server could not be reached, there is no code.
     return isinstance(_of_sqlalchemy(error), sa_exc.OperationalError)
 
 
 def _sqlite_code(original: BaseException) -> int | None:
     code = getattr(original, "sqlite_errorcode", None)
-    # The other bits give details.
+    # The higher bits are details.
     return None if code is None else code & 0xFF
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The query of all hardware and its holders."""
+"""The query for all hardware and its holders."""
 
 import functools
 from typing import Any
@@ -33,7 +33,8 @@ def inventory(connection: sa.Connection) -> answers.Inventory:
 
 @functools.cache
 def _holders() -> sa.CompoundSelect[Any]:
-    # Cached, like the other query: building it takes longer than executing it.
+    # Cached, like the other query, because building it takes longer than
+    # executing it.
     assignments, sessions = models.assignments.c, models.sessions.c
     of_sessions = (
         sa.select(

@@ -43,9 +43,9 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """A slot with its device and its session.
+    """A slot with its device and its holder.
 
-    :ivar project_id: of the instance that has reserved it, if known.
+    :ivar project_id: project of the instance that has reserved it, if known.
     """
 
     id: str
@@ -57,17 +57,17 @@ class Slot:
 
     @property
     def fault(self) -> db_api.FaultRecord | None:
-        """The fault of the slot, or else of its device."""
+        """The fault of the slot or, if it has none, of its device."""
         return self.own_fault or self.device.fault
 
     @property
     def is_usable(self) -> bool:
-        """Whether sessions can have it, now or later."""
+        """Whether sessions can use it, now or later."""
         return self.device.state == states.UP and not self.record.faulty
 
     @property
     def serves_reservation(self) -> bool:
-        """Whether it is reserved and works, and no other session has it."""
+        """Whether it is reserved and works, and no other holder has it."""
         instance_id = self.record.reserved_for
         if instance_id is None or self.record.faulty:
             return False
@@ -88,7 +88,7 @@ class Slot:
 
 
 class Inventory:
-    """All of the pool's hardware at one time."""
+    """All hardware of the pool, at one point in time."""
 
     def __init__(self, found: db_api.Inventory) -> None:
         self.hosts = found.hosts
@@ -122,7 +122,7 @@ class Inventory:
             )
             for record in found.slots
         ]
-        #: By the ids of their rows.
+        #: The slots by the ids of their rows.
         self.slots_by_id = {slot.record.id: slot for slot in self.slots}
         self.host_uuids = {host.id: host.uuid for host in found.hosts}
         #: The number of slots of each device, by the device's identifier.
@@ -152,7 +152,8 @@ class Inventory:
 
     def pending_reservations(self, device: Device) -> int:
         """Return how many reservations of a device have no slot yet."""
-        # The rows of both are written one after the other.
+        # Not negative: the rows of reservations and slots are not written
+        # together.
         return max(device.reserved_slots - self._serving[device.id], 0)
 
     @property
@@ -160,7 +161,7 @@ class Inventory:
         return list(self._devices.values())
 
     def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
-        """Return the accelerators that failures have taken off a host."""
+        """Return the faults of accelerators out of service on a host."""
         return self._kept_off.get(host.id, [])
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
@@ -176,8 +177,8 @@ class Inventory:
     ) -> list[dict[str, Any]]:
         """Return hosts, devices and slots as JSON, without tenants' data.
 
-        :param unusable: ids of the slots that the leader does not use now.
-        :param shown: returns an accelerator's key in the form that the reader
+        :param unusable: row ids of the slots that the leader cannot use now.
+        :param shown: returns the form of an accelerator's key that the reader
             may see.
         """
         devices: dict[int, list[dict[str, Any]]] = {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The leader's lease, a table of one row, and the leader's clock."""
+"""The leader's lease, stored in a one-row table, and the leader's clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IS_THE_ROW = _LEASE.c.id == _ID
 #: SQL for incrementing the renewals.
 ONE_MORE = _LEASE.c.renewals + 1
 
-# Start times and deadlines by the leader's clock.
+# Columns with start times and deadlines by the leader's clock.
 _COUNTED = (
     models.assignments.c.assigned_at,
     models.hosts.c.drain_deadline_at,
@@ -62,9 +62,10 @@ def update(
 ) -> None:
     """Change the lease.
 
-    :param values: of columns; of ``renewals``, also :data:`ONE_MORE`.
-    :param pool_time_s: the pool time now; None: do not change it.
-    :raises: NotLeader if they have others.
+    :param values: new values by column; ``renewals`` may also be
+        :data:`ONE_MORE`.
+    :param pool_time_s: the current pool time; None: do not change it.
+    :raises: NotLeader if columns do not have the expected values.
     """
     if pool_time_s is not None:
         values = {**values, "pool_time_s": pool_time_s}
@@ -83,14 +84,14 @@ def pass_epochs(connection: sa.Connection, count: int) -> None:
 
 
 def lock_epoch(connection: sa.Connection, epoch: int) -> None:
-    """Make sure that the epoch is current until the transaction ends.
+    """Make sure that the epoch stays current until the transaction ends.
 
-    An update without a change locks the row on every server. With SQLite it
-    takes the write lock, which must happen before the first read.
+    An update that changes nothing locks the row on every server. With SQLite
+    it takes the write lock, which must happen before the first read.
     """
     result = connection.execute(_epoch_statement(), {"current": epoch})
     if result.rowcount != 1:
-        raise exception.NotLeader(reason=f"epoch {epoch} is over")
+        raise exception.NotLeader(reason=f"epoch {epoch} has ended")
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Creation and upgrade of the tables."""
+"""Creates and upgrades the tables."""
 
 import contextlib
 import pathlib
@@ -28,7 +28,7 @@ _MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
 def sync(engine: sa.Engine, version: str = "head") -> None:
     """Create the tables, or upgrade them if they are older.
 
-    It waits for other changes by operators.
+    It waits until other operators' changes are done.
     """
     with _translated(), turns.alone(engine) as connection:
         config = _config()
@@ -63,17 +63,18 @@ def versions() -> list[str]:
 
 
 def require_newest(engine: sa.Engine) -> None:
-    """Check that the tables fit this version of fpgapool."""
+    """Check that the tables match this version of fpgapool."""
     current = current_version(engine)
     newest = newest_version()
     if current != newest:
         raise exception.DatabaseSchemaMismatch(
-            reason=f"it is at {current or 'nothing'}, {newest} is needed"
+            reason=f"the tables are at revision {current or 'none'};"
+            f" revision {newest} is required"
         )
 
 
 def differences(engine: sa.Engine) -> list[Any]:
-    """Return alembic's list of differences of the tables from the models."""
+    """Return Alembic's list of differences between tables and models."""
     with _connection(engine) as connection:
         context = alembic_migration.MigrationContext.configure(connection)
         return autogenerate.compare_metadata(context, models.metadata)
@@ -81,7 +82,7 @@ def differences(engine: sa.Engine) -> list[Any]:
 
 def _config() -> alembic_config.Config:
     config = alembic_config.Config()
-    # alembic interpolates percent signs.
+    # Alembic interpolates percent signs.
     config.set_main_option(
         "script_location", str(_MIGRATIONS).replace("%", "%%")
     )

@@ -2,8 +2,8 @@
 
 """The tables, as the newest migration leaves them.
 
-Their columns are the members of :mod:`.records`. Ids are allotted by the
-conductor, never by the database. Times are seconds of the wall clock.
+Their columns are the members of :mod:`.records`. The conductor assigns ids,
+never the database. Times are wall-clock times in seconds.
 """
 
 import collections.abc
@@ -57,7 +57,7 @@ def _column(field: Any) -> sa.Column[Any]:
     kind = typing.get_origin(hint) or hint
     type_ = _TYPES[kind]
     if length:
-        # Characters of a text, or bits of a number.
+        # The length is in characters for a text, and in bits for a number.
         type_ = sa.String(length) if kind is str else sa.Integer
     return sa.Column(field.name, type_, nullable=nullable, autoincrement=False)
 
@@ -100,13 +100,14 @@ slots = _table(
     _unique("slots", "device_id", "number"),
 )
 
-# A row for each device that ever had a reservation: no row is deleted, so that
-# every change is a row to write. No foreign key: the reader knows the devices.
+# There is a row for each device that ever had a reservation. Rows are never
+# deleted, so every change is a row write. No foreign key, because the reader
+# ignores rows of unknown devices.
 reservations = _table("reservations", records.ReservationRecord)
 
-# No row is deleted, so that every change is a row to write: hardware that is
-# back in use is not active. No foreign keys, because the level determines the
-# target.
+# Rows are never deleted, so every change is a row write: when hardware is back
+# in service, its fault becomes inactive. No foreign keys, because the level
+# determines which table target_id refers to.
 faults = _table(
     "faults",
     records.FaultRecord,
@@ -122,7 +123,8 @@ bitstreams = _table(
     sa.Index("ix_bitstreams_project_id", "project_id"),
 )
 
-# No foreign keys: the history of a session outlives the hardware it ran on.
+# No foreign keys, because the history of a session outlives the hardware that
+# it ran on.
 sessions = _table(
     "sessions",
     records.SessionRecord,
@@ -133,7 +135,7 @@ sessions = _table(
     sa.Index("ix_sessions_updated_at", "updated_at"),
 )
 
-# The leader keeps names unique in their projects. A constraint would refuse
+# The leader keeps names unique within a project. A constraint would refuse
 # rows that exchange their names in one commit.
 groups = _table(
     "groups",
@@ -142,7 +144,7 @@ groups = _table(
     sa.Index("ix_groups_project_id", "project_id"),
 )
 
-# No foreign key: rows are deleted together with those of their groups.
+# No foreign key, because rows are deleted in the same commit as their groups.
 group_clients = _table(
     "group_clients",
     records.GroupClientRecord,
@@ -152,10 +154,10 @@ group_clients = _table(
 )
 
 # What each desk had counted when its counts were last charged. No foreign
-# keys: rows go when the desk or its group has been gone for a while.
+# keys, because rows are deleted only some time after the desk or its group.
 group_desks = _table("group_desks", records.GroupDeskRecord)
 
-# The holder's id refers to the table of its kind.
+# holder_kind determines which table holder_id refers to.
 assignments = _table(
     "assignments",
     records.AssignmentRecord,
@@ -166,7 +168,7 @@ assignments = _table(
 #: The assignments of sessions.
 OF_SESSIONS = assignments.c.holder_kind == states.HELD_BY_SESSION
 
-# No foreign keys: it outlives the sessions that it sums up.
+# No foreign keys, because usage outlives the sessions that it sums up.
 usage = _table(
     "usage",
     records.UsageRecord,
@@ -174,13 +176,13 @@ usage = _table(
     sa.Index("ix_usage_project_id_day", "project_id", "day"),
 )
 
-# A row without limits means that the default applies: rows are never deleted,
-# so that every change is a row to write.
+# A row without a limit means that the default applies. Rows are never deleted,
+# so every change is a row write.
 quotas = _table(
     "quotas", records.QuotaRecord, _unique("quotas", "project_id", "resource")
 )
 
-# No foreign keys: the ids are Nova's.
+# No foreign keys, because the ids are Nova's.
 instances = _table(
     "instances",
     records.InstanceRecord,
@@ -189,7 +191,7 @@ instances = _table(
     sa.Index("ix_instances_deleted_at", "deleted_at"),
 )
 
-# One row, with the id 1, from the first election on.
+# From the first election on, the table has one row, with id 1.
 leader_lease = sa.Table(
     "leader_lease",
     metadata,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows as plain values; a member is named like its column."""
+"""Rows as plain values, whose members have the names of their columns."""
 
 import collections
 import dataclasses
@@ -24,7 +24,7 @@ from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 # Texts and numbers with the lengths of their columns, in characters and bits.
-# An identifier: 255 characters of up to 4 bytes fit an InnoDB index.
+# Identifiers: 255 characters of up to 4 bytes fit into an InnoDB index.
 _Name = Annotated[str, 255]
 _Code = Annotated[str, 64]
 _Uuid = Annotated[str, 36]
@@ -45,7 +45,7 @@ class ComputeState(enum.StrEnum):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(inventory.HOST.columns)
 class HostRecord:
-    """A compute node. Times are wall clock.
+    """A compute node. Times are wall-clock times.
 
     :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
@@ -59,7 +59,7 @@ class HostRecord:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(inventory.DEVICE.columns)
 class DeviceRecord:
-    """A board; ``healthy`` is the driver's verdict."""
+    """A board; ``healthy`` is what its driver reports."""
 
     id: int
     host_id: int
@@ -85,18 +85,18 @@ class ReservationRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRecord:
-    """Why something is out of use, and how it was tested.
+    """Why a unit is out of service, and how it was tested.
 
-    Times are wall clock.
+    Times are wall-clock times.
 
     :param target_id: id of the device or slot; of the host, for an
         accelerator.
     :param accelerator: empty for devices and slots.
-    :param shape: of the accelerator's slots; empty: any, and for devices and
-        slots.
-    :param active: False: it is back in use.
-    :param tries: likewise, including those before it was last in use.
-    :param next_test_at: in the past while a test runs.
+    :param shape: shape of the accelerator's slots; empty for any shape, and
+        for devices and slots.
+    :param active: whether the unit is still out of service.
+    :param tries: number of tests since the unit last worked.
+    :param next_test_at: time of the next test; in the past while a test runs.
     """
 
     id: int
@@ -123,17 +123,18 @@ class AcceleratorRecord:
     profile: Mapping[str, Any]
 
 
-#: The state of a bitstream or host whose row is to be deleted.
+#: The value that marks the row of a bitstream, host or desk for deletion.
 DELETED = "deleted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(library.BITSTREAM.columns)
 class BitstreamRecord:
-    """A file of the library. Times are wall clock.
+    """A file of the library. Times are wall-clock times.
 
-    :param signature: of the checksum, base64; empty if unsigned.
-    :param location: of the file, as the store names it; empty without one.
+    :param signature: signature of the checksum in base64; empty if unsigned.
+    :param location: the file's location, in the store's own format; empty
+        without a file.
     """
 
     id: int
@@ -152,7 +153,7 @@ class BitstreamRecord:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(description.FIELDS.columns)
 class SessionRecord:
-    """A session. ``id`` is the job's id and grows in order of arrival."""
+    """A session. ``id`` is the job's id and increases in order of arrival."""
 
     id: int
 
@@ -175,14 +176,15 @@ class GroupClientRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeskRecord:
-    """The charged part of what a group's desk has counted.
+    """The part of a group desk's counts that has been charged.
 
-    :param boot_id: of the desk's process; :data:`DELETED`: the row is to be
-        deleted.
+    :param boot_id: boot id of the desk's process; :data:`DELETED` if the row
+        is to be deleted.
     :param counts: the process's counts by client.
-    :param charged_at: until when the members on the host were charged.
-    :param unpaid_s: the uncharged time of members until then; negative if
-        tasks have been charged for more.
+    :param charged_at: time until which the members on the host have been
+        charged.
+    :param unpaid_s: members' time until then that has not been charged;
+        negative if tasks have been charged for more.
     """
 
     id: int
@@ -200,8 +202,8 @@ class AssignmentRecord:
 
     :param holder_kind: the value of a :class:`fpgapool.core.model.HolderKind`.
     :param phase: the value of a :class:`fpgapool.core.model.Phase`.
-    :param bitstream_id: of the bitstream in the slot; None for an
-        implementation of the driver's own.
+    :param bitstream_id: id of the bitstream in the slot; None for the driver's
+        own implementation.
     """
 
     slot_id: int
@@ -222,10 +224,10 @@ class AssignmentRecord:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(accounting.USAGE.columns)
 class UsageRecord:
-    """A project's usage of an accelerator in a day.
+    """A project's usage of an accelerator on one day.
 
-    A session's slot time and bytes count on the day, in UTC, when it gives
-    the slot back.
+    A session's slot time and bytes count on the day (UTC) when it releases the
+    slot.
     """
 
     id: int
@@ -247,7 +249,7 @@ class UsageSum:
 
     @property
     def energy_j_per_sla(self) -> float | None:
-        """The energy for each kept deadline; None: unknown, or none kept."""
+        """The energy per deadline met; None if unknown, or if none was met."""
         if self.energy_j is None or not self.sessions_met:
             return None
         return self.energy_j / self.sessions_met
@@ -257,7 +259,7 @@ class UsageSum:
 class QuotaRecord:
     """How much of a resource a project may use.
 
-    :param hard_limit: -1: unlimited; None: the default applies.
+    :param hard_limit: -1 means no limit; None means that the default applies.
     """
 
     id: int
@@ -271,8 +273,9 @@ class QuotaRecord:
 class InstanceRecord:
     """An instance that has, or had, its own token.
 
-    :param token_nonce: the token is derived from it and a secret.
-    :param deleted_at: when Nova reported its deletion; wall clock.
+    :param token_nonce: value from which the token is derived, together with a
+        secret.
+    :param deleted_at: wall-clock time at which Nova reported its deletion.
     """
 
     id: int
@@ -314,7 +317,7 @@ KEYS: Mapping[type, str] = {
     ReservationRecord: "device_id",
 }
 
-#: The members that say, by these values, that a row is to be deleted.
+#: The members that mark a row for deletion, and the values that do so.
 _DELETED_BY: Mapping[type, tuple[str, frozenset[str]]] = {
     BitstreamRecord: ("state", frozenset({DELETED})),
     HostRecord: ("admin_state", frozenset({DELETED})),
@@ -335,10 +338,10 @@ def is_deleted(record: Record) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows to write in one transaction; the newest value of each row.
+    """Rows to write in one transaction, with the newest value of each row.
 
-    Rows hold absolute values, so that writing them twice changes nothing.
-    Make them with :meth:`of` and :meth:`merged`.
+    Rows hold absolute values, so that writing them twice changes nothing. Use
+    :meth:`of` and :meth:`merged` to create changes.
     """
 
     _rows: dict[type, dict[int | str, Record]] = dataclasses.field(
@@ -352,7 +355,8 @@ class Changes:
     ) -> Self:
         """Return changes that write these rows.
 
-        :param records: of any kinds; the last record of a row counts.
+        :param records: records of any kinds; of several records of one row,
+            the last applies.
         :param released_slots: slots whose assignment is deleted before the
             records are written.
         """
@@ -383,7 +387,7 @@ class Changes:
     def without_sessions(self, ids: Collection[int]) -> Self:
         """Return the same changes without these sessions' rows.
 
-        :param ids: of sessions; their assignments are left out, too.
+        :param ids: ids of the sessions; their assignments are left out, too.
         """
         if not ids:
             return self
@@ -441,14 +445,14 @@ def _belongs_to(record: Record, ids: Collection[int]) -> bool:
 class Lease:
     """The leader's lease.
 
-    :param holder: name of the leading conductor; empty after it gave the
-        lease back.
-    :param epoch: grows whenever a conductor takes the lease.
-    :param renewals: grows whenever the holder renews the lease; a holder that
-        does not renew it for the lease time is gone.
-    :param pool_time_s: last recorded *pool time*: seconds that conductors
-        measured by clocks that cannot be set. It measures the waiting times of
-        sessions. None: not recorded yet.
+    :param holder: name of the leading conductor; empty after it has released
+        the lease.
+    :param epoch: increases whenever a conductor takes the lease.
+    :param renewals: increases whenever the holder renews the lease; another
+        conductor may take the lease if it is not renewed for its duration.
+    :param pool_time_s: last recorded *pool time*, by which the waiting times
+        of sessions are measured: seconds counted by conductors' clocks that
+        nobody can set. None if not recorded yet.
     """
 
     holder: _Name
@@ -464,10 +468,10 @@ class Snapshot:
     :param max_ids: the highest ids in use, by kind of record.
     :param ending_sessions: ended sessions that may still have a slot.
     :param lost_sessions: sessions that ended a short time ago because they
-        lost their slots, and that may go on in others.
-    :param usage: of the newest day only.
-    :param faults: including past ones.
-    :param instances: those that are not deleted.
+        lost their slots, and that may continue in others.
+    :param usage: rows of the newest day only.
+    :param faults: current and past faults.
+    :param instances: instances that are not deleted.
     """
 
     max_ids: collections.Counter[type] = dataclasses.field(
@@ -531,9 +535,10 @@ class Snapshot:
         return max((one for one in arrivals if one is not None), default=0.0)
 
     def moved(self, by_s: float) -> Self:
-        """Return the snapshot as it is after :meth:`Database.begin_term`.
+        """Return the snapshot with the times as :meth:`Database.begin_term`
+        moved them.
 
-        :param by_s: the value that method returned.
+        :param by_s: the value that this method returned.
         """
         deadline = "drain_deadline_at"
         return dataclasses.replace(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads rows as records; writes and deletes them in few statements."""
+"""Reads rows as records; writes and deletes them with few statements."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.vocabulary import fields
 
-#: Columns, and whether the smallest comes first.
+#: Columns to sort by, and whether each one is ascending.
 Order: TypeAlias = Sequence[tuple[sa.Column[Any], bool]]
 
-#: The tables of records; referenced tables come first, for foreign keys.
+#: The tables of records; because of foreign keys, referenced tables come
+#: first.
 TABLES: dict[type[Any], sa.Table] = {
     records.HostRecord: models.hosts,
     records.DeviceRecord: models.devices,
@@ -52,8 +53,8 @@ TABLES: dict[type[Any], sa.Table] = {
 # rows.
 MAX_TEXT_LENGTH = 4000
 
-# More values in one IN (...) are no faster, and some SQLite versions allow
-# only 999.
+# More values in one IN (...) would not be faster, and some SQLite versions
+# allow only 999.
 _IDS_PER_STATEMENT = 500
 
 _ROWS_PER_FETCH = 2000
@@ -80,7 +81,7 @@ def read(
 def read_one(
     connection: sa.Connection, record_class: type[_R], equal: dict[str, Any]
 ) -> _R | None:
-    """Return the row with some values, None if there is none."""
+    """Return the row with these values; None if there is none."""
     result = connection.execute(_query(TABLES[record_class], *equal), equal)
     found = result.first()
     if found is None:
@@ -90,7 +91,8 @@ def read_one(
 
 @functools.cache
 def _query(table: sa.Table, *names: str) -> sa.Select[Any]:
-    # Cached, like those below: building it takes longer than executing it.
+    # Cached, like the statements below, because building it takes longer than
+    # executing it.
     (key,) = table.primary_key.columns
     same = (table.c[name] == sa.bindparam(name) for name in names)
     return sa.select(table).where(*same).order_by(key)
@@ -104,9 +106,10 @@ def fetch(
 ) -> list[_R]:
     """Return the result of a query.
 
-    :param record_class: called for each row, with its columns as keywords.
+    :param record_class: called for each row, with its columns as keyword
+        arguments.
     """
-    # In parts, so that a long result is not in memory twice.
+    # Fetch in parts, so that a long result is not in memory twice.
     result = connection.execute(
         query, values, execution_options={"yield_per": _ROWS_PER_FETCH}
     )
@@ -141,7 +144,7 @@ def delete(
 ) -> None:
     """Delete the rows whose column has one of these values.
 
-    :param conditions: constants that the rows must meet, too.
+    :param conditions: constant conditions that the rows must also meet.
     """
     statement = _delete_statement(column, *conditions)
     for batch in batches(values):
@@ -215,16 +218,16 @@ def _upsert_statement(dialect_name: str, table: sa.Table) -> sa.Executable:
 def _raise_duplicate(
     error: sa.exc.IntegrityError, *_details: object
 ) -> NoReturn:
-    # Created by _upsert_mysql(), and not for the log.
+    # _upsert_mysql() causes this error on purpose, so it is not logged.
     raise oslo_exception.DBDuplicateEntry(inner_exception=error)
 
 
 def _upsert_mysql(table: sa.Table) -> sa.Executable:
     statement = mysql.insert(table)
     (key,) = table.primary_key.columns
-    # MariaDB would also "update" another object's row that is equal in another
-    # unique key. NULL makes that an error before any column of that row
-    # changes.
+    # MariaDB would also update another object's row that has the same value in
+    # another unique key. Setting its primary key to NULL makes that an error
+    # before any column of that row changes.
     updates: dict[str, Any] = {
         key.name: sa.case(
             (key == statement.inserted[key.name], key), else_=sa.null()

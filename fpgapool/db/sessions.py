@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Queries of sessions."""
+"""Queries for sessions."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ IS_UNKNOWN = sa.and_(
     _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
 )
 
-#: How long after the loss of its slot a session's client may ask for another:
-#: it first looks for the worker, and then for a conductor.
+#: How long after losing its slot a session's client may ask for another. That
+#: takes time, because the client first looks for the worker, then for a
+#: conductor.
 _REOPENED_S = 120.0
-#: Has ended because its slot was lost, shortly before the last end.
+#: Has ended because its slot was lost, shortly before the latest end of a
+#: session.
 IS_LOST = sa.and_(
     _COLUMNS.state.in_(
         [
@@ -73,7 +75,7 @@ def live(connection: sa.Connection) -> list[records.SessionRecord]:
 
 
 def _live(**members: Any) -> records.SessionRecord:
-    # Many sessions share these texts: one copy of each is enough.
+    # Many sessions share these texts, so keep one copy of each.
     for name in _COMMON_TEXTS:
         members[name] = sys.intern(members[name])
     return records.SessionRecord(**members)
@@ -199,7 +201,7 @@ def counts(project_id: str | None) -> sa.Select[Any]:
 
 
 def live_states() -> sa.Select[Any]:
-    """Return the query of the states of live sessions."""
+    """Return the query for the states of live sessions."""
     names = ("id", "session_id", "state", "slot_id", "generation")
     return (
         sa.select(*(_COLUMNS[name] for name in names))
@@ -209,9 +211,10 @@ def live_states() -> sa.Select[Any]:
 
 
 def sums(since: float) -> sa.Select[Any]:
-    """Return the query of sums over sessions that had a slot and left it.
+    """Return the query for sums over sessions that had a slot and left it.
 
-    :param since: wall-clock time; sessions queued then or later.
+    :param since: wall-clock time; only sessions queued then or later are
+        included.
     """
     by = _COLUMNS.project_id, _COLUMNS.accelerator
     return (
@@ -222,7 +225,7 @@ def sums(since: float) -> sa.Select[Any]:
             sa.func.sum(_COLUMNS.output_bytes).label("output_bytes"),
         )
         .where(
-            # The index is on this column.
+            # Redundant, but the index is on this column.
             _COLUMNS.finished_at >= since,
             _COLUMNS.queued_at >= since,
             _COLUMNS.generation > 0,
@@ -234,7 +237,7 @@ def sums(since: float) -> sa.Select[Any]:
 
 
 def over(finished_before: float, limit: int) -> sa.Select[Any]:
-    """Return the query of the ids of sessions that ended before a time."""
+    """Return the query for the ids of sessions that ended before a time."""
     return (
         sa.select(_COLUMNS.id)
         .where(
@@ -250,7 +253,7 @@ def over(finished_before: float, limit: int) -> sa.Select[Any]:
 def holders_of_names(
     connection: sa.Connection, new: Sequence[records.SessionRecord]
 ) -> list[records.SessionRecord]:
-    """Return the older sessions with the request ids of new ones."""
+    """Return the older sessions that have the request ids of new ones."""
     requests: dict[str, list[str]] = {}
     for record in new:
         requests.setdefault(record.project_id, []).append(record.request_id)
@@ -262,7 +265,8 @@ def holders_of_names(
         for record in rows.read(
             connection,
             records.SessionRecord,
-            # One index serves both; not all servers use it for pairs.
+            # One index serves both conditions; not all servers would use it
+            # for pairs.
             _COLUMNS.project_id == project_id,
             _COLUMNS.request_id.in_(batch),
         )

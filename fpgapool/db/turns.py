@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Serialises changes of the database by operators' commands.
+"""Serializes the changes that operators' commands make to the database.
 
-The server keeps the lock that they need, and releases it when the connection
-ends, however it ends.
+The database server holds the lock, and releases it when the connection ends
+for any reason.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from fpgapool.db import engine as db_engine
 
 LOG = logging.getLogger(__name__)
 
-# SQLite has no such locks: there the transaction locks the file.
+# SQLite has no such locks; its transactions lock the file.
 _TRY_LOCK = {
-    # The lock of a connection: MariaDB commits before each change of a table.
-    # Its name is global to the server, of at most 64 characters.
+    # A lock held by the connection, because MariaDB commits before each change
+    # of a table. Its name is global to the server and has at most 64
+    # characters.
     "mysql": "SELECT GET_LOCK(CONCAT('fpgapool ', SHA1(DATABASE())), 0)",
-    # The lock of a transaction. The key is "fpgapool" in ASCII, in this
-    # database.
+    # A lock held by the transaction. The key is "fpgapool" in ASCII, and is
+    # local to this database.
     "postgresql": f"SELECT pg_try_advisory_xact_lock({0x66706761706F6F6C})",
 }
 
@@ -38,7 +39,8 @@ _LONG_WAIT_S = 1.0
 def alone(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Begin a transaction when no other one of this kind is open.
 
-    It waits without a limit: the changes of large tables take their time.
+    It waits without a limit, because changing large tables may take a long
+    time.
     """
     with engine.connect() as connection:
         _wait_for_lock(connection)
@@ -47,7 +49,7 @@ def alone(engine: sa.Engine) -> Iterator[sa.Connection]:
             connection.commit()
         finally:
             if connection.dialect.name == "mysql":
-                # In the pool, the connection would keep the lock.
+                # A connection that went back to the pool would keep the lock.
                 connection.invalidate()
 
 

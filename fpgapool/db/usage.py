@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Queries of projects' usage."""
+"""Queries for projects' usage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = ("day", "project_id", "accelerator")
 _SUMS = tuple(
     one.name for one in accounting.USAGE.in_record if one.name not in KEYS
 )
-#: Sums of whole numbers.
+#: The columns whose sums are whole numbers.
 _COUNTS = tuple(
     one.name for one in accounting.USAGE.in_record if one.kind is fields.COUNT
 )
@@ -34,7 +34,9 @@ def conditions(
     first_day: datetime.date | None,
     last_day: datetime.date | None,
 ) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of the rows; None: any; both days included."""
+    """Return the conditions for the rows; None means any, and both days are
+    included.
+    """
     columns = models.usage.c
     found = []
     if project_id is not None:
@@ -49,13 +51,13 @@ def conditions(
 
 
 def is_of_newest_day() -> sa.ColumnElement[bool]:
-    """Return the condition of the rows of the last day in the table."""
+    """Return the condition for the rows of the last day in the table."""
     day = models.usage.c.day
     return day == sa.select(sa.func.max(day)).scalar_subquery()
 
 
 def since(day: datetime.date) -> sa.Select[Any]:
-    """Return the query of sums by project and accelerator."""
+    """Return the query for sums by project and accelerator."""
     columns = models.usage.c
     by = columns.project_id, columns.accelerator
     return (
@@ -71,10 +73,10 @@ def sums(
     after: Sequence[Any] | None,
     limit: int,
 ) -> sa.Select[Any]:
-    """Return the query of sums over rows that have the same keys.
+    """Return the query for sums over rows that have the same keys.
 
-    :param after: the keys of the last sum of the former page; None: the first
-        page.
+    :param after: the keys of the last sum on the previous page; None: the
+        first page.
     """
     columns = models.usage.c
     by = [columns[key] for key in keys]
@@ -91,7 +93,7 @@ def sums(
 
 
 def summed(row: sa.Row[Any]) -> records.UsageSum:
-    """Make a record of a row of :func:`sums`."""
+    """Create a record from a row of :func:`sums`."""
     found: dict[str, Any] = dict(row._mapping)
     for name in _COUNTS:
         # MariaDB returns sums of integers as decimals.

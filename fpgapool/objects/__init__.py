@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Versioned payloads that cross RPC or are in notifications."""
+"""Versioned payloads of RPC messages and notifications."""
 
 from fpgapool.objects.accelerator import (
     AcceleratorProfile as AcceleratorProfile,

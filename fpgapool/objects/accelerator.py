@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Payload about an accelerator of the library."""
+"""The payload that describes an accelerator of the library."""
 
 import dataclasses
 from typing import Any
@@ -11,15 +11,15 @@ from fpgapool.objects import base
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AcceleratorProfile(base.Payload):
-    """An accelerator, as the pool and its clients know it.
+    """The properties of an accelerator that the pool and its clients use.
 
-    :param shapes: the slots that it fits; empty means any.
-    :param projects: projects that may use it; empty means all. ``name`` is
-        then a key, see :mod:`fpgapool.vocabulary.names`.
-    :param platforms: rates and powers by shape of the slot, see
+    :param shapes: shapes of the slots that it fits; empty means any.
+    :param projects: projects that may use it; empty means all. In that case
+        ``name`` is a key, see :mod:`fpgapool.vocabulary.names`.
+    :param platforms: rates and power by slot shape, see
         :mod:`fpgapool.vocabulary.platforms`; None: none are known.
-    :param checkpoint: a session that is not stateless can continue in another
-        slot when the pool takes its slot back.
+    :param checkpoint: whether a session that is not stateless can continue in
+        another slot when the pool takes its slot back.
     """
 
     name: str
@@ -37,9 +37,7 @@ class AcceleratorProfile(base.Payload):
 
     @property
     def moves(self) -> bool:
-        """Whether a session continues elsewhere when its slot is taken
-        back.
-        """
+        """Whether a session that loses its slot can continue in another."""
         return self.stateless or self.checkpoint
 
     def is_for(self, project_id: str | None) -> bool:

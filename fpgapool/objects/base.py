@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The base of all payloads that cross RPC."""
+"""The base of all payloads of RPC messages."""
 
 import collections.abc
 import dataclasses
@@ -21,21 +21,22 @@ _SINCE_KEY = "fpgapool_since_minor"
 
 _MISSING = object()
 
-#: Builds a value from its form.
+#: Builds a value from its serialized form.
 _Reader = collections.abc.Callable[[Any], Any]
 
 
 class Payload:
-    """A versioned, frozen dataclass with a form that JSON can carry.
+    """A versioned, frozen dataclass with a form that can be written as JSON.
 
     The form is ``{"fpgapool_object": name, "version": "1.0", "data": {…}}``;
-    payloads inside a payload have the same form. The minor version grows
-    when a member is added, the major one when a reader of the old version
-    would misunderstand. Unknown members are ignored, so that an older
-    reader understands a newer minor version. A newer reader understands an
-    older one if the new members are :func:`added`.
+    payloads inside a payload have the same form. Adding a member raises the
+    minor version; a change that a reader of the old version would
+    misunderstand raises the major one. Unknown members are ignored, so an
+    older reader accepts a newer minor version. A newer reader accepts an older
+    one if the new members are declared by :func:`added`.
 
-    Its class has no slots: :meth:`from_primitive` sets all members at once.
+    Subclasses must not use ``__slots__``: :meth:`from_primitive` sets all
+    members at once.
     """
 
     VERSION: typing.ClassVar[str] = "1.0"
@@ -55,7 +56,8 @@ class Payload:
 
     @classmethod
     def from_primitive(cls, primitive: object) -> Self:
-        """Build a payload from its form, checking every member's type.
+        """Build a payload from its serialized form, checking every member's
+        type.
 
         :raises: ValueError that names the payload and the member, if one is
             missing or has the wrong type.
@@ -83,8 +85,8 @@ class Payload:
 
     @classmethod
     def _made(cls, values: dict[str, Any]) -> Self:
-        # __init__() of a frozen dataclass takes as long as reading all
-        # members.
+        # Skip __init__(): in a frozen dataclass it takes as long as reading
+        # all members.
         payload = object.__new__(cls)
         payload.__dict__.update(values)
         return payload
@@ -106,7 +108,7 @@ def _class_members(cls: type[Payload]) -> dict[str, Any]:
 def added(minor: int, default: Any) -> Any:
     """Declare a member that was added after the first version.
 
-    :param default: its value in a payload of an older one.
+    :param default: the member's value in a payload of an older version.
     """
     return dataclasses.field(default=default, metadata={_SINCE_KEY: minor})
 
@@ -124,9 +126,10 @@ def _added_members(cls: type[Payload]) -> dict[str, int]:
 def reader_of(
     union: Any, what: str
 ) -> collections.abc.Callable[[object], Any]:
-    """Return a function that builds any of several payloads from its form.
+    """Return a function that builds any of several payloads from their forms.
 
-    It raises ValueError if the form is of none of them, or has a wrong member.
+    The function raises ValueError if the form belongs to none of them, or has
+    an invalid member.
     """
     kinds = {kind.__name__: kind for kind in typing.get_args(union)}
 
@@ -141,7 +144,9 @@ def reader_of(
 
 
 def version(minors: collections.abc.Iterable[int | None]) -> str:
-    """Return a payload's version; its members came with these minor ones."""
+    """Return a payload's version, given the minor version that added each
+    member.
+    """
     return f"1.{max(minor or 0 for minor in minors)}"
 
 
@@ -161,7 +166,7 @@ def view_members(described: fields.Fields) -> list[fields.Member]:
 
 
 def notification_members(described: fields.Fields) -> list[fields.Member]:
-    """Return the members of a notification, with times as texts."""
+    """Return the members of a notification, with times as strings."""
     return [
         _described(
             dataclasses.replace(
@@ -184,12 +189,14 @@ def _described(
 def _envelope_data(
     cls: type[Payload], primitive: object
 ) -> tuple[collections.abc.Mapping[str, Any], float]:
-    """Return the members, and the minor version that they have."""
+    """Return the members and their minor version."""
     if not isinstance(primitive, dict):
-        raise ValueError(f"{cls.__name__}: not an object: {_kind(primitive)}")
+        raise ValueError(
+            f"{cls.__name__}: expected an object, got {_kind(primitive)}"
+        )
     name = primitive.get(NAME_KEY)
     if name != cls.__name__:
-        raise ValueError(f"{cls.__name__}: got the object {name!r:.100}")
+        raise ValueError(f"{cls.__name__}: got object {name!r:.100} instead")
     version = primitive.get(VERSION_KEY)
     major = cls.VERSION.partition(".")[0]
     if not isinstance(version, str) or version.partition(".")[0] != major:
@@ -216,7 +223,9 @@ def _to_primitives(payloads: tuple[Payload, ...]) -> list[dict[str, Any]]:
 def _writers(
     cls: type[Payload],
 ) -> tuple[tuple[str, collections.abc.Callable[[Any], Any]], ...]:
-    """Return the members that need conversion, and what converts them."""
+    """Return the members that need conversion, with their conversion
+    functions.
+    """
     found: list[tuple[str, collections.abc.Callable[[Any], Any]]] = []
     for name, type_ in members(cls).items():
         kind = _without_none(type_)
@@ -247,8 +256,8 @@ def _readers(
 ) -> tuple[tuple[str, frozenset[type], _Reader], ...]:
     """Return the readers of a payload's members.
 
-    :returns: names, types whose values need no conversion, and readers of
-        all others.
+    :returns: for each member, its name, the types whose values need no
+        conversion, and a reader for all others.
     """
     return tuple(
         (name, _plain(type_), _reader(type_))
@@ -270,7 +279,7 @@ def _plain(type_: Any) -> frozenset[type]:
 def _reader(type_: Any) -> _Reader:
     """Return a function that reads a value of a type from its form.
 
-    Its errors name the place and the problem.
+    Error messages name the location and the problem.
     """
     type_ = _without_none(type_)
     origin = typing.get_origin(type_)
@@ -287,7 +296,7 @@ def _reader(type_: Any) -> _Reader:
 
 def _payload(type_: type[Payload], value: Any) -> Payload:
     if type(value) is type_:
-        # It has been read already.
+        # It has already been read.
         return value
     try:
         return type_.from_primitive(value)
@@ -308,8 +317,8 @@ def _tuple(read: _Reader, value: Any) -> tuple[Any, ...]:
 
 
 def _float(value: Any) -> float:
-    # JSON writes 1.0 as 1 in some encoders, so an integer is a number too.
-    # NaN would pass every comparison that guards the pool's arithmetic.
+    # Some JSON encoders write 1.0 as 1, so integers are accepted, too. NaN
+    # would slip through every comparison that guards the pool's arithmetic.
     if type(value) not in (int, float):
         raise ValueError(f": expected a number, got {_kind(value)}")
     try:
@@ -322,7 +331,7 @@ def _float(value: Any) -> float:
 
 
 def _checked(type_: type, value: Any) -> Any:
-    # bool is a subclass of int in Python, but true is not a number of bytes.
+    # An isinstance() check would accept true as an integer.
     if type(value) is not type_:
         raise ValueError(f": expected {type_.__name__}, got {_kind(value)}")
     return value

@@ -14,8 +14,8 @@ from fpgapool.vocabulary import formats
 class BitstreamRef(base.Payload):
     """The file to program a slot with.
 
-    :param signature: of the checksum, base64, for the agent to verify; empty
-        without one.
+    :param signature: signature of the checksum in base64, which the agent
+        verifies; empty if there is none.
     """
 
     bitstream_id: str
@@ -30,7 +30,7 @@ class CreateBitstream(base.Payload):
     """Create a bitstream; its file is uploaded later.
 
     :param accelerator: plain name of the accelerator that it implements.
-    :param checksum_sha256: expected checksum; empty if not set.
+    :param checksum_sha256: expected checksum; empty if none was given.
     """
 
     bitstream_id: str
@@ -51,12 +51,12 @@ class CreateBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UploadBitstream(base.Payload):
-    """The file is in the store and passed the checks.
+    """Report that the file is in the store and has passed the checks.
 
-    :param location: of the file, as the store names it.
-    :param signed_by: name of the key that it was verified with.
-    :param shapes: of the slots that it fits; empty means those that have the
-        resources.
+    :param location: the file's location, in the store's own format.
+    :param signed_by: name of the key that verified the signature.
+    :param shapes: shapes of the slots that it fits; empty means all that have
+        the resources.
     """
 
     bitstream_id: str
@@ -71,7 +71,7 @@ class UploadBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateBitstream(base.Payload):
-    """Change the members of a bitstream; None keeps a member."""
+    """Change members of a bitstream; those that are None stay unchanged."""
 
     bitstream_id: str
     name: str | None = None
@@ -83,7 +83,8 @@ class UpdateBitstream(base.Payload):
 class DecideBitstream(base.Payload):
     """Approve or reject a bitstream.
 
-    :param force: also approve a bitstream that fits no slot of the pool.
+    :param force: whether to approve a bitstream even if it fits no slot of the
+        pool.
     """
 
     bitstream_id: str
@@ -96,7 +97,7 @@ class DecideBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShareBitstream(base.Payload):
-    """Grant a bitstream to another project, or withdraw the grant."""
+    """Share a bitstream with another project, or stop sharing it."""
 
     bitstream_id: str
     project_id: str
@@ -119,7 +120,7 @@ BitstreamChange = (
     | DeleteBitstream
 )
 
-#: Builds any of the changes from its form; raises ValueError.
+#: Builds any of the changes from its serialized form; raises ValueError.
 change_from_primitive: Callable[[object], BitstreamChange] = base.reader_of(
-    BitstreamChange, "a change of a bitstream"
+    BitstreamChange, "a bitstream change"
 )

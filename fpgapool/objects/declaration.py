@@ -2,11 +2,11 @@
 
 """A bitstream of the emulator: a small document instead of a netlist.
 
-It names the host's software core that computes, its fixed parameters, its
+It names the software core that computes on the host, its fixed parameters, its
 speed, and the board resources that it takes. Its author is an untrusted
-tenant: it is plain JSON of bounded size and depth, names cores by their
-registered names only, and its parameter schema may only use keywords that are
-cheap to check.
+tenant, so it must be plain JSON of bounded size and depth, may only name
+registered cores, and its parameter schema may only use keywords that are cheap
+to check.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MAX_RETURN_RATIO = 1000.0
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
 _MAX_DESCRIPTION_CHARS = 1000
 
-# Without a colon: module:Class would run code that the host's administrator
-# never named.
+# No colon is allowed: module:Class would run code that the host's
+# administrator never registered.
 _NAME = shapes.matching(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
     "a name of up to 64 letters, digits and any of _.-",
@@ -74,7 +74,7 @@ _SCHEMA_TYPES = frozenset(
     "array boolean integer null number object string".split()
 )
 _LENGTH = shapes.integer(0)
-#: The keywords allowed in a schema of parameters. Others refer to other
+#: The keywords allowed in a parameter schema. Other keywords refer to other
 #: documents, or may take forever to check.
 _SCHEMA_KEYWORDS: dict[str, shapes.Shape[typing.Any]] = {}
 
@@ -87,10 +87,9 @@ Capacities: typing.TypeAlias = collections.abc.Mapping[
 class Declaration:
     """A checked document.
 
-    :ivar name: of the accelerator that it implements, without a project.
-    :ivar params_schema: JSON schema of the parameters that are left to a
-        session.
-    :ivar resources: how many of each of :data:`RESOURCES` it takes.
+    :ivar name: name of the accelerator that it implements, without a project.
+    :ivar params_schema: JSON schema of the parameters that a session sets.
+    :ivar resources: the amount of each of :data:`RESOURCES` that it takes.
     """
 
     name: str
@@ -111,7 +110,7 @@ class Declaration:
     ) -> accelerator.AcceleratorProfile:
         """Return the profile of its accelerator.
 
-        :param shapes: the slots that it fits; none means any.
+        :param shapes: shapes of the slots that it fits; none means any.
         """
         return accelerator.AcceleratorProfile(
             **_profile(self), shapes=tuple(shapes), platforms={}
@@ -120,7 +119,7 @@ class Declaration:
     def fits(self, capacity: collections.abc.Mapping[str, int]) -> bool:
         """Whether a slot has room for it.
 
-        :param capacity: of the slot; a resource that is not named is
+        :param capacity: the slot's resources; a resource that is not named is
             unlimited.
         """
         return all(
@@ -151,10 +150,10 @@ class Declaration:
     def merged(
         self, params: collections.abc.Mapping[str, typing.Any]
     ) -> dict[str, typing.Any]:
-        """Return the core's parameters: a session's and the fixed ones.
+        """Return the core's parameters: those of a session and the fixed ones.
 
-        :raises ValueError: if one of them is fixed; the message leaves out
-            its value, which may be a key.
+        :raises ValueError: if a session's parameter is fixed; the message does
+            not include its value, which may be a key.
         """
         for name in params:
             if name in self.params:
@@ -184,8 +183,8 @@ def fitting(
 def parse(data: bytes) -> Declaration:
     """Read and check a document.
 
-    :param data: JSON, UTF-8, of :data:`MAX_SIZE_BYTES` at most.
-    :raises ValueError: with the member and the fault.
+    :param data: JSON in UTF-8, at most :data:`MAX_SIZE_BYTES` long.
+    :raises ValueError: with the member and the problem.
     """
     document = untrusted.decode(data, "declaration", MAX_SIZE_BYTES, MAX_DEPTH)
     members = _DOCUMENT(document, "")
@@ -194,7 +193,7 @@ def parse(data: bytes) -> Declaration:
     for name in declaration.params_schema.get("properties", {}):
         if name in declaration.params:
             raise ValueError(
-                f"params_schema: {name!r:.80} is fixed in params already"
+                f"params_schema: {name!r:.80} is already fixed in params"
             )
     return declaration
 
@@ -202,7 +201,7 @@ def parse(data: bytes) -> Declaration:
 def check_params_schema(schema: object) -> None:
     """Check a JSON schema of parameters from an untrusted author.
 
-    :raises ValueError: with the place of the fault.
+    :raises ValueError: with the location of the problem.
     """
     untrusted.check_values(schema, "declaration", MAX_DEPTH)
     _check_root(schema)
@@ -230,7 +229,7 @@ def _check_schema(schema: object, where: str) -> None:
         if keyword not in _SCHEMA_KEYWORDS:
             raise shapes.Invalid(
                 here,
-                "not a keyword that a declaration may have; known are:"
+                "keyword not allowed in a declaration; allowed keywords:"
                 f" {', '.join(sorted(_SCHEMA_KEYWORDS))}",
             )
         _SCHEMA_KEYWORDS[keyword](value, here)
@@ -241,7 +240,7 @@ def _check_type(value: object, where: str) -> None:
     if not names or not all(
         isinstance(name, str) and name in _SCHEMA_TYPES for name in names
     ):
-        raise shapes.Invalid(where, "must name a type of JSON")
+        raise shapes.Invalid(where, "must be a JSON type or a list of them")
 
 
 _VALUES = shapes.list_of(shapes.anything, 1)

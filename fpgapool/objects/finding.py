@@ -23,7 +23,8 @@ ROW_WITHOUT_FILE = "row_without_file"
 LEASE_OF_OTHER = "lease_of_other"
 NO_LEADER = "no_leader"
 
-#: The leader repairs these by writing its state in memory again.
+#: The leader repairs these by writing its in-memory state to the database
+#: again.
 RECORDABLE = frozenset(
     {
         SESSION_WITHOUT_SLOT,
@@ -32,7 +33,7 @@ RECORDABLE = frozenset(
         SESSION_NOT_RECORDED,
     }
 )
-#: The leader repairs these at the next agent report.
+#: The leader repairs these when it handles the agent's next report.
 RECONCILABLE = frozenset(
     {WORKER_WITHOUT_SESSION, SESSION_WITHOUT_WORKER, ORDER_NOT_FOLLOWED}
 )
@@ -40,9 +41,10 @@ RECONCILABLE = frozenset(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding(base.Payload):
-    """A difference between the parts of a pool.
+    """A difference between the states of a pool's parts.
 
-    :param session_id: the session to repair; the two after it as well.
+    :param session_id: the session to repair; ``slot_id`` and ``host_uuid``
+        likewise name the slot and the host.
     """
 
     kind: str

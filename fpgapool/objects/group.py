@@ -20,7 +20,7 @@ _VERSION = base.version(one.in_request for one in _OPTIONS)
 class Goal(base.Payload):
     """The target of a group: either a deadline or a rate.
 
-    :param actions: number of tasks; a deadline needs it.
+    :param actions: number of tasks; required with a deadline.
     """
 
     deadline_at: float | None = None
@@ -33,7 +33,7 @@ class Goal(base.Payload):
 class CreateGroup(base.Payload):
     """Create a group, with options of the description.
 
-    :param accelerator: as the project names it.
+    :param accelerator: the accelerator's name in the project.
     """
 
     VERSION = _VERSION
@@ -49,7 +49,7 @@ class CreateGroup(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.request_members(_OPTIONS))
 class UpdateGroup(base.Payload):
-    """Change options of a group; None keeps a member."""
+    """Change options of a group; those that are None stay unchanged."""
 
     VERSION = _VERSION
 
@@ -100,15 +100,15 @@ GroupChange = (
     | RevokeClient
 )
 
-#: Builds any of the changes from its form; raises ValueError.
+#: Builds any of the changes from its serialized form; raises ValueError.
 change_from_primitive: Callable[[object], GroupChange] = base.reader_of(
-    GroupChange, "a change of a group"
+    GroupChange, "a group change"
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupMember(base.Payload):
-    """A slot that a group has."""
+    """A slot that a group holds."""
 
     host_uuid: str
     host_name: str
@@ -121,7 +121,8 @@ class GroupMember(base.Payload):
 class GroupHost(base.Payload):
     """The part of a group that is on one host.
 
-    :param endpoints: of its desk; empty until the desk has reported them.
+    :param endpoints: the endpoints of its desk; empty until they have been
+        reported.
     """
 
     host_uuid: str
@@ -133,9 +134,9 @@ class GroupHost(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.view_members(description.GROUP))
 class GroupView(base.Payload):
-    """All that a group's owner may know about it.
+    """Everything that a group's owner may know about it.
 
-    :param hosts: where its clients connect.
+    :param hosts: the hosts to which its clients connect.
     :param hosts_revision: incremented with every change of ``hosts``.
     """
 
@@ -164,12 +165,12 @@ class GroupAccess(base.Payload):
 class GroupOrder(base.Payload):
     """Everything that a host's agent needs to know about a group.
 
-    The agent configures the group's desk accordingly; a repeated order changes
-    nothing. Orders of a group with higher revisions replace those with lower
-    ones.
+    The agent configures the group's desk accordingly; repeating an order has
+    no further effect. An order for a group replaces orders with lower
+    revisions.
 
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
-    :param clients: all clients that may use it; others are revoked.
+    :param clients: all clients that may use the group; others are revoked.
     """
 
     group_id: str
@@ -188,10 +189,10 @@ class GroupOrder(base.Payload):
 class ClientCounts(base.Payload):
     """The tasks of one client of a desk.
 
-    :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
-        never decreases.
-    :param running: those that run now, and its locks without one.
-    :param busy_s: slot-seconds of its tasks and locks.
+    :param ended: number of tasks ended since the desk started; like
+        ``arrived`` and ``busy_s``, it never decreases.
+    :param running: number of tasks running now, plus its locks without a task.
+    :param busy_s: slot-seconds used by its tasks and locks.
     """
 
     client_id: str
@@ -205,10 +206,12 @@ class ClientCounts(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupReport(base.Payload):
-    """The desk of a group as its agent sees it.
+    """The desk of a group, as reported by its agent.
 
-    :param revision: of the last order that the desk follows; 0: of none.
-    :param desk_boot_id: a new value means that its counts restart.
+    :param revision: revision of the last order that the desk follows; 0: none
+        yet.
+    :param desk_boot_id: identifies the desk's process; when it changes, the
+        counts restart.
     """
 
     group_id: str

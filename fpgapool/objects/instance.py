@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances of Nova that have their own tokens."""
+"""Nova instances that have their own tokens."""
 
 import dataclasses
 
@@ -11,9 +11,10 @@ _PREFIX = "instance:"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceEntry(base.Payload):
-    """The pool's entry of an instance.
+    """The pool's entry for an instance.
 
-    :param token_nonce: the token is derived from it and a secret.
+    :param token_nonce: value from which the token is derived, together with a
+        secret.
     """
 
     instance_id: str
@@ -31,9 +32,11 @@ def user_of(instance_id: str) -> str:
 
 
 def id_of(user_id: str) -> str | None:
-    """Return the instance that acts as a user; None if it is none.
+    """Return the instance that acts as a user; None if the user is not an
+    instance.
 
-    :param user_id: of a session or request. Keystone's have no colon.
+    :param user_id: user id of a session or request. Keystone's user ids have
+        no colon.
     """
     return user_id.removeprefix(_PREFIX) if is_user(user_id) else None
 

@@ -2,9 +2,9 @@
 
 """Payloads of notifications.
 
-They have the usual form of OpenStack: ``fpgapool_object.name``,
+They have the usual form of OpenStack notifications: ``fpgapool_object.name``,
 ``.namespace``, ``.version`` and ``.data``. As in remote calls, the minor
-version grows when a member is added.
+version is raised when a member is added.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class HostPayload(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.notification_members(inventory.DEVICE))
 class DevicePayload(base.Payload):
-    """A board; ``device_id`` is its name in the REST API."""
+    """A board; ``device_id`` identifies it in the REST API."""
 
     device_id: str
     device: str
@@ -42,7 +42,7 @@ class DevicePayload(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlacePayload(base.Payload):
-    """A slot that a session has or had; ids are names in the REST API."""
+    """A slot that a session has or had; the ids are those of the REST API."""
 
     slot_id: str
     slot: int
@@ -63,7 +63,8 @@ class SlotPayload(PlacePayload):
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
-    It has no parameters, which may hold keys, no secrets and no endpoints.
+    It contains no secrets and no endpoints, and no parameters, because these
+    may be keys.
     """
 
     VERSION = base.version(

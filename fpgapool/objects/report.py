@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Payloads of an agent's report: its whole slot table."""
+"""Payloads of an agent's report, which covers all its slots."""
 
 import dataclasses
 import functools
@@ -13,24 +13,24 @@ from fpgapool.objects import session
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SlotReport(base.Payload):
-    """One slot as its agent sees it.
+    """One slot, as reported by its agent.
 
     :param state: a ``SLOT_…`` name of :mod:`fpgapool.vocabulary.states`.
-    :param seen_generation: the highest generation accepted since the agent
-        started or found in the worker.
-    :param programming_time_s: how long the slot takes to be programmed with
+    :param seen_generation: the highest generation that the agent has accepted
+        since its start, or found in the worker.
+    :param programming_time_s: how long it takes to program the slot with
         another accelerator.
-    :param energy_j: the slot's share of the board's energy for its current
-        holder or, without one, for its last; None if the board does not
-        measure it.
-    :param bitstream_id: of the file in the slot; None if it is not from the
-        library.
+    :param energy_j: the slot's share of the energy that the board has used for
+        its current holder or, if it has none, for its last one; None if the
+        board does not measure energy.
+    :param bitstream_id: id of the bitstream in the slot; None if it is not
+        from the library.
     :param resources: the slot's resources for bitstreams, by name; None if
         its driver does not report them.
-    :param previous_result: the result of the holder before the newest one. A
-        leader may have reassigned the slot and died before it recorded that.
-    :param offer: of an idle slot; None: its next client must wait until the
-        slot is ready.
+    :param previous_result: the result of the second-newest holder. It is
+        needed if a leader reassigned the slot and died before recording that.
+    :param offer: where the next client of an idle slot may connect
+        immediately; None: it must wait until the slot is ready.
     """
 
     device: str
@@ -52,7 +52,7 @@ class SlotReport(base.Payload):
     offer: session.Offer | None = None
 
     def to_primitive(self) -> dict[str, typing.Any]:
-        """Return its form, which is made once and must not be changed."""
+        """Return its form, which is cached and must not be changed."""
         return self._form
 
     @functools.cached_property
@@ -62,7 +62,7 @@ class SlotReport(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceReport(base.Payload):
-    """One board as its agent sees it.
+    """One board, as reported by its agent.
 
     :param builtins: the accelerators that its slots run without a file, each
         with the supported values of restricted parameters; None: its driver or
@@ -80,18 +80,18 @@ class DeviceReport(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentReport(base.Payload):
-    """The whole state of a host.
+    """The complete state of a host.
 
     :param agent_boot_id: ``"<time_ns>-<pid>"`` of the agent process.
     :param sequence: incremented with every report of an agent process.
-    :param link_message: why the data plane's share of the network card is
-        not capped as configured; None if it is, or needs no cap.
-    :param sent_at: host's wall-clock time, which its front door also uses for
-        the validity of requests; None if the agent does not send it.
-    :param power_cap_w: what its slots may take together, in addition to idle
-        boards; None: no cap.
-    :param chunk_bytes: the longest piece that its workers accept; None: an
-        older agent does not report it.
+    :param link_message: why the data plane's share of the network card is not
+        capped as configured; None if it is capped, or needs no cap.
+    :param sent_at: the host's wall-clock time, by which its front door also
+        checks the validity of requests; None if the agent does not send it.
+    :param power_cap_w: maximum power of all its slots together, not including
+        that of idle boards; None: no cap.
+    :param chunk_bytes: maximum length of a piece that its workers accept; None
+        if an older agent does not report it.
     """
 
     host_uuid: str

@@ -18,9 +18,9 @@ from fpgapool.vocabulary import states
 class OpenRequest(base.Payload):
     """A client's request for an accelerator, with all its options.
 
-    :param host_uuid: the host where the client runs, None if it is on none
-        of the pool's hosts.
-    :param secret_sha256: hash of the client's secret for the first slot,
+    :param host_uuid: the host where the client runs; None if it is
+        not a host of the pool.
+    :param secret_sha256: hash of the client's secret for the first slot, in
         hexadecimal; empty: the slot's worker creates a secret.
     """
 
@@ -41,9 +41,9 @@ class OpenRequest(base.Payload):
 class Endpoint(base.Payload):
     """Where a worker listens.
 
-    :param network: the operator's name of a network, or ``"local"``: ask
-        the front door of the slot's host for a connection (the address is
-        then empty and the port 0).
+    :param network: the operator's name for the network; ``"local"`` means that
+        the client must ask the front door of the slot's host for a connection.
+        In that case the address is empty and the port 0.
     """
 
     network: str
@@ -54,15 +54,16 @@ class Endpoint(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.view_members(description.FIELDS))
 class SessionView(base.Payload):
-    """All that a session's owner may know about it.
+    """Everything that a session's owner may know about it.
 
-    An older revision is stale. The members below come in addition to the
-    fields of the description: the session's slot, and how to connect to it.
+    A view with a higher revision replaces it. In addition to the fields of the
+    description, it has the session's slot, and how to connect to it.
 
-    :param secret: hexadecimal; only in a READY view for the front door that
-        opened the session, else empty.
-    :param secret_sha256: in such a view: hash of the secret that the slot
-        expects, if the front door has it and not the pool; empty: ``secret``.
+    :param secret: the secret in hexadecimal; empty except in a READY view for
+        the front door that opened the session.
+    :param secret_sha256: in such a view, hash of the secret that the slot
+        expects, if the front door has the secret and the pool does not; empty:
+        ``secret`` applies.
     """
 
     VERSION = base.version(one.in_view for one in description.FIELDS.in_view)
@@ -85,7 +86,7 @@ class SessionView(base.Payload):
     def rejected(
         cls, request: OpenRequest, reason: str, message: str, **others: Any
     ) -> Self:
-        """Return the answer to a request that got no session."""
+        """Return the answer to a request that was refused."""
         return cls(
             session_id="",
             state=states.REJECTED,
@@ -104,10 +105,12 @@ class SessionView(base.Payload):
 class DryRun(base.Payload):
     """The predicted outcome of a request, if it were made now.
 
-    :param state: that the session would have: PREPARING with a slot at once,
-        QUEUED if it would wait, REJECTED if it would be refused.
+    :param state: state that the session would have: PREPARING if it would get
+        a slot immediately, QUEUED if it would wait, REJECTED if it would be
+        refused.
     :param reasons: why it would wait, or the code of the refusal.
-    :param expected_wait_s: None: not known, or it would be refused.
+    :param expected_wait_s: expected wait; None if unknown, or if the request
+        would be refused.
     """
 
     state: str
@@ -132,7 +135,7 @@ _UNRECORDED = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SessionResult(base.Payload):
-    """How an assignment ended, as its worker or agent saw it."""
+    """How an assignment ended, according to its worker or agent."""
 
     session_id: str
     generation: int
@@ -147,11 +150,12 @@ class SessionResult(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer(base.Payload):
-    """Where the client of an idle slot's next session can connect at once.
+    """Where the client of an idle slot's next session can connect immediately.
 
-    :param certificate_sha256: of the worker; None without TLS.
-    :param project_id: the only project that the worker may serve; None: it
-        has served none yet.
+    :param certificate_sha256: hash of the worker's certificate; None without
+        TLS.
+    :param project_id: the only project that the worker may serve; None if it
+        has not served any project yet.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -166,23 +170,24 @@ class AssignRequest(base.Payload):
     :param bitstream: ``"builtin:<accelerator>"`` means the accelerator's
         own implementation in the driver, ``"bitstream:<id>"`` the file of
         ``bitstream_ref``.
-    :param origin_host_uuid: the host where the client runs, None if it is on
-        none of the pool's hosts.
-    :param claim_limit_bytes: input beyond which the conductor is notified at
-        once.
-    :param quantum_bytes: input between two borders, each reported to the
-        conductor at once; 0: there are none.
-    :param idle_timeout_s: longest time without new input; 0 is no limit, as
-        for the two after it.
+    :param origin_host_uuid: the host where the client runs; None if it is
+        not a host of the pool.
+    :param claim_limit_bytes: number of input bytes above which the conductor
+        is notified immediately.
+    :param quantum_bytes: number of input bytes between two borders, each of
+        which is reported to the conductor immediately; 0: no borders.
+    :param idle_timeout_s: longest time without new input; for this member and
+        the next two, 0 means no limit.
     :param bitstream_ref: the file that ``bitstream`` names; None if the
         driver has its own.
-    :param self_test: there is no session; the order only tests the slot.
-    :param group_id: the slot becomes a member of this group, which is also
-        the ``session_id``; empty: a session gets it.
-    :param secret_sha256: hash of the client's secret, hexadecimal; empty: the
-        worker creates a secret.
-    :param offer: where the client was told to connect, from an earlier report.
-        The conductor then need not learn at once that the slot is ready.
+    :param self_test: whether the order only tests the slot, without a session.
+    :param group_id: the group that the slot joins, also used as the
+        ``session_id``; empty if a session gets the slot.
+    :param secret_sha256: hash of the client's secret, in hexadecimal; empty:
+        the worker creates a secret.
+    :param offer: where the client was told to connect, taken from an earlier
+        report. In that case the conductor need not be notified immediately
+        when the slot is ready.
     """
 
     host_uuid: str
@@ -214,9 +219,10 @@ class AssignRequest(base.Payload):
 class Prepared(base.Payload):
     """A slot is ready for its session's client.
 
-    :param secret: hexadecimal, single use; empty: the client has its own.
-    :param sequence: of the agent's last report: that one and earlier ones do
-        not show this yet, and may arrive later.
+    :param secret: single-use secret in hexadecimal; empty if the client has
+        its own.
+    :param sequence: sequence number of the agent's last report. This report
+        and earlier ones do not show the slot as ready, and may arrive later.
     """
 
     host_uuid: str

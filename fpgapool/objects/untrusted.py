@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Untrusted JSON: of bounded size, depth and numbers, and readable in one way
-only.
+"""Reads untrusted JSON: limits its size, depth and numbers, and rejects what
+readers could interpret differently.
 
 :mod:`fpgapool.vocabulary.shapes` checks its contents.
 """
@@ -48,7 +48,7 @@ def _decoded(data: bytes, max_bytes: int, max_depth: int) -> object:
 def _members_once(
     pairs: list[tuple[str, typing.Any]],
 ) -> dict[str, typing.Any]:
-    # Of duplicate members, one reader may take the first, another the last.
+    # Of duplicate members, one reader may use the first and another the last.
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("duplicate member")
@@ -75,7 +75,7 @@ def _refuse_constant(name: str) -> typing.NoReturn:
 def check_values(value: object, what: str, max_depth: int) -> None:
     """Check the depth of decoded JSON, its strings and its numbers.
 
-    :raises ValueError: with the fault.
+    :raises ValueError: with the problem.
     """
     try:
         _check(value, max_depth, max_depth)
@@ -101,7 +101,7 @@ def _check(value: object, depth: int, max_depth: int) -> None:
 
 
 def _check_string(text: str) -> None:
-    # JSON can have lone surrogates, which databases refuse.
+    # JSON strings may contain lone surrogates, which databases refuse.
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("a string is not valid Unicode")
     if "\0" in text:

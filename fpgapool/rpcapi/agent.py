@@ -15,33 +15,34 @@ from fpgapool.rpcapi import declared
 
 TOPIC = "fpgapool-agent"
 
-# Grows with every change; the agent's endpoint has the same version.
+# Raised with every change; the agent's endpoint has the same version.
 VERSION = "1.0"
 
-#: Generations of a new leader lie above all those of older leaders, so none
-#: has to be stored: the epoch is above these bits.
+#: Number of low-order bits below the epoch in a generation. A new leader's
+#: generations are higher than all earlier ones, so none has to be stored.
 GENERATION_BITS = 32
-#: Generations are stored in 63 bits. With a leader each second this is enough
-#: for 68 years.
+#: Generations are stored in 63 bits. With a new leader every second, this is
+#: enough for 68 years.
 MAX_EPOCH = 2 ** (63 - GENERATION_BITS) - 1
 
-#: The version that each method came with, if not with the first one.
+#: The version that introduced each method, if it was not the first one.
 SINCE: dict[str, str] = {}
 
 
 def can_be_of(generation: int, leader_epoch: int) -> bool:
-    """Whether a leader, or one before it, can have issued a generation."""
+    """Whether a leader or an earlier one can have issued a generation."""
     return 0 <= generation >> GENERATION_BITS <= leader_epoch
 
 
 class AgentAPI:
     """Casts to the agent of one host.
 
-    Every method raises oslo_messaging.MessagingException if the broker
-    cannot be reached. A cast that returned may still be lost: an agent's
-    report shows what took effect.
+    Every method raises oslo_messaging.MessagingException if the broker cannot
+    be reached. A cast may be lost even if the method returned; the agent's
+    reports show what took effect.
 
-    :param keys: of the pool: the host's own key signs messages to it.
+    :param keys: the pool's keys; messages to a host are signed with the host's
+        key.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class AgentAPI:
         leader_epoch: int,
         request: objects.AssignRequest,
     ) -> None:
-        """Have a slot prepared for a session."""
+        """Order a slot to be prepared for a session."""
 
     @declared.sent_by("_cast")
     def self_test(
@@ -76,7 +77,7 @@ class AgentAPI:
         leader_epoch: int,
         request: objects.AssignRequest,
     ) -> None:
-        """Test a slot; the agent's reports tell the result."""
+        """Order a test of a slot; the agent's reports contain the result."""
 
     @declared.sent_by("_cast")
     def release(
@@ -98,7 +99,7 @@ class AgentAPI:
     def keep_group(
         self, host_uuid: str, leader_epoch: int, order: objects.GroupOrder
     ) -> None:
-        """Say how the desk of a group on the host shall be."""
+        """Set the desired state of a group's desk on the host."""
 
     @declared.sent_by("_cast")
     def reissue_secret(
@@ -109,7 +110,7 @@ class AgentAPI:
         slot: int,
         generation: int,
     ) -> None:
-        """Have a fresh secret minted; the agent answers by `prepared`."""
+        """Request a new secret; the agent answers with `prepared`."""
 
     @declared.sent_by("_cast")
     def session_changed(
@@ -118,11 +119,11 @@ class AgentAPI:
         leader_epoch: int,
         views: Iterable[objects.SessionView],
     ) -> None:
-        """Tell the front door of a host about sessions opened there."""
+        """Notify a host's front door of changes to sessions opened there."""
 
     @declared.sent_by("_cast")
     def report_now(self, host_uuid: str, leader_epoch: int) -> None:
-        """Ask for a report at once."""
+        """Request an immediate report."""
 
     def _cast(self, method: str, *, host_uuid: str, **kwargs: Any) -> None:
         self._client.cast(method, server=host_uuid, **kwargs)

@@ -25,33 +25,33 @@ from fpgapool.rpcapi import declared
 
 TOPIC = "fpgapool-conductor"
 
-# Grows with every change; the conductor's endpoint has the same version.
+# Raised with every change; the conductor's endpoint has the same version.
 VERSION = "1.0"
 
-#: The version that each method came with, if not with the first one.
+#: The version that introduced each method, if it was not the first one.
 SINCE: dict[str, str] = {}
 
-# Names of leaders are reused, so that the broker does not keep a queue for
-# every leader that ever was.
+# The names of leaders are reused, so that the broker does not keep a queue for
+# every past leader.
 _LEADER_NAMES = 16
 
-# How long a leader's message counts. Longer than the broker needs to detect a
-# frozen consumer, which is twice the heartbeat.
+# How long a leader is addressed after its last message. Longer than the broker
+# takes to detect a frozen consumer, which is twice the heartbeat.
 LEADER_MEMORY_S = 60.0
 
-#: Conductors need up to 3 s to say why they cannot answer.
+#: A conductor takes up to 3 s to report why it cannot answer.
 TRY_S = 3.3
 
-# A leader that was heard so recently is not silent, though it has not answered
-# a message.
+# A leader heard within this time is considered alive, even if it has not
+# answered a message.
 _JUST_HEARD_S = 1.5
 
 
 def server_name(leader_epoch: int) -> str:
-    """Return the name that addresses the leader of an epoch.
+    """Return the server name of the leader of an epoch.
 
-    The topic alone reaches any process that listens to it, including a
-    former leader that is frozen and answers nothing.
+    A message to the topic alone reaches any process that listens to it,
+    possibly a frozen former leader, which never answers.
     """
     return f"leader-{leader_epoch % _LEADER_NAMES}"
 
@@ -59,13 +59,13 @@ def server_name(leader_epoch: int) -> str:
 def is_outdated(seen_epoch: int, leader_epoch: int) -> bool:
     """Whether a report was meant for an earlier leader of the same name.
 
-    :param seen_epoch: the highest epoch its sender had seen, 0 for none.
+    :param seen_epoch: the highest epoch that its sender had seen; 0 if none.
     """
     return 0 < seen_epoch <= leader_epoch - _LEADER_NAMES
 
 
 class _Leader:
-    """Sends messages to the conductor that leads; see ConductorAPI."""
+    """Sends messages to the leading conductor; see ConductorAPI."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class _Leader:
         self._leader_heard_s = -math.inf
 
     def address_leader(self, leader_epoch: int) -> None:
-        """Address the leader that has just been heard.
+        """Address messages to the leader that has just been heard.
 
-        :param leader_epoch: its epoch; one lower than before is ignored.
+        :param leader_epoch: its epoch; ignored if lower than an earlier one.
         """
         with self._lock:
             if leader_epoch >= self._leader_epoch:
@@ -99,12 +99,13 @@ class _Leader:
                 self._leader_heard_s = time.monotonic()
 
     def _forget_leader(self, silent: str | None) -> None:
-        """Address any conductor until a leader is heard again.
+        """Address messages to any conductor until a leader is heard again.
 
-        A leader that was heard just now is kept, and so is one that has
-        followed the addressed one during the call.
+        The known leader is kept if it was heard very recently, or if it became
+        known during the call.
 
-        :param silent: the name that did not answer; None: any conductor's.
+        :param silent: the name of the leader that did not answer; None if the
+            message was addressed to any conductor.
         """
         with self._lock:
             if silent != server_name(self._leader_epoch):
@@ -129,7 +130,9 @@ class _Leader:
         return self._try(method, self._call_timeout_s, kwargs)
 
     def _ask(self, method: str, **kwargs: Any) -> Any:
-        """Send a call that may be repeated, since a repeat is the same."""
+        """Send a call, repeating it if there is no answer; only for calls that
+        may be repeated without further effect.
+        """
         for _ in range(1, self._tries):
             with contextlib.suppress(messaging.MessagingTimeout):
                 return self._try(
@@ -156,17 +159,17 @@ class ConductorAPI(_Leader):
     They go to the leader that was heard last. If it is unknown or does not
     answer, they go to any conductor that listens to the topic.
 
-    Every method raises oslo_messaging.MessagingException if the broker
-    cannot be reached. A call raises MessagingTimeout if no answer comes in
-    time. A cast that returned may still be lost.
+    Every method raises oslo_messaging.MessagingException if the broker cannot
+    be reached. A call raises MessagingTimeout if there is no answer in time. A
+    cast may be lost even if the method returned.
 
-    :param tries: how often a question is sent in that time: the conductor
-        that received it may have died since.
+    :param tries: how often a repeatable call is sent within that time, because
+        the conductor that received it may have died.
     """
 
     @declared.sent_by("_cast")
     def report(self, report: objects.AgentReport) -> None:
-        """Report the whole state of a host (cast)."""
+        """Report the complete state of a host (cast)."""
 
     @declared.sent_by("_cast")
     def prepared(self, prepared: objects.Prepared) -> None:
@@ -183,10 +186,10 @@ class ConductorAPI(_Leader):
     ) -> objects.SessionView | None:
         """Ask for another slot for a session that lost its slot (call).
 
-        A repeat is the same request.
+        Repeating the call has no further effect.
 
-        :param generation: of the lost assignment; a session that has a later
-            one keeps it.
+        :param generation: generation of the lost assignment; a session that
+            already has a later one keeps it.
         :returns: the recorded state of the session; None if the caller may
             not see it.
         """
@@ -199,12 +202,12 @@ class ConductorAPI(_Leader):
         request_id: str | None = None,
         reason: str,
     ) -> None:
-        """Cancel a session (cast), named by its own or its request's id.
+        """Cancel a session, given its own id or its request's (cast).
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         """
         if session_id is None and request_id is None:
-            raise ValueError("give session_id or request_id")
+            raise ValueError("session_id or request_id is required")
         self._cast(
             "cancel_session",
             project_id=project_id,
@@ -224,28 +227,30 @@ class ConductorAPI(_Leader):
         output_bytes: int,
         confirmed: bool,
     ) -> None:
-        """Say that a client has closed its session (cast).
+        """Report that a client has closed its session (cast).
 
-        :param input_bytes: that the session's slots have computed, as the
-            client says; the output likewise.
+        :param input_bytes: number of input bytes that the session's slots have
+            processed, according to the client; likewise for the output.
         """
 
     @declared.sent_by("_cast")
     def report_progress(
         self, project_id: str, session_id: str, input_bytes: int
     ) -> None:
-        """Say how far a waiting session's client has computed (cast)."""
+        """Report how much a waiting session's client has processed itself
+        (cast).
+        """
 
     @declared.sent_by("_cast")
     def renew_secret(self, session_id: str) -> None:
-        """Ask for a fresh secret of a session that is READY (cast)."""
+        """Request a new secret for a READY session (cast)."""
 
     def get_sessions(
         self, session_ids: Iterable[str]
     ) -> list[objects.SessionView]:
         """Return the existing sessions, in any order (call).
 
-        Without their secrets.
+        The sessions come without their secrets.
         """
         views, _unknown = self.changed_sessions(dict.fromkeys(session_ids, -1))
         return views
@@ -254,14 +259,15 @@ class ConductorAPI(_Leader):
     def session_now(
         self, session_id: str, project_id: str = ""
     ) -> objects.SessionView | None:
-        """Return how a session stands, with what only the leader knows (call).
+        """Return a session's state, including what only the leader knows
+        (call).
 
-        :param project_id: of the client that may connect: if the session is
-            that project's and READY, it comes with its secret, unless that is
-            still on its way. A front door gets the secret with the news of
-            the sessions that were opened there.
-        :returns: None if the leader does not know it; if it exists, it has
-            ended.
+        :param project_id: project of the client that may connect. If the
+            session belongs to that project and is READY, its secret is
+            included once the leader has it. A front door gets the secret with
+            the changes of the sessions that were opened there.
+        :returns: None if the leader does not know the session: if it exists,
+            it has ended.
         """
 
     def changed_sessions(
@@ -269,11 +275,12 @@ class ConductorAPI(_Leader):
     ) -> tuple[list[objects.SessionView], list[str]]:
         """Return the sessions that have changed since they were read (call).
 
-        Few have: a caller may ask for very many waiting sessions at once.
+        A caller may ask for very many waiting sessions at once, because only a
+        few of them have changed.
 
         :param revisions: the known revision of each, by its id.
-        :param host_uuid: of the front door that asks; sessions that were
-            opened there come with their secrets.
+        :param host_uuid: UUID of the calling front door's host; sessions that
+            were opened there come with their secrets.
         """
         door = {"host_uuid": host_uuid} if host_uuid else {}
         answer = self._ask(
@@ -288,19 +295,19 @@ class ConductorAPI(_Leader):
     ) -> list[objects.SessionView]:
         """Request sessions and return the results (call).
 
-        A repeat is the same request.
+        Repeating the call has no further effect.
 
-        :returns: for each request the recorded session; or, REJECTED and
-            without an id, the reason why there is none.
+        :returns: for each request, the recorded session, or a REJECTED session
+            without an id that has the reason.
         """
 
     @declared.sent_by("_ask")
     def dry_run(self, request: objects.OpenRequest) -> objects.DryRun:
-        """Return what would become of a request, if it were made now (call).
+        """Return what would happen to a request if it were made now (call).
 
         It changes nothing.
 
-        :raises Overloaded: if there were too many dry runs; repeating helps.
+        :raises Overloaded: if there were too many dry runs; try again later.
         :raises DryRunUnsupported: if the pool is too large for one, or its
             strategy cannot be copied.
         """
@@ -313,34 +320,36 @@ class ConductorAPI(_Leader):
     def get_quota(
         self, project_id: str | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Return a project's limits in force (call).
+        """Return a project's effective limits (call).
 
-        :param project_id: None: the limits of projects that have none of
-            their own.
+        :param project_id: None: return the limits of projects without limits
+            of their own.
         """
 
     @declared.sent_by("_call")
     def set_quota(
         self, project_id: str, limits: Mapping[str, int | None]
     ) -> None:
-        """Set a project's limits (call); returns when that is durable.
+        """Set a project's limits (call); returns once they are durable.
 
-        :param limits: by resource; resources that are not named keep theirs,
-            and None restores the default.
+        :param limits: new limits by resource; other resources keep theirs, and
+            None restores the default.
         """
 
     @declared.sent_by("_call")
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
-        """Change the library (call); returns when that is durable.
+        """Change the library (call); returns once that is durable.
 
-        A repeat of a :class:`~fpgapool.objects.CreateBitstream` is the same.
+        Repeating a :class:`~fpgapool.objects.CreateBitstream` has no further
+        effect.
         """
 
     @declared.sent_by("_call")
     def change_group(self, change: group.GroupChange) -> None:
-        """Change a group or its clients (call); returns when that is durable.
+        """Change a group or its clients (call); returns once that is durable.
 
-        A repeat of a :class:`~fpgapool.objects.CreateGroup` is the same.
+        Repeating a :class:`~fpgapool.objects.CreateGroup` has no further
+        effect.
         """
 
     @declared.sent_by("_ask")
@@ -351,22 +360,21 @@ class ConductorAPI(_Leader):
     def find_groups(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
-        """Return the groups that a project may use and calls so (call)."""
+        """Return the groups with this name that a project may use (call)."""
 
     @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
-        """Attach a client to a group for a front door (call).
-
-        Returns when that is durable.
+        """Attach a client to a group for a front door (call); durable on
+        return.
         """
 
     @declared.sent_by("_call")
     def detach_client(
         self, project_id: str, *, group_id: str, client_id: str
     ) -> None:
-        """End a client of a project for a front door (call).
+        """End a project's client for a front door (call).
 
-        Returns when that is durable.
+        Returns once that is durable.
 
         :raises GroupRefused: if the project has no such client there.
         """
@@ -377,16 +385,17 @@ class ConductorAPI(_Leader):
     ) -> objects.InstanceEntry:
         """Admit an instance, so that it can have a token (call).
 
-        A repeat changes its name and limit only.
+        Repeating the call changes only its name and limit.
 
-        :param lost_hash: of its present token, to replace that token because
-            it cannot be derived any more.
-        :returns: its durable entry: the token's nonce and hash may be older.
+        :param lost_hash: hash of its current token, if that token must be
+            replaced because it can no longer be derived.
+        :returns: its durable entry; the token's nonce and hash may be older
+            than those given.
         """
 
     @declared.sent_by("_call")
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Revoke an instance's token for good (call); durable on return."""
+        """Revoke an instance's token permanently (call); durable on return."""
 
     @declared.sent_by("_ask")
     def pool_summary(self) -> dict[str, Any]:
@@ -397,20 +406,22 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_ask")
     def pool_now(self) -> dict[str, Any]:
-        """Return the figures about the pool that no row has (call).
+        """Return the figures about the pool that are not in the database
+        (call).
 
-        :returns: the name of the ``strategy``; the numbers of ``sessions`` by
-            state, also of those that ended lately, and of ``queued`` ones by
-            accelerator; ``unusable_slots``, by the ids of their rows; and
+        :returns: the name of the ``strategy``; the number of ``sessions`` by
+            state, including recently ended ones, and of ``queued`` ones by
+            accelerator; ``unusable_slots``, the ids of their rows; and
             ``hosts``, by UUID, with ``nic_load``, ``queued``,
             ``last_report_at`` and ``link_message``.
         """
 
     @declared.sent_by("_call")
     def audit(self) -> list[findings.Finding]:
-        """Return the present inconsistencies of the pool (call).
+        """Return the current inconsistencies of the pool (call).
 
-        Some are changes under way: only those found again are wrong.
+        Some are changes in progress; only those that a second audit also finds
+        are real.
         """
 
     @declared.sent_by("_call")
@@ -432,8 +443,8 @@ class ConductorAPI(_Leader):
         Returns when the change is durable. It replaces any earlier setting.
 
         :param device: its name; None: the whole host.
-        :param drain_within_s: for draining: how long present sessions may
-            stay; None: for ever.
+        :param drain_within_s: for draining: how long current sessions may
+            stay; None: without limit.
         """
 
     @declared.sent_by("_call")
@@ -444,7 +455,7 @@ class ConductorAPI(_Leader):
 
         Returns when the change is durable.
 
-        :raises FewerThanReserved: if more of them are reserved.
+        :raises FewerThanReserved: if more slots are already reserved.
         :raises InvalidRequest: if the device has fewer slots.
         """
 
@@ -454,9 +465,10 @@ class ConductorAPI(_Leader):
     ) -> None:
         """Test a slot now, whether it is in service or out of service (call).
 
-        A slot that a session has is refused. Returns when the agent has the
-        order; a failed test shows in the state of the slot.
+        The test is refused if a session holds the slot. Returns once the test
+        has been ordered; if the test fails, the state of the slot changes.
 
-        :param accelerator: the one to test with; empty: any.
-        :raises SlotNotTested: if it cannot be tested now; the code says why.
+        :param accelerator: the accelerator to test with; empty: any.
+        :raises SlotNotTested: if it cannot be tested now; the code gives the
+            reason.
         """

@@ -2,9 +2,9 @@
 
 """Methods of an RPC interface, each declared by its signature alone.
 
-The arguments are the message, with payloads in their forms. The return type
-says how to read the answer. Only methods whose message differs from their
-arguments have bodies.
+The arguments form the message, with payloads serialized. The return type
+determines how to read the answer. Only methods whose message differs from
+their arguments have bodies.
 """
 
 import collections.abc
@@ -27,8 +27,8 @@ _to_primitive = operator.methodcaller("to_primitive")
 def sent_by(sender: str) -> Callable[[_Method], _Method]:
     """Return a decorator of methods that only send their arguments.
 
-    :param sender: name of the method that sends: it takes the decorated
-        method's name and arguments, and returns the answer.
+    :param sender: name of the method that sends the message; it is called with
+        the decorated method's name and arguments, and returns the answer.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -64,7 +64,9 @@ def _is_payload(*kinds: Any) -> bool:
 
 
 def _writer(type_: Any) -> _Converter | None:
-    """Return what makes an argument a value of JSON; None: it is one."""
+    """Return a function that makes an argument a JSON value; None: it is one
+    already.
+    """
     origin = typing.get_origin(type_)
     is_payload = _is_payload(*(typing.get_args(type_) or (type_,)))
     if origin is collections.abc.Mapping:
@@ -77,7 +79,7 @@ def _writer(type_: Any) -> _Converter | None:
 
 
 def _reader(type_: Any) -> _Converter | None:
-    """Return what reads an answer; None: it needs no reader."""
+    """Return a function that parses an answer; None: it needs no parsing."""
     if type_ is types.NoneType:
         return lambda _answer: None
     kind = (typing.get_args(type_) or (type_,))[0]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Permissions of a host's user of the broker, in RabbitMQ's terms.
+"""RabbitMQ permissions of a host's broker user.
 
-Names are those that oslo.messaging gives to queues and exchanges. A host with
-such a user reads only its own messages, and writes only to conductors. The
-broker does not identify the sender of a message: keys do
+The names are those that oslo.messaging gives to queues and exchanges. With
+such a user, a host can read only its own messages and write only to
+conductors. The broker does not authenticate the sender of a message; keys do
 (:mod:`fpgapool.common.messaging.signing`).
 """
 
@@ -18,18 +18,18 @@ from fpgapool.rpcapi import conductor
 
 
 def commands(host_uuid: str, user: str, vhost: str) -> list[str]:
-    """Return the commands that give a user of the broker these permissions.
+    """Return the commands that give these permissions to a broker user.
 
-    :param host_uuid: of the user's host, as in its configuration.
+    :param host_uuid: UUID of the user's host, as in its configuration.
     """
     own = rf"{agent.TOPIC}(\.{host_uuid})?"
     queues = rf"{own}|{agent.TOPIC}_fanout_[0-9a-f]+|reply_[0-9a-f]+"
     both = f"^({rpc.EXCHANGE}|{agent.TOPIC}_fanout|{queues})$"
     topics = rf"^({conductor.TOPIC}(\.leader-[0-9]+)?|{rpc.NOBODY})$"
     wanted = {
-        # To configure, to write, and to read.
+        # The queues and exchanges to configure, to write to, and to read from.
         "set_permissions": (both, f"^({rpc.EXCHANGE}|{queues})$", both),
-        # To write and to read, by routing keys.
+        # The exchange, then the routing keys to write to and to read from.
         "set_topic_permissions": (rpc.EXCHANGE, topics, f"^{own}$"),
     }
     return [

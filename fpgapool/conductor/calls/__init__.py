@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What agents, front doors and the API call, as parts of one RPC endpoint.
+"""The methods that agents, front doors and the API call, by RPC.
 
 ``sessions``, ``groups``, ``operators``, ``audits``
-    The calls, by subject; :mod:`fpgapool.conductor.rpc` joins them.
+    The calls, by subject; :mod:`fpgapool.conductor.rpc` combines them.
 ``base``
-    What they share: typed arguments, answers of the engine, and the bound of
-    the threads that wait for them.
+    What they share: checking arguments, waiting for the engine's answers, and
+    limiting the number of waiting threads.
 ``checks``
     Checks of payloads, and of who may send them.
 
-A handler decides nothing: it queues an input, or asks a question, for the
-thread of the pump.
+A handler makes no decisions: it queues an input or a query for the pump's
+thread.
 """

@@ -14,7 +14,7 @@ from fpgapool.db import inventory
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
 
-# An agent that is asked for a report sends one at once.
+# Agents that are asked for a report send one immediately.
 _REPORTS_S = 2.0
 
 
@@ -23,7 +23,9 @@ class AuditCalls(base.Calls):
 
     @base.call
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
-        """Return figures about the pool, and its hardware from the rows."""
+        """Return figures about the pool, and its hardware as the database has
+        it.
+        """
         now = self._ask(lambda asked: asked.now())
         pool = inventory.Inventory.load(self._database)
         return {
@@ -35,12 +37,14 @@ class AuditCalls(base.Calls):
 
     @base.call
     def pool_now(self, ctxt: Any) -> dict[str, Any]:
-        """Return the figures about the pool that no row has."""
+        """Return the figures about the pool that are not in the database."""
         return self._ask(lambda asked: asked.now(), durable=False)
 
     @base.call
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:
-        """Return where database, this leader and the agents disagree."""
+        """Return the differences between the database, this leader and the
+        agents.
+        """
         reports = self._fresh_reports()
         memory = self._ask(
             lambda asked: audit.remember(asked, self._epoch, reports)

@@ -28,18 +28,19 @@ from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import shapes
 
-# Shorter than callers wait, so that they see the reason: the first limit for
-# one of several attempts, the second for calls sent only once.
+# Shorter than the callers' timeouts, so that callers see the reason. The first
+# limit is for calls that callers retry, the second for calls sent only once.
 ANSWER_S = 3.0
 CHANGE_S = 5.0
 
 # Calls that wait for an answer occupy threads. The remaining threads serve
 # agents' messages while the database does not answer.
 _ASKING_SHARE = fractions.Fraction(3, 4)
-# Questions and the agents' messages do not wait for each other.
+# With fewer threads, queries and the agents' messages would wait for each
+# other.
 _MIN_THREADS = 4
 
-# A place is free soon, or the conductor is overloaded.
+# If no place becomes free within this time, the conductor is overloaded.
 _PLACE_S = 0.05
 
 _SHAPES: dict[Any, shapes.Shape[Any]] = {
@@ -54,7 +55,7 @@ _Answer = TypeVar("_Answer")
 def places(threads: int) -> int:
     """Return how many calls may wait for an answer at the same time.
 
-    :raises ConfigurationError: if none would be left for casts.
+    :raises ConfigurationError: if no thread would be left for casts.
     """
     if threads < _MIN_THREADS:
         raise exception.ConfigurationError(
@@ -98,7 +99,7 @@ class Calls(rpc.Endpoint):
 
     :param database: for rows that the engine no longer keeps in memory.
     :param signer: returns the name of the key that signed a bitstream, given
-        its signature and SHA-256; None: callers have verified it.
+        its signature and SHA-256; None: callers have verified the signature.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Calls(rpc.Endpoint):
         self._signer = signer
         self._places = Places(pumping, max_asking)
         self._dry_runs = dry_runs.DryRuns()
-        # The form and value of each host's last report.
+        # Each host's last report: raw payload and parsed object.
         self._reports: dict[str, tuple[Any, objects.AgentReport]] = {}
         self._reported = threading.Condition()
 
@@ -141,7 +142,7 @@ class Calls(rpc.Endpoint):
         *,
         durable: bool = True,
     ) -> _Answer:
-        # A query that needs no database is answered at once.
+        # A query that does not need the database is answered immediately.
         place = self._places.take() if durable else contextlib.nullcontext()
         with place:
             try:
@@ -151,7 +152,7 @@ class Calls(rpc.Endpoint):
 
 
 class Places:
-    """Limits the threads that wait."""
+    """Limits the number of threads that wait."""
 
     def __init__(self, pumping: pump.Pump, most: int) -> None:
         self._pump = pumping
@@ -162,8 +163,9 @@ class Places:
     def take(self) -> Iterator[None]:
         """Count the current thread as waiting; nested use counts once.
 
-        :raises DatabaseUnavailable: if all of them wait for the database.
-        :raises Overloaded: if all of them wait for something else.
+        :raises DatabaseUnavailable: if all places are taken by calls that wait
+            for the database.
+        :raises Overloaded: if all places are taken by other calls.
         """
         if self._taken.here:
             yield

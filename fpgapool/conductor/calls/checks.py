@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of messages, which the conductor makes before it acts."""
+"""Checks messages before the conductor acts on them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fpgapool.vocabulary import shapes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: Longest list of ids in a message.
+#: Maximum number of ids in a message.
 MAX_IDS = 1000
 
-#: Last report of each host, with its form.
+#: Each host's last report: raw payload and parsed object.
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
@@ -40,8 +40,8 @@ _HOST = shapes.Members(
         ),
         "host_name": shapes.matching(
             rules.HOST_NAME,
-            "1 to 255 letters, digits, _ . and -, the first one a letter or a"
-            " digit",
+            "1 to 255 letters, digits, _ . and -, starting with a letter or"
+            " a digit",
         ),
     },
     others=True,
@@ -57,9 +57,8 @@ def check_project(project_id: Any) -> None:
 
 
 def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
-    """Whether a message is about the host that sent it, if that is known.
-
-    One of the pool's own services may send messages about any host.
+    """Whether a message is about the host that sent it; always true if no host
+    sent it.
     """
     own = rpc.host_of(ctxt)
     if own is None or own == host_uuid:
@@ -71,16 +70,16 @@ def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
 def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
     """Check that a front door sends messages about its own host only."""
     if not is_of_sender(ctxt, host_uuid, method):
-        raise exception.MessageRefused(reason="it is about another host")
+        raise exception.MessageRefused(reason="it concerns another host")
 
 
 def requests(
     ctxt: Any, requests: Any, method: str = "submit_sessions"
 ) -> list[objects.OpenRequest]:
-    """Return the requests that their sender may make.
+    """Check that the sender may make these requests; return them.
 
     :raises InvalidRequest: if one is malformed.
-    :raises MessageRefused: if one is in the name of another sender.
+    :raises MessageRefused: if the sender may not make one of them.
     """
     parsed = [
         checked(objects.OpenRequest.from_primitive, one)
@@ -93,7 +92,7 @@ def requests(
 
 
 def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
-    """Return a client of a group that its sender may attach.
+    """Check that the sender may attach this client to a group; return it.
 
     :raises InvalidRequest: if it is malformed.
     :raises MessageRefused: if a host attaches it on behalf of an instance.
@@ -106,7 +105,7 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
 def _refuse_for_instance(ctxt: Any, user_id: str, method: str) -> None:
     host = rpc.host_of(ctxt)
     if host and instance.is_user(user_id):
-        why = "it acts for an instance"
+        why = "a host must not act on behalf of an instance"
         rpc.tell_refused(host, method, why)
         raise exception.MessageRefused(reason=why)
 
@@ -118,7 +117,8 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
     one. Only these are parsed and checked.
     """
     known: set[int] = set()
-    # This is the first report, has other slots, or is malformed.
+    # Fails if this is the host's first report, if its slots have changed, or
+    # if it is malformed.
     with contextlib.suppress(KeyError, TypeError, ValueError):
         last_form, last = reports[form["data"]["host_uuid"]]
         form = _with_lines(form, last_form, last)
@@ -133,8 +133,8 @@ def _report(form: Any) -> objects.AgentReport:
 
 
 def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
-    """Return a report's form, reusing the lines that equal those of the last
-    one.
+    """Return a report's raw payload, reusing the parsed slots of the last
+    report where the payload is the same.
     """
     data, devices = form["data"], []
     for new, old, device in zip(
@@ -168,7 +168,7 @@ def checked(
 ) -> _T:
     """Return the payload of a call.
 
-    :param known: ids of payloads in it that have been checked.
+    :param known: ids of contained payloads that have already been checked.
     """
     with invalid():
         payload = parse(primitive)

@@ -21,11 +21,11 @@ _GROUP_IDS = shapes.list_of(shapes.text(), most=checks.MAX_IDS)
 
 
 class GroupCalls(base.Calls):
-    """Handles requests of owners and front doors about groups."""
+    """Handles requests about groups from owners and front doors."""
 
     @base.call
     def change_group(self, ctxt: Any, change: Any) -> None:
-        """Change a group or its clients; answers when that is durable."""
+        """Change a group or its clients; answers once this is durable."""
         self._change_group(checks.checked(group.change_from_primitive, change))
 
     def _change_group(self, change: group.GroupChange) -> None:
@@ -47,7 +47,7 @@ class GroupCalls(base.Calls):
     def find_groups(
         self, ctxt: Any, project_id: str, name: str
     ) -> list[dict[str, Any]]:
-        """Return the groups of that name which a project may use."""
+        """Return the groups with this name that a project may use."""
         views = self._ask(lambda asked: asked.groups_named(project_id, name))
         return [view.to_primitive() for view in views]
 
@@ -60,7 +60,7 @@ class GroupCalls(base.Calls):
     def detach_client(
         self, ctxt: Any, project_id: str, group_id: str, client_id: str
     ) -> None:
-        """End a client of a front door, for its program."""
+        """End a front door's client at the request of its program."""
         if not self._ask(
             lambda asked: asked.has_client(project_id, group_id, client_id)
         ):

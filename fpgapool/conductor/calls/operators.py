@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of operators, of Nova's side, and about the library."""
+"""Calls by operators, for Nova's instances, and about the library."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OperatorCalls(base.Calls):
         limits.argument(instances.ENTRY, vars(parsed), "entry")
         known = self._database.get_instance(parsed.instance_id)
         if known is not None and known.deleted_at is not None:
-            # A duplicate name would block all later rows.
+            # A second row with this ID would make all later commits fail.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
         with self._places.take():
             self._offer(inputs.AdmitInstance(parsed, str(lost_hash)))
@@ -41,7 +41,7 @@ class OperatorCalls(base.Calls):
 
     @base.call
     def revoke_instance_token(self, ctxt: Any, instance_id: str) -> None:
-        """Revoke an instance's token for good."""
+        """Revoke an instance's token permanently."""
         with self._places.take():
             self._offer(inputs.RevokeInstance(instance_id))
             self._instance(instance_id)
@@ -56,7 +56,7 @@ class OperatorCalls(base.Calls):
 
     @base.call
     def change_bitstream(self, ctxt: Any, change: Any) -> None:
-        """Change the library; answers when that is durable."""
+        """Change the library; answers when the change is durable."""
         parsed = checks.checked(bitstream.change_from_primitive, change)
         try:
             self._change(inputs.ChangeBitstream(self._signed(parsed)))
@@ -68,7 +68,9 @@ class OperatorCalls(base.Calls):
     def _signed(
         self, change: bitstream.BitstreamChange
     ) -> bitstream.BitstreamChange:
-        """Return a change with the name of the key that we have verified."""
+        """Return a change with the name of the key whose signature was
+        verified.
+        """
         if self._signer is None or not isinstance(
             change, objects.UploadBitstream | objects.DecideBitstream
         ):
@@ -77,7 +79,7 @@ class OperatorCalls(base.Calls):
             return change
         record = self._database.get_bitstream(change.bitstream_id)
         if record is None:
-            # The library reports the error.
+            # The library will report the error.
             return dataclasses.replace(change, signed_by="")
         checksum = (
             change.checksum_sha256
@@ -97,7 +99,7 @@ class OperatorCalls(base.Calls):
         reason: Any,
         drain_within_s: Any,
     ) -> None:
-        """Enable, drain or disable; answers when that is durable."""
+        """Enable, drain or disable; answers when the change is durable."""
         self._change(
             administration.checked(
                 host_uuid=host_uuid,
@@ -112,7 +114,9 @@ class OperatorCalls(base.Calls):
     def set_reservable_slots(
         self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
     ) -> None:
-        """Let instances reserve slots; answers when that is durable."""
+        """Set how many slots instances can reserve; answers when the change is
+        durable.
+        """
         wanted = {"host_uuid": host_uuid, "device": device, "slots": slots}
         shape = reservations.REQUEST
         self._change(
@@ -128,7 +132,7 @@ class OperatorCalls(base.Calls):
         slot: int,
         accelerator: str,
     ) -> None:
-        """Request a test of a slot; answers when the test has been ordered."""
+        """Order a test of a slot; answers when the test has been ordered."""
         self._change(
             inputs.TestNow(
                 host_uuid=host_uuid,
@@ -142,7 +146,7 @@ class OperatorCalls(base.Calls):
     def get_quota(
         self, ctxt: Any, project_id: Any = None
     ) -> dict[str, dict[str, Any]]:
-        """Return the limits in force of a project, or the default ones."""
+        """Return a project's effective limits, or the default ones."""
         if project_id is not None:
             checks.check_project(project_id)
         return quotas.document(
@@ -151,7 +155,7 @@ class OperatorCalls(base.Calls):
 
     @base.call
     def set_quota(self, ctxt: Any, project_id: Any, limits: Any) -> None:
-        """Set a project's limits; answers when that is durable."""
+        """Set a project's limits; answers when the change is durable."""
         checks.check_project(project_id)
         with checks.invalid():
             checked = quotas.check_limits(limits)
@@ -159,5 +163,5 @@ class OperatorCalls(base.Calls):
             raise exception.QuotasInKeystone()
         with self._places.take():
             self._offer(inputs.SetQuota(project_id, checked))
-            # The answer is sent once its rows are durable.
+            # This query is answered once the new limits are durable.
             self._ask(lambda asked: None)

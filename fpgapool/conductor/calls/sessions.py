@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls about sessions, and what agents report."""
+"""Calls about sessions, and agents' reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CANCELLATION = shapes.Members(
         "project_id": _TEXT,
         "session_id": shapes.nullable(_TEXT),
         "request_id": shapes.nullable(_TEXT),
-        # As long as its column.
+        # No longer than the database column.
         "reason": shapes.matching("[A-Z][A-Z0-9_]{0,63}", "a code"),
     }
 )
@@ -83,7 +83,7 @@ class SessionCalls(base.Calls):
         request_id: Any = None,
         reason: Any = "",
     ) -> None:
-        """Cancel a session, whether it waits or has a slot."""
+        """Cancel a session, whether it is waiting or has a slot."""
         self._pass_on(
             inputs.Cancel,
             _CANCELLATION,
@@ -91,7 +91,7 @@ class SessionCalls(base.Calls):
             project_id=project_id,
             session_id=session_id,
             request_id=request_id,
-            # A slot is only revoked with a reason.
+            # The reason must not be empty, or the slot would not be revoked.
             reason=reason or codes.CANCELLED_BY_CLIENT,
         )
 
@@ -105,7 +105,7 @@ class SessionCalls(base.Calls):
         output_bytes: Any,
         confirmed: Any,
     ) -> None:
-        """End a session as served if its worker cannot report that."""
+        """End a session as completed if its worker cannot report that."""
         self._pass_on(
             inputs.Close,
             _CLOSE,
@@ -121,7 +121,9 @@ class SessionCalls(base.Calls):
     def report_progress(
         self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
     ) -> None:
-        """Record how much a waiting session's client has computed itself."""
+        """Record how much input a waiting session's client has processed
+        itself.
+        """
         self._pass_on(
             inputs.ClientProgress,
             _CLIENT_PROGRESS,
@@ -156,8 +158,8 @@ class SessionCalls(base.Calls):
     def submit_sessions(
         self, ctxt: Any, requests: Any
     ) -> list[dict[str, Any]]:
-        """Admit requests; return for each the session, or the reason for its
-        refusal.
+        """Admit requests; return a session or the reason for the refusal for
+        each of them.
         """
         until = self._pump.now() + base.ANSWER_S
         wanted = [
@@ -168,7 +170,7 @@ class SessionCalls(base.Calls):
 
     @base.call
     def dry_run(self, ctxt: Any, request: Any) -> dict[str, Any]:
-        """Return what would become of a request, and change nothing."""
+        """Return what would happen to a request, without changing anything."""
         (parsed,) = checks.requests(ctxt, [request], "dry_run")
         with (
             self._places.take(),
@@ -192,7 +194,7 @@ class SessionCalls(base.Calls):
         generation: int,
         host_uuid: str,
     ) -> dict[str, Any] | None:
-        """Give a session that has lost its slot another one, if possible."""
+        """Give another slot to a session that lost its slot, if possible."""
         checks.require_own(ctxt, host_uuid, "reopen_session")
         (view,) = self._answers(
             [inputs.Reopen(project_id, session_id, generation, host_uuid)]
@@ -229,7 +231,9 @@ class SessionCalls(base.Calls):
     def changed_sessions(
         self, ctxt: Any, revisions: Any, host_uuid: str = ""
     ) -> dict[str, Any]:
-        """Return which sessions have other revisions, or do not exist."""
+        """Return the sessions whose revisions differ, and those that do not
+        exist.
+        """
         limits.argument(_REVISIONS, revisions, "revisions")
         if host_uuid:
             checks.require_own(ctxt, host_uuid, "changed_sessions")
@@ -244,7 +248,7 @@ class SessionCalls(base.Calls):
         }
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
-        # The others cannot be looked up in the database either.
+        # Other names cannot be looked up in the database.
         names = [name for name in session_ids if limits.writable(name) == name]
         if not names:
             return []

@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The conductor's decisions: inputs and time in, rows and messages out.
+"""The conductor's decisions, which turn inputs and time into rows and
+messages.
 
 ``engine``
     Calls the rooms; the pump of :mod:`fpgapool.conductor.runtime` calls it.
 ``pool``
-    The leader's knowledge, in the parts that rooms get.
+    The leader's state, divided into the parts that rooms use.
 ``parts``
-    What rooms share: clock, outbox, the way to the core.
+    What all rooms share: the clock, the outbox and the link to the core.
 ``inputs``, ``effects``
-    What goes in and what comes out.
+    The inputs, and the rows and messages that result.
 ``requests``
-    Clients ask for sessions and groups: admission, quotas, and their books.
+    Clients' requests for sessions and groups: admission, quotas, and the state
+    of both.
 ``assignments``
     Slots and their holders: orders, agents' reports, ends, usage.
 ``hardware``
     Hosts, devices, slots, their faults, and what they can run.
 ``views``
-    What others see of the pool: queries, figures, audits, notifications.
+    Views of the pool for others: queries, figures, audits, notifications.
 ``restoring``
-    How a new leader takes over the rows.
+    Restores the state of a new leader from the rows.
 ``usage``, ``limits``
-    Projects' usage; checks of values before they become rows, or of rows.
+    Projects' usage; checks of values that go into rows or come from them.
 
-Nothing here does I/O, reads a clock or has a thread.
+Nothing here does I/O, reads a clock or starts a thread.
 """

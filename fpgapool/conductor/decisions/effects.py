@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Effects of the engine's decisions: rows to write and messages.
+"""The effects of the engine's decisions: rows to write and messages to send.
 
 The engine returns :class:`Effects`; the group-commit thread and the sender
 carry them out. The class of a message decides when it is sent: orders to
-agents at once, because a slot may be prepared while the rows are being
-written, and other messages when their rows are durable.
+agents immediately, because a slot can be prepared while the rows are being
+written, and other messages once their rows are durable.
 """
 
 from __future__ import annotations
@@ -80,9 +80,10 @@ class ReissueSecret(Message):
 class PublishSession(Message):
     """Send a front door the state of one of its sessions.
 
-    :ivar host_uuid: None: the view answers a waiting caller, not a front door.
+    :ivar host_uuid: host of the front door; None if the view is only for a
+        waiting caller.
     :ivar waiting: calls that this answers; the front door gets a separate
-        message only if none of them is still awaited.
+        message only if nobody is waiting for any of them.
     """
 
     host_uuid: str | None
@@ -100,7 +101,7 @@ class AskReport(Message):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reply(Message):
-    """Resolve a query that an RPC handler waits for.
+    """Resolve a query that an RPC handler is waiting for.
 
     :ivar failed: whether the value is an exception that the handler raises.
     """
@@ -112,7 +113,7 @@ class Reply(Message):
 
 
 class EarlyReply(Reply):
-    """A reply at once; a database failure may invalidate it."""
+    """A reply that is sent immediately; a database failure may undo it."""
 
     __slots__ = ()
 
@@ -121,7 +122,7 @@ class EarlyReply(Reply):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewSession:
-    """A request became a session, unless its request id is taken."""
+    """A request that becomes a session, unless its request id is taken."""
 
     row_id: int
     session_id: str
@@ -130,7 +131,7 @@ class NewSession:
 
 
 # Clients ignore these states: most are outdated within milliseconds, and a
-# client that closed a session knows it.
+# client knows when it has closed a session.
 _STEPS = frozenset(
     {
         states.QUEUED,
@@ -173,7 +174,9 @@ class Effects:
         )
 
     def can_wait(self) -> bool:
-        """Whether its commit may be delayed because no client waits for it."""
+        """Whether its commit may be delayed because no client is waiting for
+        it.
+        """
         return all(map(can_wait, self.after_commit))
 
 
@@ -199,7 +202,7 @@ def newest(messages: Iterable[Message]) -> list[Message]:
 
 
 def _subject(message: Message) -> object:
-    """Return a key; a newer message with the same key replaces it."""
+    """Return a key; a newer message replaces an older one with that key."""
     if isinstance(message, PublishSession):
         return message.host_uuid, message.view.session_id
     if isinstance(message, AskReport):
@@ -208,7 +211,7 @@ def _subject(message: Message) -> object:
 
 
 def can_wait(message: Message) -> bool:
-    """Whether a message may be delayed because no client waits for it."""
+    """Whether a message may be delayed because no client is waiting for it."""
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The conductor's decisions: inputs and time in, effects out.
+"""The engine, which turns inputs and time into effects.
 
-The engine's rooms keep the sessions, pass events of agents and clients to
-:class:`fpgapool.core.state.PoolState`, and turn its instructions into rows and
-messages. They do no I/O and have no threads: the pump calls the engine.
+The engine's rooms keep the state of sessions, pass events from agents and
+clients to :class:`fpgapool.core.state.PoolState`, and turn its instructions
+into rows and messages. They do no I/O and have no threads: the pump calls the
+engine.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ LOG = logging.getLogger(__name__)
 class Engine:
     """The state behind the pump; see the module's docstring.
 
-    :param quotas: projects' limits until Keystone's are read; None: the
-        database has them, and the settings have defaults.
+    :param quotas: projects' limits until Keystone's have been read; None: the
+        limits are in the database, and the defaults in the settings.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Engine:
             self._desks,
             strategy_name,
         )
-        #: Each has the handlers of some inputs and instructions.
+        #: Each room handles some of the inputs and instructions.
         self.rooms: tuple[parts.Room, ...] = (
             self._serving,
             self._hosts,
@@ -124,14 +125,14 @@ class Engine:
         self.pool.outages.database_failing = failing
 
     def start(self, now: float) -> effects.Effects:
-        """Load the rows of the database.
+        """Load the rows from the database.
 
-        Every host counts as down until its agent reports, so that no slot is
-        assigned that may no longer exist.
+        Every host is considered down until its agent reports, because its
+        slots may no longer exist.
         """
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
-            raise RuntimeError("the engine has been started already")
+            raise RuntimeError("the engine has already been started")
         pool = self.pool
         pool.clock.now = now
         self._accelerators.load(snapshot.accelerators)
@@ -161,7 +162,7 @@ class Engine:
     ) -> effects.Effects:
         """Handle a batch of inputs.
 
-        :param now: wall clock in seconds, never less than before.
+        :param now: wall-clock time in seconds, which never decreases.
         """
         pool = self.pool
         pool.clock.now = now
@@ -180,7 +181,7 @@ class Engine:
         return pool.take_effects()
 
     def _answer(self, query: inputs.Query) -> effects.Reply:
-        """Answer a query; a failing query must not end the leader."""
+        """Answer a query; a failing query must not stop the leader."""
         kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))
@@ -200,7 +201,8 @@ class Engine:
         self._groups.end_clients(self._desks.absent_clients())
         pool.probation.end_overdue()
         pool.decide()
-        # After decide(): tests only use slots that no session waits for.
+        # Must follow decide(): tests only use slots that no session is waiting
+        # for.
         pool.probation.begin_due()
         self._operators.finish_drains()
         self._desks.send_changes()

@@ -20,13 +20,13 @@ from fpgapool.objects import group
 
 
 def _new_future() -> concurrent.futures.Future[Any]:
-    # Resolved at call time: tests replace what the module refers to.
+    # Look up the class at each call, because tests replace it.
     return concurrent.futures.Future()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Awaited:
-    """An input whose sender waits for an answer."""
+    """An input whose sender is waiting for an answer."""
 
     future: concurrent.futures.Future[Any] = dataclasses.field(
         default_factory=_new_future, kw_only=True
@@ -47,13 +47,13 @@ class Open(_Awaited):
 
     @property
     def project_id(self) -> str:
-        """Whose request it is."""
+        """The project that makes the request."""
         return self.request.project_id
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An admitted session was not recorded: its request id is taken."""
+    """An admitted session was not recorded because its request id is taken."""
 
     admission: effects.NewSession
     holder: db_api.SessionRecord
@@ -61,7 +61,7 @@ class Unrecorded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cancel:
-    """A client cancels a session, named by one of its two ids.
+    """A client cancels a session, identified by one of its two ids.
 
     :ivar sender: host of the front door, if its signature proves it.
     """
@@ -75,11 +75,11 @@ class Cancel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Close:
-    """A client has closed a session that was served.
+    """A client has closed a session that had a slot.
 
-    :ivar generation: of the slot that served it last.
-    :ivar input_bytes: computed by its slots, as the client reports; likewise
-        the output.
+    :ivar generation: generation of the slot that it used last.
+    :ivar input_bytes: input bytes that its slots processed, according to the
+        client; likewise for the output.
     """
 
     project_id: str
@@ -93,7 +93,9 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClientProgress:
-    """A client has computed a part of its input while its session waits."""
+    """A client has processed part of its input itself while waiting for a
+    slot.
+    """
 
     project_id: str
     session_id: str
@@ -103,11 +105,11 @@ class ClientProgress:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen(_Awaited):
-    """A client has lost the slot of a session and wants another one.
+    """A client has lost the slot of its session and requests another one.
 
-    :ivar host_uuid: of its front door; empty for the API.
+    :ivar host_uuid: host of its front door; empty for the API.
     :ivar future: receives the session's resulting state; None if the client
-        may not know it.
+        may not see it.
     """
 
     project_id: str
@@ -152,8 +154,8 @@ class ChangeGroup(_Awaited):
 class Administer(_Awaited):
     """An operator sets the administrative state of a device or host.
 
-    :ivar device: None: the whole host.
-    :ivar drain_within_s: how long holders may stay; None: for ever.
+    :ivar device: name of the device; None: the whole host.
+    :ivar drain_within_s: how long holders may stay; None: without limit.
     """
 
     host_uuid: str
@@ -165,7 +167,7 @@ class Administer(_Awaited):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestNow(_Awaited):
-    """An operator orders a test of a slot; no accelerator: with any."""
+    """An operator requests a slot's test; an empty accelerator means any."""
 
     host_uuid: str
     device: str
@@ -194,7 +196,7 @@ class NewQuotas:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetQuota:
-    """An administrator sets limits of a project; None: the defaults."""
+    """An administrator sets limits of a project; None restores a default."""
 
     project_id: str
     limits: Mapping[str, int | None]
@@ -204,8 +206,8 @@ class SetQuota:
 class AdmitInstance:
     """An instance gets a token, or its flavor's limits have changed.
 
-    :ivar lost_hash: of its token, if that is to be replaced because its secret
-        is lost.
+    :ivar lost_hash: hash of its token, if the token must be replaced because
+        its secret is lost.
     """
 
     entry: objects.InstanceEntry
@@ -228,10 +230,11 @@ class InstanceDeleted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstanceChanged:
-    """An instance is on another host, or has another flavor.
+    """An instance has moved to another host or changed its flavor.
 
-    :ivar host_uuid: None: on no host, or on an unknown one.
-    :ivar max_sessions: None: no limit.
+    :ivar host_uuid: its current host; None if it has none, or the host is
+        unknown.
+    :ivar max_sessions: its current limit on sessions; None: no limit.
     """
 
     instance_id: str
@@ -241,7 +244,7 @@ class InstanceChanged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ComputesSeen:
-    """Nova lists compute nodes for hosts that had none so far."""
+    """Nova lists compute nodes for hosts that had none before."""
 
     host_uuids: frozenset[str]
 
@@ -265,12 +268,12 @@ class Reservations:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query(_Awaited):
-    """A query; the answer waits until its data is durable.
+    """A query; the answer is held back until its data is durable.
 
     :ivar ask: called on the pump's thread with a
         :class:`.questions.Questions`.
-    :ivar durable: False: answer at once; a database failure may invalidate the
-        answer.
+    :ivar durable: whether to hold the answer back; if not, a database failure
+        may invalidate it.
     """
 
     ask: Callable[[Any], Any]

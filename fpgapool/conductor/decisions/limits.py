@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Checks the values of RPC payloads before they reach the engine, and reads
-enumerations in rows, also of other releases.
+enumerations from rows, even those of other releases.
 
 A value that does not fit its column would block the group commit for all
 sessions, so it is refused on arrival.
@@ -30,8 +30,8 @@ _MAX_NAME_LENGTH = 255
 # Members with shorter columns.
 _MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
-# Free texts, which are shortened and made writable before they are written,
-# and sizes, which the engine refuses with a code of their own.
+# Not checked here: free texts, which are truncated and sanitized before they
+# are written, and sizes, which the engine rejects with their own error code.
 _UNLIMITED = frozenset(
     {
         "claimed_bytes",
@@ -45,7 +45,7 @@ _UNLIMITED = frozenset(
 )
 
 MAX_INTEGER = 2**63 - 1
-# Members with smaller columns, or that are summed up.
+# Members that have smaller columns, or are added up.
 _MAX_INTEGERS = {
     "slot": 2**31 - 1,
     "input_bytes": 2**53,
@@ -64,11 +64,11 @@ def argument(shape: shapes.Shape[_T], value: Any, name: str) -> _T:
 
 
 def writable(text: str) -> str:
-    """Return a text with the characters replaced that databases refuse.
+    """Return a text without the characters that databases refuse.
 
     Error messages may quote tenants' input.
 
-    :param text: may hold surrogates and the character 0.
+    :param text: may contain surrogates and NUL characters, which are replaced.
     """
     if not text.isascii():
         text = text.encode(errors="replace").decode()
@@ -78,10 +78,12 @@ def writable(text: str) -> str:
 def check(payload: base.Payload, known: Container[int] = ()) -> None:
     """Check that every member of a payload fits its column.
 
-    :raises ValueError: otherwise; names the payload and the member.
+    :raises ValueError: if one does not fit; the message names the payload and
+        the member.
     """
     values = vars(payload)
-    # One function, because every message has many members.
+    # All checks are in one function for speed, because messages have many
+    # members.
     for name, longest, largest in _limits(type(payload)):
         value = values[name]
         for one in value if type(value) is tuple else (value,):
@@ -90,8 +92,8 @@ def check(payload: base.Payload, known: Container[int] = ()) -> None:
                 if len(one) > longest:
                     fault = "too long"
                 elif not one.isprintable():
-                    # A line break would break a log line; a surrogate fits no
-                    # column.
+                    # A line break would break up a log line; no column accepts
+                    # a surrogate.
                     fault = "not printable"
             elif kind is int:
                 if not -largest <= one <= largest:
@@ -123,7 +125,8 @@ def _limits(
 def read_enum(meanings: type[_E], row: Any, column: str) -> _E | None:
     """Read the enumeration value of a column.
 
-    :returns: None, with a line in the log, if this release does not know it.
+    :returns: None if this release does not know the value; the row is then
+        logged.
     """
     word = getattr(row, column)
     try:
@@ -136,7 +139,7 @@ def read_enum(meanings: type[_E], row: Any, column: str) -> _E | None:
 def log_unknown(row: Any, column: str) -> None:
     """Log a row that is ignored because of an unknown value."""
     LOG.error(
-        "Row ignored, its %s %r is unknown: %s",
+        "Row ignored because its %s %r is unknown: %s",
         column,
         getattr(row, column),
         row,

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rooms, and the parts of the leader's state that every room gets.
+"""Rooms, and the parts of the leader's state that every room has.
 
-A room is a dataclass. Its fields name the other parts that it may use, and
-:meth:`.pool.Pool.room` fills them in. Its methods that handle inputs, or carry
-out instructions of the core, are marked with :func:`handles`.
+A room is a component of the engine, and a dataclass. Its fields name the other
+parts that it may use, and :meth:`.pool.Pool.room` fills them in. Its methods
+that handle inputs, or carry out instructions of the core, are marked with
+:func:`handles`.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class WrongMove(Exception):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Clock:
-    """The time of the batch.
+    """The time at which the current batch is processed.
 
-    :ivar ahead_s: by how much ``now`` is ahead of pool time.
+    :ivar ahead_s: how far ``now`` is ahead of pool time.
     """
 
     ahead_s: float
@@ -73,9 +74,10 @@ class Clock:
 class Outages:
     """Periods in which messages or rows could not be delivered.
 
-    :ivar failing_at: when it last was, so that messages waited.
-    :ivar unreachable_until: until then the conductor could not receive
-        reports, so that a host's silence proves nothing.
+    :ivar failing_at: when the database last failed, so that messages had to
+        wait.
+    :ivar unreachable_until: time until which the conductor could not receive
+        reports, so that a host's silence until then proves nothing.
     """
 
     database_failing: bool = False
@@ -84,14 +86,14 @@ class Outages:
 
     @property
     def last_at(self) -> float:
-        """When clients last could not be notified."""
+        """The last time when clients could not be notified."""
         return max(self.failing_at, self.unreachable_until)
 
 
 class Outbox:
     """Collects the rows and messages of a batch.
 
-    A message's class says whether it waits for the rows, see
+    The class of a message determines whether it waits for the rows, see
     :mod:`.effects`.
 
     :ivar admissions: new sessions, recorded unless their request id is taken.
@@ -138,7 +140,7 @@ class Outbox:
 
 
 class Link:
-    """The way to the scheduling core, and back."""
+    """Sends events to the scheduling core; carries out its instructions."""
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class Link:
         counts: conductor_counts.Counts,
     ) -> None:
         self._core = core
-        # Counting of skips begins with this call.
+        # The core counts skips only after the first call.
         core.take_skips()
         self._clock = clock
         self._counts = counts
@@ -192,7 +194,7 @@ class Link:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Room:
-    """The base of all rooms, with the parts that each of them has."""
+    """The base of all rooms, with the parts that all of them have."""
 
     handler_names: ClassVar[Mapping[type, str]] = {}
 
@@ -213,7 +215,7 @@ class Room:
 
     @property
     def handlers(self) -> dict[type, Handler]:
-        """The inputs and instructions that are handled here."""
+        """The handlers of inputs and instructions in this room, by class."""
         return {
             kind: getattr(self, name)
             for kind, name in self.handler_names.items()
@@ -236,12 +238,14 @@ class Room:
     def _answering(
         self, future: concurrent.futures.Future[Any]
     ) -> Iterator[None]:
-        """Answer a request with None, or with the block's refusal."""
+        """Answer a request with None, or with the refusal that the block
+        raises.
+        """
         answer = None
         try:
             yield
         except (admission.Rejected, exception.FpgapoolException) as error:
-            LOG.info("A change is refused: %s", error.code)
+            LOG.info("Change refused: %s", error.code)
             answer = error
         # A refusal also waits for the commit: the row that caused it may not
         # be recorded yet, and the client will look for it.

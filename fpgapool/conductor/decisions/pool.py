@@ -34,11 +34,11 @@ _Room = TypeVar("_Room")
 class Pool:
     """All parts of the leader's state.
 
-    Queries may read all of it. A room gets those parts that its fields name,
-    see :meth:`room`.
+    Queries may read all of it. A room gets only the parts that its fields
+    name, see :meth:`room`.
 
-    :param own_quotas: projects' limits until Keystone's are read; None: the
-        database has them, and the settings have defaults.
+    :param own_quotas: projects' limits until Keystone's have been read; None:
+        the limits are in the database, and the defaults in the settings.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Pool:
         self.probation.load(snapshot.faults)
 
     def room(self, kind: type[_Room], **others: Any) -> _Room:
-        """Make a room with the parts that its fields name."""
+        """Create a room with the parts that its fields name."""
         wanted = {
             field.name: getattr(self, field.name.removeprefix("_"))
             for field in dataclasses.fields(kind)  # type: ignore[arg-type]
@@ -107,8 +107,8 @@ class Pool:
     def decide(self) -> None:
         """Let the core assign slots to waiting sessions."""
         for job_id, skips in self.link.decide().items():
-            # Recorded for the next leader, but not published. Jobs of groups
-            # have no rows.
+            # Record this for the next leader, but do not publish it. Jobs of
+            # groups have no rows.
             session = self.sessions.by_job.get(job_id)
             if session is not None:
                 session.skips = skips

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Restores the sessions in the database for a new leader."""
+"""Restores the sessions from the database for a new leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Restoring(parts.Room):
-    """Takes over sessions and their assignments."""
+    """Restores sessions and their assignments."""
 
     _sessions: sessions.SessionBook
     _lives: lives.Lives
@@ -33,10 +33,10 @@ class Restoring(parts.Room):
     _serving: servings.Serving
 
     def restore_sessions(self, snapshot: db_api.Snapshot) -> None:
-        """Take over all sessions and their assignments.
+        """Restore all sessions and their assignments.
 
-        Every host counts as down until its agent reports, so that no slot is
-        assigned that may no longer exist.
+        Every host is considered down until its agent reports, because its
+        slots may no longer exist.
         """
         held = {
             (row.holder_id, row.generation): row
@@ -73,16 +73,16 @@ class Restoring(parts.Room):
         # the first report.
         for orphan in held.values():
             self._counts.reconciled["slot_without_session"] += 1
-            # The slot may have gone to another session meanwhile.
+            # The slot may have been assigned to another session meanwhile.
             if orphan.slot_id not in self._holds:
                 self._outbox.write_assignment(orphan.slot_id, None)
 
     def adopt(self, record: db_api.SessionRecord) -> None:
-        """Take over a live session without a recorded slot."""
+        """Adopt a live session that has no recorded slot."""
         session = self._lives.of_record(record)
         self._sessions.add(session)
         if record.state != states.QUEUED:
-            # The record of its slot is lost.
+            # The record of its slot was lost.
             LOG.error(
                 "Session %s is %s, but has no recorded slot",
                 session.session_id,
@@ -99,11 +99,11 @@ class Restoring(parts.Room):
                 session,
                 states.FAILED,
                 codes.WORKER_LOST,
-                "the record of its slot was lost",
+                "the record of the session's slot was lost",
             )
 
     def _remember(self, record: db_api.SessionRecord) -> sessions.Session:
-        """Keep an ended session whose end is already charged."""
+        """Keep an ended session whose end has already been charged."""
         session = self._lives.of_record(record)
         session.counted = True
         self._sessions.add(session)
@@ -116,9 +116,9 @@ class Restoring(parts.Room):
         row: db_api.AssignmentRecord,
         phase: model.Phase,
     ) -> None:
-        """Restore an ended session whose slot is not released yet.
+        """Restore an ended session whose slot has not been released yet.
 
-        The worker's result may be more exact about its end and duration.
+        The worker's result may state its end and duration more precisely.
         """
         session = self._remember(record)
         self._serving.restore_session(session, row, phase)

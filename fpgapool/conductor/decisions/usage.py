@@ -12,7 +12,7 @@ from fpgapool.db import api as db_api
 
 
 class Ledger:
-    """The rows of the newest day.
+    """The usage rows of the newest day.
 
     Rows hold sums, so writing them twice is safe.
     """
@@ -47,9 +47,9 @@ class Ledger:
     ) -> None:
         """Add to a project's usage of an accelerator today (UTC).
 
-        :param group_busy_s: time of tasks in groups, which is also part of the
+        :param group_busy_s: time of tasks in groups; it is also part of the
             row's ``slot_s``.
-        :param group_idle_s: likewise for members without a task.
+        :param group_idle_s: likewise for group members without a task.
         :param energy_j: None if it was not measured.
         """
         self._begin_day(now)
@@ -76,8 +76,8 @@ class Ledger:
 
     def _begin_day(self, now: float) -> None:
         today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        # Our clock may be behind the former leader's. Rows of older days are
-        # not loaded and must not restart at 0.
+        # Never go back a day, even if our clock is behind the former leader's:
+        # rows of older days are not loaded, and would restart at 0.
         if today > self._day:
             self._day = today
             self._rows.clear()

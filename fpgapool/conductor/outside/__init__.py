@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Other services of the cloud, as the leader sees them.
+"""Communication of the leader with other services of the cloud.
 
 ``placement_sync``, ``placement_plan``
     Devices in Placement, and the reservations of their slots.
@@ -9,7 +9,7 @@
 ``keystone_limits``
     Limits of projects in Keystone.
 ``notifications``
-    What other services hear of changes.
+    Notifications of changes, for other services.
 
-Each has its own thread, so that the pump waits for none of them.
+Each has its own thread, so that the pump does not wait for these services.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that polls Nova for changes of instances and hosts."""
+"""The thread that polls Nova for changes to instances and hosts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# Instances with new tokens that are queried one by one in one round; the rest
-# follows later.
+# Maximum number of instances with new tokens to query individually per round;
+# later rounds query the rest.
 _MAX_NEWCOMERS = 100
 
 Known = Mapping[str, db_api.InstanceRecord]
@@ -31,7 +31,7 @@ Hosts = Mapping[str, db_api.ComputeState]
 class InstanceWatch(threads.Background):
     """Polls Nova, and passes changes to the engine.
 
-    While Nova is unavailable, nothing changes; missed changes are found later.
+    While Nova is unavailable, nothing changes; changes missed are found later.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class InstanceWatch(threads.Background):
         self._interval_s = poll_interval_s
         self._compute_interval_s = compute_interval_s
         self._clock = clock
-        # Wall clock of the last successful query of instances.
+        # Wall-clock time of the last successful query for instances.
         self._polled_at: float | None = None
         self._computes: nova.Computes | None = None
         # No query has succeeded yet.
@@ -75,7 +75,7 @@ class InstanceWatch(threads.Background):
                 LOG.warning("Cannot get instances from Nova: %s", error)
             self._failing = True
         except TimeoutError:
-            LOG.info("Instances are checked later: the conductor is busy")
+            LOG.info("The conductor is busy; instances will be checked later")
         else:
             if self._failing:
                 LOG.info("Nova is available again")
@@ -87,7 +87,7 @@ class InstanceWatch(threads.Background):
         known = self._known()
         if known:
             self._query_instances(known, computes, now)
-        # Without known instances no change can be missed.
+        # If no instances are known, no change can be missed.
         self._polled_at = now
 
     def _current_computes(self, now: float) -> nova.Computes:
@@ -119,7 +119,7 @@ class InstanceWatch(threads.Background):
             return before
         computes = self._nova.computes()
         if before is None:
-            # Sufficient until the missing ones can be queried below.
+            # Good enough if one of the queries below fails.
             self._computes = computes
         seen, missing = instances.changed_computes(
             self._hosts(), computes.uuids

@@ -2,8 +2,8 @@
 
 """The thread that reads Keystone's limits.
 
-Clients' requests do not wait for Keystone: the pump uses the limits that were
-read last.
+Clients' requests do not wait for Keystone: the pump uses the most recently
+read limits.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class LimitsFollower(threads.Background):
         super().__init__("limits", on_failure)
 
     def follow(self) -> None:
-        """Read once; if that fails, the previous limits stay in force."""
+        """Read the limits; if that fails, the previous ones still apply."""
         try:
             limits = self._reader.read()
         except exception.FpgapoolException as error:
             if not self._failing:
                 LOG.warning(
-                    "Cannot read limits from Keystone, using %s: %s",
+                    "Cannot read limits from Keystone, so %s still apply: %s",
                     "the previous ones"
                     if self._known
                     else "the configured ones",
@@ -81,8 +81,8 @@ class LimitsFollower(threads.Background):
         missing = set(admission.RESOURCES).difference(limits.registered)
         if missing:
             LOG.warning(
-                "Keystone has no registered limit for %s: using the"
-                " configured default",
+                "Keystone has no registered limit for %s; the configured"
+                " default applies",
                 ", ".join(sorted(missing)),
             )
 
@@ -92,7 +92,7 @@ def quotas(
 ) -> admission.Quotas:
     """Return the quotas of projects.
 
-    :param limits: from Keystone; unknown resources are ignored.
+    :param limits: Keystone's limits; unknown resources are ignored.
     """
     return admission.Quotas.layered(
         default.replaced(_known(limits.registered), admission.FROM_KEYSTONE),

@@ -31,7 +31,7 @@ def make(
 
     It connects when it sends the first notification.
     """
-    # This registers the options, too.
+    # This also registers the options.
     transport = messaging.get_notification_transport(conf)
     if not any(conf.oslo_messaging_notifications.driver):
         transport.cleanup()
@@ -45,10 +45,10 @@ def make(
 
 
 class Publisher:
-    """A thread that sends notifications, so that others need not wait.
+    """A thread that sends notifications, so that other threads need not wait.
 
-    While the bus is unavailable or slow, events wait in order. If too many
-    wait, new ones are dropped and counted.
+    While the bus is unavailable or slow, events are queued in order. When the
+    queue is full, new events are dropped and counted.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Publisher:
         changes: db_api.Changes,
         withdrawn: Collection[int],
     ) -> None:
-        """Queue the notifications of written rows; returns at once."""
+        """Queue the notifications of committed rows; returns immediately."""
         try:
             events = book.events(changes, withdrawn)
         except Exception:

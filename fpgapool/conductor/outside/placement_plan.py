@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plans the changes of the pool's resource providers in Placement.
+"""Plans changes to the pool's resource providers in Placement.
 
 A device is a child of its compute node's resource provider. It has an
 inventory of slots that flavors can reserve, and traits for the accelerators
-that it can run. The compute node has the same traits, so that Placement finds
-it among many.
+that it can run. The compute node has the same traits, so that Placement can
+select it among many.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Device:
     """The desired state of a device in Placement.
 
     :ivar id: the device's id in the REST API, and its provider's UUID.
-    :ivar usable_slots: the slots that can be used now; 0 if the device is
-        faulty or not enabled, or its host is silent.
+    :ivar usable_slots: number of slots that can be used now; 0 if the device
+        is faulty or not enabled, or its host does not report.
     """
 
     id: str
@@ -67,8 +67,9 @@ class Device:
 class Wanted:
     """The desired state of the pool in Placement.
 
-    :ivar hosts: their devices, by the UUID of the compute node's provider.
-    :ivar unheard: hosts without a report so far: their providers stay
+    :ivar hosts: the devices of each host, by the UUID of the compute node's
+        provider.
+    :ivar unheard: hosts that have not reported yet; their providers stay
         unchanged.
     """
 
@@ -86,9 +87,9 @@ class Wanted:
 class Present:
     """The current state in Placement.
 
-    :ivar providers: by UUID: all providers created by pools, and their compute
-        nodes, present and planned. A compute node without pools' traits may be
-        missing if it has such children.
+    :ivar providers: all providers created by pools, and the compute nodes of
+        present and planned ones, by UUID. A compute node without traits of
+        pools may be missing if it has such providers as children.
     """
 
     providers: Mapping[str, placement.Provider]
@@ -97,7 +98,7 @@ class Present:
     used: Mapping[str, int]
 
     def owned(self, pool_name: str) -> dict[str, placement.Provider]:
-        """Return the child providers that a pool has made."""
+        """Return the child providers that a pool has created."""
         own = {OWNED, pool_trait(pool_name)}
         return {
             uuid_: provider
@@ -108,7 +109,7 @@ class Present:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Make a child provider."""
+    """Create a child provider."""
 
     uuid: str
     name: str
@@ -144,10 +145,10 @@ Operation = Create | ChangeTraits | SetInventory | Delete
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """The operations, and the problems.
+    """The operations to carry out, and the problems found.
 
-    :ivar operations: in an order in which a compute node never has traits of
-        this pool without a child provider of it, unless Placement refuses an
+    :ivar operations: ordered so that a compute node never has this pool's
+        traits without one of its child providers, unless Placement refuses an
         operation.
     :ivar missing: hosts whose compute node has no provider.
     :ivar foreign: devices whose provider was created by another pool or user.
@@ -174,10 +175,10 @@ def wanted(
 ) -> Wanted:
     """Return the desired state of the pool in Placement.
 
-    :param is_early: whether hosts without a report may still report; otherwise
-        they count as lost.
-    :param faulty_accelerators: accelerators out of use on hosts, by UUID, each
-        with the shape of its slots there; empty: any.
+    :param is_early: whether hosts that have not reported yet may still report;
+        otherwise they are considered lost.
+    :param faulty_accelerators: faulty accelerators, by host UUID, each with
+        the shape of the slots in which it is faulty; empty: all shapes.
     """
     usable = {slot.shape for slot in pool.slots.values()}
     # Computed once for all hosts with the same faulty accelerators.
@@ -249,7 +250,7 @@ def _runnable(
     return frozenset(
         trait
         for profile in profiles
-        # Private accelerators of tenants are not published.
+        # Tenants' private accelerators are not published.
         if not profile.projects
         and names.owner_of(profile.name) is None
         and (not profile.shapes or shape in profile.shapes)
@@ -258,7 +259,9 @@ def _runnable(
 
 
 def _canonical(text: str) -> str | None:
-    """:returns: a UUID as Placement writes it; None: not a UUID."""
+    """:returns: the UUID as Placement writes it; None if the text is not a
+    UUID.
+    """
     try:
         return str(uuid.UUID(text))
     except ValueError:
@@ -280,7 +283,7 @@ def accelerator_trait(name: str) -> str | None:
 
 
 def pool_trait(pool_name: str) -> str:
-    """Return the trait of the providers that a pool has made."""
+    """Return the trait of the providers that a pool has created."""
     return _POOL + pool_name.upper()
 
 
@@ -296,10 +299,10 @@ def provider_name(host_uuid: str, device: Device) -> str:
 
 
 def plan(want: Wanted, present: Present, pool_name: str) -> Plan:
-    """Plan the operations from the current to the desired state.
+    """Plan the operations that turn the current state into the desired one.
 
-    They only affect the pool's own objects. Once they have succeeded, the next
-    plan is empty.
+    The operations only affect the pool's own objects. Once they have
+    succeeded, the next plan is empty.
     """
     return _Planner(want, present, pool_name).plan()
 
@@ -374,7 +377,7 @@ class _Planner:
                 self._operations.append(Delete(uuid_))
 
     def _set_root_traits(self, root_uuid: str, traits: frozenset[str]) -> None:
-        """Give a compute node the traits of its devices, of all pools."""
+        """Give a compute node the traits of its devices in all pools."""
         have = self._present.traits.get(root_uuid, _NONE)
         others = self._others.get(root_uuid, _NONE)
         self._change(root_uuid, traits - have, have - traits - others)

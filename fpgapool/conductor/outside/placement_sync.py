@@ -24,28 +24,31 @@ from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)
 
-# Between checks of the pool's state, which send no request.
+# Time between checks of the pool's state, which send no requests.
 _LOOK_INTERVAL_S = 1.0
 
 # Delay after a failure; later changes are written with the retry.
 _RETRY_S = 5.0
 
-# Above this number, instances are queried together.
+# If more instances than this are unknown, all instances are listed instead.
 _MAX_SINGLE_QUESTIONS = 20
 
 
 class Placing(threads.Background):
     """Writes the pool's devices to Placement, and reads reservations.
 
-    While Placement is unavailable, nothing changes; while Nova is,
-    reservations do not change. Both catch up later.
+    While Placement is unavailable, nothing is updated. While only Nova is
+    unavailable, reservations are not updated. Updates resume once the service
+    is available.
 
-    :param compute: of Nova, to map migrations to instances; None: all
-        consumers are instances.
-    :param wanted: returns the desired state; its argument is whether hosts
-        without a report may still report.
-    :param sync_interval_s: between comparisons, if the pool does not change.
-    :param hearing_s: hosts without a report after this time count as lost.
+    :param compute: the client of Nova, which maps migrations to instances;
+        None: all consumers are instances.
+    :param wanted: returns the desired state; its argument tells whether hosts
+        that have not reported yet may still report.
+    :param sync_interval_s: time between comparisons if the pool does not
+        change.
+    :param hearing_s: time after which hosts that have not reported are
+        considered lost.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class Placing(threads.Background):
             self.look()
 
     def look(self) -> None:
-        """Do once what is due."""
+        """Run the tasks that are due, once."""
         now = self._clock()
         if now < self._not_before:
             return
@@ -101,7 +104,7 @@ class Placing(threads.Background):
                 LOG.warning("Cannot update devices in Placement: %s", error)
             self._failing = True
         except TimeoutError:
-            LOG.info("Placement is updated later: the conductor is busy")
+            LOG.info("The conductor is busy; Placement will be updated later")
         finally:
             self._counts.placement_conflicts += (
                 self._client.conflicts - conflicts
@@ -170,17 +173,20 @@ class Placing(threads.Background):
         self._problems = problems
 
     def _try_to_reserve(self, want: placement_plan.Wanted) -> bool:
-        """:returns: whether Nova could be asked about consumers."""
+        """:returns: whether Nova could be queried about consumers."""
         try:
             self._reserve(want)
         except exception.NovaUnavailable as error:
             self._counts.placement_failures += 1
             if not self._consumers_failing:
-                LOG.warning("Cannot get instances of reservations: %s", error)
+                LOG.warning(
+                    "Cannot find out which instances hold reservations: %s",
+                    error,
+                )
             self._consumers_failing = True
             return False
         if self._consumers_failing:
-            LOG.info("Nova identifies reservations again")
+            LOG.info("Nova can be queried about reservations again")
         self._consumers_failing = False
         return True
 
@@ -196,7 +202,7 @@ class Placing(threads.Background):
         )
         reserved: dict[str, Mapping[str, int]] = {}
         for uuid, own in allocations.items():
-            # An instance that is resized on its own host counts twice.
+            # An instance that is resized on its own host has two consumers.
             slots = collections.Counter[str]()
             for consumer, count in own.items():
                 slots[instances[consumer]] += count
@@ -224,10 +230,11 @@ def carry_out(
 def clean(
     client: placement_client.Placement, pool_name: str
 ) -> tuple[int, int]:
-    """Delete a pool's providers in Placement, while no conductor of it runs.
+    """Delete a pool's providers in Placement; none of its conductors may be
+    running.
 
-    :returns: the number of deleted providers, and of those kept because of
-        allocations or a refusal by Placement.
+    :returns: the number of deleted providers, and of those that were kept
+        because they have allocations or Placement refused.
     """
     nothing = placement_plan.Wanted()
     present = Reader(client).read(nothing, pool_name)
@@ -255,8 +262,8 @@ def _problems(found: placement_plan.Plan) -> frozenset[str]:
             for uuid in found.foreign
         ]
         + [
-            f"resource provider {uuid} should be reduced, but instances have"
-            " reserved its slots"
+            f"resource provider {uuid} has more slots than it should, but"
+            " instances have reserved them"
             for uuid in found.kept
         ]
     )
@@ -329,9 +336,9 @@ class Reader:
     def _find_freed(self, trait: str) -> set[str]:
         """Find providers whose allocations may have shrunk.
 
-        The end of an allocation changes the number of free slots, but not the
-        generation. A query by that number takes one request per number instead
-        of one per provider.
+        When an allocation ends, the number of free slots changes, but the
+        generation does not. Querying by the number of free slots takes one
+        request per number instead of one per provider.
         """
         found = set()
         by_count: dict[int, set[str]] = collections.defaultdict(set)
@@ -382,7 +389,9 @@ class Reader:
         own: Mapping[str, placement_client.Provider],
         suspects: Collection[str],
     ) -> None:
-        """Read the allocations of suspects and of changed providers."""
+        """Read the allocations of changed providers and of those in
+        ``suspects``.
+        """
         fresh = {}
         for uuid in sorted(self._inventories.keys() & own.keys()):
             generation = own[uuid].generation
@@ -409,7 +418,7 @@ class Consumers:
     While an instance migrates, its migration is the consumer on the source
     host.
 
-    :param compute: of Nova; None: every consumer is an instance.
+    :param compute: the client of Nova; None: every consumer is an instance.
     """
 
     def __init__(self, compute: nova.Nova | None) -> None:
@@ -424,8 +433,8 @@ class Consumers:
         self._strangers.clear()
 
     def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
-        """Return the instance of each consumer; unknown consumers stand for
-        themselves.
+        """Return the instance of each consumer; an unknown consumer is mapped
+        to itself.
         """
         self._instances = {
             consumer: instance

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The threads of a conductor, and what they need of the configuration.
+"""The threads of a conductor, and the settings that they use.
 
 ``term``
-    What exists only while a conductor leads; :mod:`..service` makes it.
+    The objects that exist only while a conductor leads; :mod:`..service`
+    creates them.
 ``election``
     The lease and the epoch.
 ``pump``
     Feeds the engine with inputs and time, on the thread that owns the pool.
 ``persistence``, ``sender``, ``batching``
-    Commit rows, and send the messages that wait for them.
+    Commit rows, then send the messages that depend on them.
 ``dry_runs``, ``retention``, ``garbage``
-    Bound what dry runs cost, delete old rows, and spare the collector.
+    Limit the cost of dry runs, delete old rows, and relieve the garbage
+    collector.
 ``settings``, ``strategy_loading``
-    Limits, strategy and elasticity policy of the configuration.
+    Read the limits, the strategy and the elasticity policy from the
+    configuration.
 ``threads``
-    Threads whose failure ends the conductor.
+    Threads whose failure stops the conductor.
 
-Nothing here decides anything about a session.
+Nothing here makes decisions about sessions.
 """

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-#: The longest delay of an item that no client waits for. A starting session
-#: changes several times within milliseconds, and one batch takes all changes.
+#: Maximum delay of an item that no client is waiting for. A starting session
+#: changes several times within milliseconds, and one batch carries all of
+#: these changes.
 GATHER_S = 0.02
 
 _Item = TypeVar("_Item")
@@ -22,11 +23,11 @@ def gather(
 ) -> tuple[list[_Item], bool]:
     """Wait for an item, and return it with the items that follow.
 
-    An item that must not wait ends the batch, after all items that are queued
-    by then.
+    An item that must not wait ends the batch, after all items queued by then
+    have been added.
 
     :param source: the queue; None marks its end.
-    :returns: the items in their order, and whether the end was reached.
+    :returns: the items in order, and whether the end was reached.
     """
     item = source.get()
     items: list[_Item] = []

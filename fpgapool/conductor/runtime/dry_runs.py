@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits the time that dry runs take from the leader."""
+"""Limits the processor time that the leader spends on dry runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 from fpgapool.common import exception
 
-#: The share of a processor's time that all dry runs may take in the long run,
-#: and at once. A project may take half of both.
+#: The share of one processor's time that all dry runs together may use in the
+#: long run, and the maximum that they may use at once. One project may use
+#: half of each.
 SHARE = 0.05
 BURST_S = 0.5
 
@@ -40,12 +41,13 @@ class _Account:
 
 
 class DryRuns:
-    """Runs one dry run at a time, as long as there is time left.
+    """Allows one dry run at a time, while there is time left for it.
 
-    A dry run that has begun may take as long as it needs; later ones wait
-    until that time is paid off. Thread-safe.
+    A dry run that has begun may take as long as it needs; later ones are
+    refused until that time has been regained. Thread-safe.
 
-    :param busy: the processor's time of the calling thread, in seconds.
+    :param busy: returns the processor time that the calling thread has used,
+        in seconds.
     """
 
     def __init__(
@@ -57,19 +59,19 @@ class DryRuns:
         self._busy = busy
         self._working = threading.Lock()
         self._total = _Account(SHARE, BURST_S, clock(), BURST_S)
-        # Only projects whose accounts are not full.
+        # Contains only projects whose accounts are not full.
         self._of_projects: dict[str, _Account] = {}
 
     @contextlib.contextmanager
     def turn(
         self, project_id: str
     ) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-        """Run a dry run when it is its turn.
+        """Hold the turn for a dry run while a block runs.
 
         :returns: a context that counts the processor time of a block; several
             threads may use it, one after the other.
         :raises Overloaded: if the project, or all projects together, have used
-            up the time, or another dry run takes too long.
+            up their time, or another dry run does not end soon.
         """
         if not self._working.acquire(timeout=_PATIENCE_S):
             raise exception.Overloaded(reason="another dry run is in progress")

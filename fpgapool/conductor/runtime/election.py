@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The election of the leader, by one row of the database.
+"""Elects the leader by means of one database row.
 
 The row holds the lease and the epoch. A stand-by trusts only its own clock: it
 takes the lease when it has seen no renewal for the duration of the lease. The
@@ -9,7 +9,7 @@ agent carries it.
 
 The waiting time of sessions is counted in *pool time*: seconds measured by
 conductors' monotonic clocks. The leader stores it with each renewal, and a
-stand-by continues it by its own monotonic clock. So setting the database's
+stand-by continues it with its own monotonic clock. So setting the database's
 clock does not change how long sessions have waited. A stand-by reads the
 database's clock once, for the times shown to users.
 """
@@ -53,7 +53,7 @@ class _Silence:
     ) -> float:
         """Return for how long the lease has not changed.
 
-        :param longest_s: the most that one interval between reads can add.
+        :param longest_s: the maximum that one interval between reads can add.
         """
         if self._seen_at_s is None or lease != self._lease:
             self._total_s = 0.0
@@ -64,9 +64,9 @@ class _Silence:
 
 
 class Election:
-    """One conductor's part in the election.
+    """A conductor's participation in the election.
 
-    :param name: this conductor's name; no two may share one.
+    :param name: this conductor's name, which must be unique.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Election:
         self._pool_clock: clock.WallClock | None = None
 
     def pool_time_s(self) -> float | None:
-        """Return the pool time: the stored one, continued by our clock.
+        """Return the stored pool time, continued with this conductor's clock.
 
         :returns: None if no leader has stored it yet.
         """
@@ -96,7 +96,7 @@ class Election:
     def now(self) -> float:
         """Return the wall clock of this conductor.
 
-        :raises: DatabaseError if the first call cannot ask the database.
+        :raises: DatabaseError if the first call cannot query the database.
         """
         if self._clock is None:
             self._clock = clock.WallClock(wall=self._database.now)
@@ -174,7 +174,9 @@ class Election:
         def keep() -> None:
             # The new leader stores the pool time after the takeover.
             if not self.hold(epoch, done, lambda: None, lambda: None):
-                LOG.warning("Another conductor has been elected meanwhile")
+                LOG.warning(
+                    "Another conductor was elected during the takeover"
+                )
                 deposed.set()
 
         keeper = threading.Thread(target=keep, name="lease", daemon=True)
@@ -186,10 +188,12 @@ class Election:
             keeper.join()
 
     def resign(self, epoch: int, pool_time_s: float | None) -> None:
-        """Give the lease back, so that a stand-by need not wait for it."""
+        """Release the lease, so that a stand-by need not wait until it
+        expires.
+        """
         try:
             self._database.release_lease(self._name, epoch, pool_time_s)
         except exception.NotLeader:
-            LOG.debug("The lease was not ours any more")
+            LOG.debug("This conductor no longer held the lease")
         except exception.DatabaseError as error:
             LOG.warning("Cannot release the lease: %s", error)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps the garbage collector away from a long queue.
+"""Keeps the garbage collector from traversing a long queue.
 
-Sessions are in no reference cycles, so reference counting frees them. Without
-this module the collector would traverse all of them while they are being read,
-and again whenever the process has grown by a quarter, and stop all threads
-meanwhile.
+Sessions are not part of reference cycles, so reference counting frees them.
+Without this module the collector would traverse all of them while they are
+being loaded, and again whenever the process has grown by a quarter. Each time,
+all threads would stop.
 """
 
 from __future__ import annotations

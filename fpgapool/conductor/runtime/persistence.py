@@ -36,19 +36,19 @@ Notify = Callable[[db_api.Changes, Collection[int]], None]
 
 
 class GroupCommitter:
-    """Writes changes in arrival order, many batches to a transaction.
+    """Writes changes in arrival order, many batches per transaction.
 
     While the database is unavailable, rows stay in memory and are written
     later. Rows hold absolute values, so a repeated write is harmless. During a
     long outage only the newest value of each row is kept, and notifications of
     intermediate values are lost.
 
-    When a session gets a slot at once, all its steps form one transaction,
+    When a session gets a slot immediately, all its steps form one transaction,
     written when the slot is ready: clients do not wait for the earlier steps.
 
-    A session is announced once it is recorded. If it cannot be, because its
-    request id is taken or the database is unavailable, the engine reverts its
-    admission, and the thread neither writes nor announces it.
+    A session is announced once it is recorded. If it cannot be recorded,
+    because its request id is taken or the database is unavailable, the engine
+    reverts its admission, and the thread neither writes nor announces it.
 
     :param on_unrecorded: called for each session that was not recorded because
         its request id is taken.
@@ -79,7 +79,8 @@ class GroupCommitter:
         self._queue: queue.SimpleQueue[effects.Effects | None] = (
             queue.SimpleQueue()
         )
-        # Sessions that are neither written nor announced, by row id.
+        # IDs of sessions that must be neither written nor announced, by row
+        # id.
         self._withdrawn: dict[int, str] = {}
         self._lock = threading.Lock()
         self._recorded_id = 0
@@ -97,7 +98,7 @@ class GroupCommitter:
 
     @property
     def backlog(self) -> int:
-        """The number of batches that wait for their commit."""
+        """The number of batches that are waiting to be committed."""
         return self._queue.qsize()
 
     def give_up(self, last_id: int) -> int:
@@ -125,7 +126,7 @@ class GroupCommitter:
         self._stopping.set()
 
     def put(self, batch: effects.Effects) -> None:
-        """Queue a batch; returns at once."""
+        """Queue a batch; returns immediately."""
         self._queue.put(batch)
 
     def _run(self) -> None:
@@ -144,8 +145,8 @@ class GroupCommitter:
                 self._commit(batches)
             except exception.NotLeader:
                 LOG.error(
-                    "Another conductor leads: epoch %d has ended, nothing more"
-                    " is written",
+                    "Another conductor leads: epoch %d has ended, and its"
+                    " remaining changes are discarded",
                     self._epoch,
                 )
                 self._on_deposed()
@@ -154,7 +155,9 @@ class GroupCommitter:
                 self._counts.commit_failures += 1
                 if not self._failing.is_set():
                     LOG.error(
-                        "The database is unavailable, writes wait: %s", error
+                        "The database is unavailable, so writes are delayed:"
+                        " %s",
+                        error,
                     )
                 self._failing.set()
                 self._stopping.wait(delay_s)

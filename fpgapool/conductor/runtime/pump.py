@@ -37,8 +37,9 @@ _MAX_BATCH = 4096
 #: The largest share of the input queue that one project may use.
 PROJECT_SHARE = 0.25
 
-#: The queue takes this many times more inputs of agents than of clients,
-#: because clients' requests depend on them.
+#: Inputs from agents are accepted until the queue is this many times longer
+#: than the limit for clients' inputs, because clients' requests depend on
+#: them.
 _AGENTS_FACTOR = 2
 
 
@@ -135,7 +136,7 @@ class Pump:
         return self._clock.now()
 
     def put(self, item: inputs.Input) -> None:
-        """Queue an input of the conductor itself, without a limit."""
+        """Queue an input from the conductor itself; no limit applies."""
         self._queue.put(item)
 
     def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
@@ -158,12 +159,12 @@ class Pump:
 
     @property
     def database_failing(self) -> bool:
-        """Whether the database is away or does not answer."""
+        """Whether the database is unavailable or does not answer."""
         return self._committer.failing
 
     @property
     def backlog(self) -> int:
-        """The number of waiting inputs."""
+        """The number of queued inputs."""
         return self._queue.qsize()
 
     def ask(
@@ -175,8 +176,8 @@ class Pump:
     ) -> _Answer:
         """Query the engine and wait for the answer.
 
-        :raises TimeoutError: if the answer is late; a durable one is while the
-            database is unavailable.
+        :raises TimeoutError: if there is no answer in time. While the database
+            is unavailable, this applies to all durable answers.
         """
         future = concurrent.futures.Future[_Answer]()
         self.put(inputs.Query(question, durable, future=future))

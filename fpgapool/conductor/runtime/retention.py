@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that deletes rows of what ended long ago."""
+"""The thread that deletes rows of long-ended sessions and instances."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# A transaction with this many rows takes milliseconds. Others wait for it:
-# each transaction of the leader locks the row with the epoch.
+# Deleting this many rows takes milliseconds. The leader's other transactions
+# wait meanwhile, because each of them locks the row with the epoch.
 STEP_ROWS = 100
 # Pause before the next step, as a multiple of the step's duration.
 _PAUSES = 9
@@ -52,13 +52,13 @@ class Retention(threads.Background):
             "sessions": database.purge_sessions,
             "instances": database.purge_instances,
         }
-        # Since the last log line.
+        # Numbers of rows deleted since the last log line, by table.
         self._deleted = dict.fromkeys(self._purges, 0)
         self._failing = False
         super().__init__("retention", on_failure, _STOP_S)
 
     def step(self) -> float:
-        """Delete some rows.
+        """Delete some rows; return the delay until the next step, in seconds.
 
         :raises: NotLeader if there is a later leader.
         """
@@ -102,5 +102,5 @@ class Retention(threads.Background):
             try:
                 delay_s = self.step()
             except exception.NotLeader:
-                # The writing thread ends the term.
+                # The group-commit thread ends the term.
                 return

@@ -23,8 +23,8 @@ from fpgapool.rpcapi import agent as agent_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# Limits the memory while the broker is unavailable. Dropped orders are sent
-# again when the next report shows that they were not carried out.
+# Limits the memory use while the broker is unavailable. Dropped orders are
+# sent again when the next report shows that they were not carried out.
 _MAX_QUEUED = 100_000
 
 
@@ -49,7 +49,7 @@ class Sender:
         self._agents = agents
         self._epoch = epoch
         self._dropped = 0
-        # Passes messages on in half the time of a bounded Queue.
+        # It passes messages on in half the time that a bounded Queue takes.
         self._queue: queue.SimpleQueue[effects.Message | None] = (
             queue.SimpleQueue()
         )
@@ -64,7 +64,7 @@ class Sender:
         self._thread.join(timeout_s)
 
     def deliver(self, messages: Iterable[effects.Message]) -> None:
-        """Queue messages; resolve answers to queries at once."""
+        """Queue messages; resolve answers to queries immediately."""
         for message in messages:
             if _is_answered(message):
                 continue

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the limits of the decisions from the configuration."""
+"""Reads the limits that decisions apply from the configuration."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
         except ValueError:
             raise exception.ConfigurationError(
                 reason=f"[conductor] host_power_caps_w: {name}:{text} is not"
-                " the UUID of a host and a number of watts"
+                " a host UUID with a number of watts"
             ) from None
     return caps_w
 
@@ -76,9 +76,10 @@ def check_default_quota(
     """Warn if one project may take all slots of a shared pool."""
     if slot_count and (quota.sessions is None or quota.sessions >= slot_count):
         LOG.warning(
-            "The pool has %d slots, and each project may have %s of them at a"
-            " time: one project can keep all others waiting until it gives"
-            " slots back. Set [quota] sessions below the number of slots",
+            "The pool has %d slots, and each project may hold %s of them at"
+            " the same time, so one project can keep all others waiting"
+            " until it releases slots. Set [quota] sessions below the number"
+            " of slots",
             slot_count,
             "all" if quota.sessions is None else quota.sessions,
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loads the strategy and the elasticity policy of the configuration."""
+"""Loads the configured strategy and elasticity policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELASTICITY_NAMESPACE = "fpgapool.elasticity"
 
 
 def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
-    """Make the strategy of ``[conductor] strategy``.
+    """Create the strategy that ``[conductor] strategy`` names.
 
     :raises ConfigurationError: if the name or an option is not valid; the
         message lists the known names.
@@ -55,8 +55,8 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
 def load_groups(
     conf: cfg.ConfigOpts, programming_time_s: float = 0.0
 ) -> groups.Groups:
-    """Return the sizing of groups, with the policy of ``[scheduler]
-    elasticity``.
+    """Return the sizing of groups, by the policy that ``[scheduler]
+    elasticity`` names.
 
     :param programming_time_s: the longest time that programming a slot takes.
     :raises ConfigurationError: if the name or an option is not valid, or the
@@ -121,7 +121,7 @@ def _sharing_options(conf: cfg.ConfigOpts) -> sharing.ShareOptions:
 
 
 def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
-    """Return the options of the group ``scheduler`` for strategies."""
+    """Return the options that ``[scheduler]`` sets for strategies."""
     group = conf.scheduler
     return {**_own_options(group), **_shared_options(group)}
 
@@ -131,8 +131,8 @@ def _own_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
     shared = sorted(scheduling.FIELDS.keys() & given)
     if shared:
         raise ValueError(
-            f"strategy_options: {', '.join(shared)}: set the option of"
-            " [scheduler] instead"
+            f"strategy_options: {', '.join(shared)}: set the [scheduler]"
+            " option instead"
         )
     return {name: _parsed(text) for name, text in given.items()}
 

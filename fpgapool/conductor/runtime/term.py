@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What exists only while a conductor leads."""
+"""The objects that exist only while a conductor leads."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# How long other services' threads wait for the engine.
+# How long the threads for Nova and Placement wait for the engine's answer.
 _PATIENCE_S = 10.0
 
 
 class Term:
-    """The objects of a leader's term; see the module's docstring."""
+    """The objects of one term of a leader."""
 
     def __init__(
         self,
@@ -211,8 +211,8 @@ class Term:
         """Start the threads, and listen."""
         self.committer.start()
         self.pump.start()
-        # Before messages are sent: agents answer at once, and are asked only
-        # once.
+        # Listen before messages are sent: agents answer immediately, and are
+        # asked only once.
         self._server.start()
         self._orders.start()
         self._news.start()
@@ -241,7 +241,7 @@ class Term:
         """Load changed accelerators from the database."""
         library = self._database.accelerators()
         if library != self._library:
-            LOG.info("The library of accelerators has changed")
+            LOG.info("The accelerator library has changed")
             self._library = library
             self.pump.put(inputs.Library(tuple(library)))
 
@@ -351,7 +351,8 @@ def _groups(
     except exception.ConfigurationError as error:
         # A new board must not interrupt the service of all others.
         LOG.error(
-            "Elastic groups may spend most time changing slots: %s", error
+            "Elastic groups may spend most of their time changing slots: %s",
+            error,
         )
         return strategy_loading.load_groups(conf)
     if made.warning is not None:

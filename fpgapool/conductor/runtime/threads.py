@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Threads whose failure ends a conductor."""
+"""Threads whose failure stops a conductor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def start_later(
     target: Callable[[], None],
     on_failure: Callable[[str], None],
 ) -> threading.Thread:
-    """Make a thread that reports its failure.
+    """Create a thread that reports its failure.
 
     A conductor whose pump or group commit has failed would accept requests and
     never serve them, so a stand-by has to take over.
@@ -27,7 +27,7 @@ def start_later(
         try:
             target()
         except Exception:
-            LOG.exception("The thread %s has failed", name)
+            LOG.exception("Thread %s failed", name)
             on_failure(name)
 
     return threading.Thread(target=body, name=name, daemon=True)

@@ -9,7 +9,7 @@ from fpgapool.db import models
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=models.metadata,
-    # SQLite cannot alter a table; alembic then copies it.
+    # SQLite cannot alter tables, so Alembic copies them.
     render_as_batch=True,
 )
 with context.begin_transaction():

@@ -106,7 +106,7 @@ def test_old_tables(check, synced):
         )
     result, details = check()[1]["Database schema"]
     assert result == FAILURE
-    assert "it is at 000" in details
+    assert "the tables are at revision 000" in details
 
 
 def test_tables_that_someone_has_changed(check, synced):

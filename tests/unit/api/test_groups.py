@@ -324,7 +324,8 @@ def test_only_an_elastic_group_has_a_goal(world):
 def test_a_goal_that_cannot_be(world, group, monkeypatch):
     def refuse(_change: object) -> None:
         raise exception.GroupRefused(
-            "the earliest deadline is in 90 s", code=codes.GOAL_INFEASIBLE
+            "the earliest possible deadline is in 90 s",
+            code=codes.GOAL_INFEASIBLE,
         )
 
     before = kept(world)
@@ -333,7 +334,7 @@ def test_a_goal_that_cannot_be(world, group, monkeypatch):
     assert answer.status_code == 409
     (error,) = answer.json["errors"]
     assert error["code"] == codes.GOAL_INFEASIBLE
-    assert "the earliest deadline is in 90 s" in error["detail"]
+    assert "the earliest possible deadline is in 90 s" in error["detail"]
     body = {"group": {**WANTED, **ELASTIC, "name": "new", "goal": DEADLINE}}
     refused = (409, codes.GOAL_INFEASIBLE)
     assert world.error("POST", PATH, body=body) == refused

@@ -161,7 +161,9 @@ def test_who_speaks_is_told_to_the_engine(conductor):
 def test_a_host_opens_nothing_in_the_name_of_an_instance(conductor):
     pump = conductor(keys=signers.POOL)
     request = world.request(user_id="instance:i", host_uuid="a")
-    with pytest.raises(exception.MessageRefused, match="acts for an instance"):
+    with pytest.raises(
+        exception.MessageRefused, match="behalf of an instance"
+    ):
         conductor_api.ConductorAPI(keys=signers.keys_of("a")).submit_sessions(
             [request]
         )
@@ -190,7 +192,9 @@ def test_a_host_attaches_nothing_in_the_name_of_an_instance(conductor):
         secret_hash="0" * 64,
     )
     api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
-    with pytest.raises(exception.MessageRefused, match="acts for an instance"):
+    with pytest.raises(
+        exception.MessageRefused, match="behalf of an instance"
+    ):
         api.attach_client(wanted)
     assert _last(conductor_api.ConductorAPI(keys=signers.POOL), pump) == []
 

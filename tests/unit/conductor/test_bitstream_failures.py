@@ -45,7 +45,7 @@ def test_the_owner_hears_that_no_trusted_key_has_signed(single):
     for _ in range(3):
         fail(single, codes.BITSTREAM_UNTRUSTED)
     message = single.view(request_id).message
-    assert "its bitstream is not signed by a key that" in message
+    assert "the bitstream is not signed with a key that" in message
 
 
 def test_nine_sessions_do_not_take_a_slot_out(single):

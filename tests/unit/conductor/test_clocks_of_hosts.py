@@ -37,7 +37,7 @@ def test_a_host_whose_clock_is_wrong_is_understood(single, ahead_s, caplog):
     agent.boots += 1
     for _ in range(12):
         _say_time(single, agent, single.now)
-    assert "The clock of host a agrees" in caplog.text
+    assert "The clock of host a is correct again" in caplog.text
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])

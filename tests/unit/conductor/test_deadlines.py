@@ -87,7 +87,10 @@ def test_the_operator_decides_unless_the_request_does(single):
         states.EXPIRED,
         codes.DEADLINE_PASSED,
     )
-    assert "the deadline passed; ended at input offset 0" in view.message
+    assert (
+        "the deadline passed; the session ended at input offset 0"
+        in view.message
+    )
     assert view.deadline_met is False
     assert single.view(left).state == states.PREPARING
 
@@ -110,7 +113,7 @@ def test_what_no_slot_can_do_is_refused_and_leaves_no_trace(single):
     (answer,) = single.wire
     assert answer.view.reason == codes.DEADLINE_IMPOSSIBLE
     assert "at least 10 s" in answer.view.message
-    assert "the deadline is 9.9 s" in answer.view.message
+    assert "the deadline is in 9.9 s" in answer.view.message
     assert not single.rows["sessions"]
     single.open(claimed_bytes=10**10, deadline_s=10.0)
     assert len(single.rows["sessions"]) == 1

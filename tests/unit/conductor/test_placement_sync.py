@@ -314,7 +314,7 @@ def test_devices_are_kept_up_while_nova_is_away(world, caplog):
     world.allocate("vm")
     for _ in range(3):
         world.look(after_s=5)
-    told = "Cannot get instances of reservations"
+    told = "Cannot find out which instances hold reservations"
     assert caplog.text.count(told) == 1
     assert "Cannot update devices" not in caplog.text
     # Sooner than Nova is asked again.
@@ -323,7 +323,7 @@ def test_devices_are_kept_up_while_nova_is_away(world, caplog):
     assert not world.adapter.providers[HOST].traits
     world.nova.away = False
     world.look(after_s=5)
-    assert "Nova identifies reservations again" in caplog.text
+    assert "Nova can be queried about reservations again" in caplog.text
     world.nova.away = True
     world.allocate("another")
     world.look(after_s=5)

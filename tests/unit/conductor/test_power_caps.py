@@ -117,7 +117,11 @@ def test_the_next_leader_keeps_the_caps(make):
     ("active_w", "settings", "said"),
     [
         (20.0, {"power_cap_w": 19.0}, "more than [conductor] power_cap_w"),
-        (20.0, {"host_power_caps_w": {"a": 19.0}}, "more than the cap on a"),
+        (
+            20.0,
+            {"host_power_caps_w": {"a": 19.0}},
+            "more than the power cap of host a",
+        ),
         (None, {"power_cap_w": 19.0}, "has an active_w"),
     ],
 )

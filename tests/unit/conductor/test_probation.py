@@ -162,7 +162,7 @@ def hang(pool: world.Conductor) -> None:
 def test_a_test_that_hangs_is_called_off(pool) -> None:
     begin(pool)
     hang(pool)
-    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done within 60 s"
+    assert fault(pool).last_test == "PREPARE_TIMEOUT: not finished within 60 s"
     (release,) = pool.wire
     assert isinstance(release, effects.ReleaseSlot)
     pool.deliver_all()
@@ -516,7 +516,7 @@ def test_a_slot_that_its_agent_calls_faulty_is_tested() -> None:
     agent.end(0, states.CLOSED, codes.OK, pool.now)
     agent.slots[0].state = states.SLOT_FAULTY
     pool.feed(agent.report())
-    assert "cannot be cleaned" in fault(pool).last_test
+    assert "cannot be scrubbed" in fault(pool).last_test
     begin(pool, 2 * AFTER_S)
     probation.end(pool, states.CLOSED, codes.OK)
     assert state(pool) == states.PREPARING
@@ -794,7 +794,7 @@ def test_a_test_that_was_asked_for_and_hangs_takes_the_slot_out() -> None:
     assert probation.ask(pool) is None
     take(pool)
     hang(pool)
-    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done within 60 s"
+    assert fault(pool).last_test == "PREPARE_TIMEOUT: not finished within 60 s"
 
 
 def test_no_session_is_disturbed_by_a_test() -> None:

@@ -214,7 +214,7 @@ def test_what_was_known_stays_while_keystone_is_away(
         follower.follow()
     assert len(taken) == 1
     (line,) = caplog.records
-    assert "using the previous ones" in line.getMessage()
+    assert "the previous ones still apply" in line.getMessage()
     reader.away = False
     follower.follow()
     assert len(taken) == 1
@@ -229,7 +229,7 @@ def test_the_configured_ones_hold_until_keystone_answers(
     reader.away = True
     follower.follow()
     assert taken == []
-    assert "using the configured ones" in caplog.text
+    assert "the configured ones still apply" in caplog.text
 
 
 def test_the_thread_reads_and_ends(reader, taken, follower):

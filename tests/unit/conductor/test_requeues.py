@@ -81,8 +81,8 @@ def test_a_session_ends_with_what_the_driver_says():
     view = told(pool, request_id)
     assert (view.state, view.reason) == (states.FAILED, codes.PROGRAM_FAILED)
     assert view.message == (
-        f"3 slots could not be prepared, the last was a board0 {tried[-1]}:"
-        " cannot import module datetime"
+        "3 slots could not be prepared; the last one was"
+        f" a board0 {tried[-1]}: cannot import module datetime"
     )
     assert len(set(tried)) == 3
 

@@ -61,7 +61,7 @@ def test_slots_change_hands_only_if_the_operator_wants_it(
         ("wra", "spread:1", "unknown options spread; known options:"),
         ("era", "spread:much", "spread must be a number, not 'much'"),
         ("era", "spread:true", "spread must be a number, not True"),
-        ("wra", "skip_limit:5", "skip_limit: set the option of [scheduler]"),
+        ("wra", "skip_limit:5", "skip_limit: set the [scheduler] option"),
     ],
 )
 def test_other_options_are_refused(strategy, given, message) -> None:

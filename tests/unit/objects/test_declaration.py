@@ -119,7 +119,10 @@ def test_shapes_that_have_room_come_smallest_first():
         ({"resources": {"lut": 10**10}}, "resources.lut"),
         ({"sha256": "ab"}, "unknown member 'sha256'"),
         ({"params_schema": {"type": "array"}}, "params_schema.type"),
-        ({"params_schema": {"type": "object", "$ref": "x"}}, "ref: not a key"),
+        (
+            {"params_schema": {"type": "object", "$ref": "x"}},
+            "ref: keyword not",
+        ),
         (
             {"params_schema": {"type": "object", "arrays": {"input": 1}}},
             "params_schema.arrays.output: is missing",
@@ -132,7 +135,7 @@ def test_shapes_that_have_room_come_smallest_first():
                     "properties": {"k": {"type": "integer"}},
                 },
             },
-            "'k' is fixed in params already",
+            "'k' is already fixed in params",
         ),
     ],
 )

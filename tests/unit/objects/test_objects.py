@@ -169,7 +169,7 @@ def test_wrong_envelopes(change):
 
 @pytest.mark.parametrize("primitive", [None, [], "x", 7])
 def test_not_an_envelope(primitive):
-    with pytest.raises(ValueError, match="Endpoint: not an object"):
+    with pytest.raises(ValueError, match="Endpoint: expected an object"):
         objects.Endpoint.from_primitive(primitive)
 
 

@@ -7,11 +7,11 @@
 ``serving``
     Carries out the core's instructions about slots of sessions and groups.
 ``charging``
-    What holders have used, for the usage of their projects.
+    Charges holders' use of slots to their projects.
 ``reports``, ``reconcile``
     Compare agents' reports with the assignments.
 ``desks``, ``desk_accounts``
-    The desks of groups: orders, counts, and clients that are gone.
+    The desks of groups: orders, counts, and disconnected clients.
 
-The core decides who gets a slot; nothing here does.
+The core, not this package, decides who gets a slot.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the orders to agents about slots."""
+"""Creates the orders to agents about slots."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What holders of slots have used, for the usage of their projects."""
+"""Charges what holders of slots have used to their projects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.vocabulary import platforms
 
-#: More than any slot transfers: bounds the counts of clients that nobody can
-#: verify.
+#: Higher than the transfer rate of any slot. Limits clients' own counts, which
+#: nobody can verify.
 _MAX_BYTES_PER_S = 2**37
 
 
@@ -29,7 +29,7 @@ class Charging(parts.Room):
     _ledger: usage.Ledger
 
     def charge_group(self, hold: holds.Member, ended_at: float) -> None:
-        """Charge the rest of the time for which a group had a slot."""
+        """Charge the rest of the time for which a group held a slot."""
         self._ledger.add(
             hold.group.project_id,
             hold.accelerator,
@@ -55,7 +55,7 @@ class Charging(parts.Room):
     ) -> None:
         """Charge a session for a slot that is released.
 
-        :param result: of its worker; None: the last report counts.
+        :param result: the worker's result; None: use the last report.
         """
         session = hold.session
         input_bytes, output_bytes = hold.reported_bytes
@@ -79,13 +79,14 @@ class Charging(parts.Room):
     def charge_late(
         self, session: sessions.Session, result: objects.SessionResult
     ) -> None:
-        """Charge what a slot did after its session had lost it.
+        """Charge the work that a slot did after its session had lost it.
 
-        :param result: of its worker; not yet applied to the session.
+        :param result: the worker's result, not yet applied to the session.
         """
         slot_s = 0.0
         if session.started_at is None and result.started_at is not None:
-            # Otherwise its slot was charged when its host was given up.
+            # Otherwise the slot was charged when its host was given up as
+            # lost.
             slot_s = max(result.finished_at - result.started_at, 0.0)
         input_bytes = session.former_input_bytes + result.input_bytes
         output_bytes = session.former_output_bytes + result.output_bytes
@@ -101,17 +102,18 @@ class Charging(parts.Room):
     def book_unseen(
         self, session: sessions.Session, input_bytes: int, output_bytes: int
     ) -> None:
-        """Adopt a client's own counts, if no report can confirm them any more.
+        """Use a client's own counts if no report can confirm them any more.
 
         They are limited by the claim, and by what a slot can transfer.
 
-        :param input_bytes: computed by all its slots.
-        :param output_bytes: that its client has received.
+        :param input_bytes: input bytes that all of the session's slots
+            processed.
+        :param output_bytes: output bytes that the client has received.
         """
         most = min(
             self._settings.claim_limit_bytes(session.claimed_bytes)
             + session.lost_bytes,
-            # Clocks are inexact.
+            # Allow 1 s more, because clocks are inexact.
             int(
                 (max(self._clock.now - session.queued_at, 0.0) + 1.0)
                 * _MAX_BYTES_PER_S

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much of what the desks of groups counted has been charged.
+"""Tracks which of the tasks that groups' desks have counted are already
+charged.
 
-Desks count from their start. Charged counts are committed together with the
-usage, so that after a change of leader no task is charged twice or missed.
+A desk counts from its start. Charged counts are committed together with the
+usage, so that no task is charged twice or missed when the leader changes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fpgapool.db import api as db_api
 #: How long to keep the counts of a desk that its host no longer reports.
 KEPT_S = 600.0
 
-# The length of its column.
+# The length of the database column.
 _BOOT_ID_LENGTH = 255
 
 _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
@@ -32,10 +33,10 @@ _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
 class DeskAccount:
     """The charged counts of a group's desk on one host.
 
-    :ivar running_s: the approximate slot time of running tasks. It is not idle
-        time: tasks are charged when they end, locks at once.
-    :ivar missing_since: time of the host's first report without the desk;
-        None: the last report had it.
+    :ivar running_s: the approximate slot time of running tasks. This is not
+        idle time: tasks are charged when they end, locks immediately.
+    :ivar missing_since: time of the host's first report without the desk; None
+        if the last report included it.
     """
 
     record: db_api.GroupDeskRecord
@@ -49,8 +50,8 @@ class DeskAccount:
     ) -> list[tuple[str, events.ClientStats]]:
         """Return the tasks since the last call, with their projects.
 
-        :param project_of: returns the project of a client that is not known
-            yet.
+        :param project_of: returns the project of a client that the account
+            does not know yet.
         """
         if not line.desk_boot_id:
             # The agent has not received the desk's counts yet.
@@ -85,14 +86,14 @@ class DeskAccount:
         return found
 
     def add_time(self, held_s: float, now: float) -> None:
-        """Add the time for which members were held up to now."""
+        """Add the time for which members have been held until now."""
         self._passed_s = now - self.record.charged_at
         unpaid_s = self.record.unpaid_s + held_s
         self._set(unpaid_s=unpaid_s, charged_at=now)
 
     @property
     def idle_s(self) -> float:
-        """Return the idle time of members that is not charged yet."""
+        """The idle time of members that has not been charged yet."""
         return max(self.record.unpaid_s - self.running_s, 0.0)
 
     def pay(self, slot_s: float) -> None:
@@ -143,9 +144,10 @@ class DeskAccounts:
         return list(self._accounts[host_id].values())
 
     def charged_at(self, group_id: str, host_id: int) -> float:
-        """Return until when a group's members on a host have been charged.
+        """Return the time until which a group's members on a host have been
+        charged.
 
-        :returns: 0.0: never.
+        :returns: 0.0 if they have never been charged.
         """
         found = self._accounts[host_id].get(group_id)
         return found.record.charged_at if found else 0.0
@@ -157,7 +159,7 @@ class DeskAccounts:
         wanted: Collection[str],
         now: float,
     ) -> None:
-        """Forget desks that their host has not reported for long.
+        """Forget desks that their host has not reported for a long time.
 
         Tasks that ran at a missing desk count as idle time.
 
@@ -189,6 +191,6 @@ class DeskAccounts:
     def take(self) -> list[db_api.GroupDeskRecord]:
         """Return the rows that have changed since the last call."""
         changed = list(self._changed.values())
-        # Accounts refer to it.
+        # Keep the dict itself, because accounts refer to it.
         self._changed.clear()
         return changed

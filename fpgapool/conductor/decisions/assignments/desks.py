@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Desks of groups: orders to them, and what they count.
+"""The desks of groups: orders to them, and the tasks that they report.
 
 An order contains everything that a desk needs to know. It is sent on changes,
-and again when a report shows that the desk follows another order.
+and again when a report shows that the desk follows a different order.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Desks(parts.Room):
         self._orders: dict[str, objects.GroupOrder] = {}
         # By host and group.
         self._desks: dict[str, dict[str, _Desk]] = {}
-        # By host, the agent that has reported last.
+        # The boot id of the agent that reported last, by host.
         self._boots: dict[str, str] = {}
         self._absences = Absences(
             self._settings.connect_timeout_s, self._settings.resume_grace_s
         )
-        # Higher than those of all former leaders, as with generations.
+        # Higher than the revisions of all former leaders, as with generations.
         self._last_revision = self._core.view.next_generation
 
     # -- orders ------------------------------------------------------------
@@ -130,8 +130,8 @@ class Desks(parts.Room):
             arbitration=(
                 description.TIME if group.shared else description.FIFO
             ),
-            # Only state kept by a core can leak between clients of one
-            # project.
+            # Between clients of the same project, only state that the core
+            # keeps could leak.
             clear_between=(
                 description.PROJECTS
                 if self._catalogue.is_stateless(group.accelerator)
@@ -150,14 +150,14 @@ class Desks(parts.Room):
         )
 
     def revision_of(self, group_id: str) -> int:
-        """Return the revision of the last order; 0: there was none."""
+        """Return the revision of the last order; 0 if there was none."""
         order = self._orders.get(group_id)
         return order.revision if order else 0
 
     def hosts_of(
         self, members: Iterable[holds.Member]
     ) -> tuple[objects.GroupHost, ...]:
-        """Return where the clients of a group can connect."""
+        """Return the hosts to which the clients of a group can connect."""
         counts = collections.Counter(
             (one.slot.host.uuid, one.public_id)
             for one in members
@@ -184,7 +184,7 @@ class Desks(parts.Room):
     def heard(
         self, host: registry.HostEntry, report: objects.AgentReport
     ) -> None:
-        """Process the groups' part of an agent's report."""
+        """Process the part of an agent's report that is about groups."""
         is_new_agent = self._boots.get(host.uuid) != report.agent_boot_id
         self._boots[host.uuid] = report.agent_boot_id
         desks = self._desks.setdefault(host.uuid, {})
@@ -224,7 +224,7 @@ class Desks(parts.Room):
         line: objects.GroupReport | None,
         is_new_agent: bool,
     ) -> None:
-        """Repeat a desk's order, or forget a desk that is gone."""
+        """Repeat a desk's order, or forget a desk that no longer exists."""
         desk = self._desks[host.uuid][group_id]
         if line is None:
             self._silence(host, group_id, desk)
@@ -239,10 +239,10 @@ class Desks(parts.Room):
                 return
         order = self._orders.get(group_id)
         if order is None:
-            # The group was deleted by an earlier leader.
+            # An earlier leader deleted the group.
             self._holds.changed_groups.add(group_id)
         elif is_new_agent:
-            # It knows no orders.
+            # A new agent has not received any orders.
             self._send(host.uuid, desk, order)
         elif line is None or line.revision != order.revision:
             self._send_again(host.uuid, desk, order)
@@ -271,7 +271,7 @@ class Desks(parts.Room):
         desk.is_silent = True
 
     def waiting_tasks(self) -> dict[str, int]:
-        """Return the tasks that wait at desks, by group."""
+        """Return the number of tasks waiting at desks, by group."""
         found = collections.Counter[str]()
         for _, report in self._heard_reports():
             found[report.group_id] += sum(
@@ -280,7 +280,9 @@ class Desks(parts.Room):
         return found
 
     def _heard_reports(self) -> Iterator[tuple[float, objects.GroupReport]]:
-        """Yield the last reports of desks on hosts that are up, with times."""
+        """Yield the last reports of desks on hosts that are up, with their
+        times.
+        """
         for host_uuid, desks in self._desks.items():
             host = self._registry.hosts.get(host_uuid)
             if host is not None and host.up:
@@ -289,7 +291,7 @@ class Desks(parts.Room):
                         yield host.heard_at, desk.report
 
     def absent_clients(self) -> list[db_api.GroupClientRecord]:
-        """Return the clients whose programs are gone."""
+        """Return the clients that have been disconnected for too long."""
         if not self._groups.groups:
             return []
         reports = collections.defaultdict[
@@ -297,7 +299,7 @@ class Desks(parts.Room):
         ](list)
         for heard_at, report in self._heard_reports():
             reports[report.group_id].append((heard_at, report))
-        # A desk continues to serve while its agent is away.
+        # A desk continues to serve clients while its agent is unreachable.
         for one in self._holds.members():
             if not one.slot.host.up:
                 reports.pop(one.public_id, None)
@@ -381,7 +383,7 @@ class Desks(parts.Room):
             is_ready = one.phase is not model.Phase.PREPARING
             kind = "serving" if is_ready else "programming"
             self._counts.group_slot_s[kind] += time_s
-            # A new leader's clock may be behind.
+            # The clock of a new leader may be behind.
             one.charged_at = max(one.charged_at, now)
         for group_id, time_s in held_s.items():
             self._desk_accounts.of(group_id, host.id, now).add_time(
@@ -396,7 +398,7 @@ class Desks(parts.Room):
                     yield hold
 
     def _pay_owners(self, host: registry.HostEntry) -> None:
-        """Charge the owners for time in which no task ran."""
+        """Charge the owners for the time during which no task ran."""
         for account in self._desk_accounts.on(host.id):
             idle_s = account.idle_s
             group = self._groups.groups.get(account.record.group_id)
@@ -425,10 +427,10 @@ def _deleted(group_id: str) -> objects.GroupOrder:
 
 @dataclasses.dataclass(slots=True)
 class _Client:
-    """What is known of a client.
+    """What the leader knows about a client's connection.
 
-    :ivar since: since when the reports of existing desks show no connection;
-        None: they show one.
+    :ivar since: time since which the reports of existing desks have shown no
+        connection; None while they show one.
     """
 
     was_connected: bool = False
@@ -440,7 +442,7 @@ class Absences:
 
     :param connect_timeout_s: how long a client may take to connect for the
         first time.
-    :param resume_grace_s: how long its connection may later be lost.
+    :param resume_grace_s: how long it may later be disconnected.
     """
 
     def __init__(
@@ -466,8 +468,8 @@ class Absences:
         :param groups: the clients of each group, and the last reports of its
             desks with their times; empty if it is uncertain which clients are
             connected, or if they cannot connect.
-        :param failed_at: when the database or the bus last failed. Until then
-            clients could not learn where to connect.
+        :param failed_at: when the database or the bus last failed. Until then,
+            clients could not find out where to connect.
         """
         before, self._clients = self._clients, {}
         found = []
@@ -492,7 +494,7 @@ class Absences:
                 elif heard_at >= max(known.since, failed_at) + self._limit_s(
                     known
                 ):
-                    # All desks have reported this after the limit.
+                    # Even the oldest report was sent after the limit.
                     found.append(client)
         return found
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slots and their holders, as the conductor knows them."""
+"""The conductor's state of slots and their holders."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fpgapool.core import state as core_state
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 
-# Over shorter times, rates are mostly noise.
+# Rates measured over a shorter time are mostly noise.
 _LEAST_TIME_S = 1.0
 
-#: Part of orders for holders without clients that connect to the slot.
+#: Members of orders for holders whose clients do not connect to the slot.
 WITHOUT_CLIENT: dict[str, Any] = {
     "connect_timeout_s": 0.0,
     "resume_grace_s": 0.0,
@@ -31,7 +31,7 @@ WITHOUT_CLIENT: dict[str, Any] = {
 
 @dataclasses.dataclass(slots=True)
 class Energy:
-    """Energy that a slot has drawn for one holder, over agent restarts.
+    """Energy that a slot has used for one holder, across agent restarts.
 
     :ivar total_j: None until the agent measures energy.
     """
@@ -50,17 +50,17 @@ class Energy:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Hold(abc.ABC):
-    """The conductor's own state of an assignment; the core has the rest.
+    """The conductor's own state of an assignment; the core keeps the rest.
 
     It exists until the agent shows that the assignment is over.
 
     :ivar core: the assignment; only the core changes it.
-    :ivar holder: its kind, and the id of its row.
-    :ivar prepared: the agent's report shows the slot ready; the secret may
-        still be under way.
-    :ivar offer: where the client may connect before that.
-    :ivar heard: boot id and sequence of the agent's last report before it
-        announced the slot as ready.
+    :ivar holder: the kind of the holder, and the id of its row.
+    :ivar prepared: whether the agent has reported the slot as ready; the
+        secret may not have arrived yet.
+    :ivar offer: endpoints to which the client may connect before that.
+    :ivar heard: boot id and sequence number of the agent's last report before
+        it announced that the slot was ready.
     :ivar bitstream: the bitstream in the slot; None for the driver's own
         implementation.
     """
@@ -91,23 +91,23 @@ class Hold(abc.ABC):
 
     @property
     def abandoned(self) -> bool:
-        """Whether its session already waits for, or has, another slot."""
+        """Whether its session already waits for another slot or has one."""
         return False
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the assignment has a row."""
+        """Whether the assignment is stored in the database."""
         return True
 
     @abc.abstractmethod
     def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare the slot says of the holder."""
+        """Return what the order to prepare the slot says about the holder."""
 
     # -- the assignment ----------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """The assignment's number; later ones have higher numbers."""
+        """The assignment's number; later assignments have higher ones."""
         return self.core.generation
 
     @property
@@ -165,8 +165,8 @@ class Hold(abc.ABC):
 class Member(Hold):
     """A group's slot.
 
-    :ivar group: its row when it got the slot.
-    :ivar charged_at: until when its time has been charged.
+    :ivar group: the group's row when it got the slot.
+    :ivar charged_at: the time until which its use has been charged.
     """
 
     group: db_api.GroupRecord
@@ -183,7 +183,7 @@ class Member(Hold):
         return self.phase is not model.Phase.PREPARING and not self.revoked
 
     def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare the slot says of the group."""
+        """Return what the order to prepare the slot says about the group."""
         return {
             "session_id": self.group.group_id,
             "group_id": self.group.group_id,
@@ -241,7 +241,8 @@ class Holds(dict[int, Hold]):
 class Reading:
     """The last measurement of a slot's holder.
 
-    :param input_bytes_per_s: since the previous reading; 0 for the first.
+    :param input_bytes_per_s: mean input rate since the previous reading; 0 for
+        the first reading.
     """
 
     generation: int
@@ -268,7 +269,8 @@ class Traffic:
     ) -> Reading | None:
         """Record the byte counts of a report; return a new reading, if any.
 
-        The first one of a holder, and one too soon, give none.
+        There is none for a holder's first report, or for one that follows too
+        soon.
         """
         before = self._readings.get(slot_id)
         if before is None or before.generation != generation:
@@ -287,7 +289,7 @@ class Traffic:
             at=now,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-            # Not negative: a new worker counts from 0.
+            # Avoid a negative rate: a new worker counts from 0.
             input_bytes_per_s=max(input_bytes - before.input_bytes, 0)
             / seconds,
             output_bytes_per_s=max(output_bytes - before.output_bytes, 0)

@@ -2,9 +2,9 @@
 
 """Compares an agent's slot table with the assignments.
 
-Reports and orders cross on the way, are lost and are repeated. So a report is
-not an event: it is compared with the expected state, and the finding names the
-difference.
+Reports and orders may cross, get lost or be repeated. A report is therefore
+not treated as an event: it is compared with the expected state, and the
+finding names the difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Finding(enum.Enum):
     """The difference between expected and reported state."""
 
     AS_EXPECTED = enum.auto()
-    #: The slot works for an unknown session or an older assignment.
+    #: The slot is busy for an unknown session or an older assignment.
     STRAY = enum.auto()
     #: The agent has not received the order to prepare yet.
     NOT_STARTED = enum.auto()
@@ -56,23 +56,24 @@ _BY_STATE = {
 }
 
 
-#: The client has sent nothing before that.
+#: In these phases the client has not sent anything yet.
 UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
 
-# A former leader gave up on the slot, and died before recording that.
+# Result codes of slots that a former leader gave up, dying before it recorded
+# that.
 _GIVEN_UP = frozenset({codes.PREPARE_TIMEOUT, codes.SUPERSEDED})
 
 
 def busy(report: objects.SlotReport) -> bool:
-    """Whether the slot works for a session or a test."""
+    """Whether the slot is busy for a session or a test."""
     return report.state in _BUSY
 
 
 def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
-    """Whether a slot was never ready for its holder, so that another may
-    replace it.
+    """Whether a slot was never ready for its holder, so that the holder may
+    get another slot.
 
-    A connected holder has the slot, whatever its agent reports.
+    A holder that has connected keeps the slot, whatever the agent reports.
     """
     return hold.phase in UNCONNECTED and (
         result.state == states.PREPARE_FAILED
@@ -106,8 +107,8 @@ def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED
     if hold.revoked:
-        # The order to prepare may still be under way, so the agent must
-        # receive the release.
+        # The order to prepare may still arrive, so the agent must also receive
+        # the release.
         return Finding.NOT_RELEASED
     if hold.is_unprepared:
         return Finding.NOT_STARTED

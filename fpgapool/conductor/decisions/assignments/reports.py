@@ -31,7 +31,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# Limits log lines that agents can cause repeatedly.
+# Limits the log lines that agents can cause repeatedly.
 _LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
 
 _PROGRAMMED = frozenset(
@@ -42,17 +42,17 @@ _PROGRAMMED = frozenset(
     }
 )
 
-# Session states in the conductor and in the worker's result, where the client
-# closed the session and cancelled it before the conductor learned of the
-# close.
+# The states of a session in the conductor and in the worker's result if the
+# client closed the session, then cancelled it before the conductor was
+# notified of the close.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# Session states that no result of a former slot ends: the client has another
-# slot, or the session is closed or never had one.
+# A result from a former slot does not end a session in one of these states:
+# the client has another slot, or the session is closed or never had a slot.
 _NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
 
-# A client was notified late if it knew its slot for less than this share of
-# ``connect_timeout_s``.
+# A client was notified too late if it knew about its slot for less than this
+# share of ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
 
 
@@ -94,13 +94,13 @@ class Reports(parts.Room):
         hold.announced_at = min(hold.announced_at, self._clock.now)
         session.secret = prepared.secret
         if prepared.secret:
-            # A new worker, or one that accepts no clients from other hosts.
+            # The worker is new, or accepts no clients from other hosts.
             session.secret_sha256 = ""
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
         hold.heard = prepared.agent_boot_id, prepared.sequence
         if not session.has_secret:
-            # The front door that created it was restarted.
+            # The front door that created the secret was restarted.
             self._outbox.send(agent_orders.reissue_secret(hold))
         if hold.phase is model.Phase.PREPARING:
             self._link.tell(events.SlotReady(hold.slot.id, hold.generation))
@@ -122,7 +122,7 @@ class Reports(parts.Room):
         if changed or not host.up:
             self._library.see_slots()
             self._host_up(host)
-        # Process this before the report ends members.
+        # Count the time before the report ends any members.
         self._desks.count_time(host)
         for device in report.devices:
             for line in device.slots:
@@ -218,7 +218,7 @@ class Reports(parts.Room):
             return
         self._lives.end(session, result.state, result.code, result.message)
         self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
-        # The result of the other slot's worker is not that of the session.
+        # The result from the other slot's worker is not the session's result.
         session.hold = None
 
     # -- findings ----------------------------------------------------------
@@ -273,7 +273,7 @@ class Reports(parts.Room):
     def _measure_progress(
         self, hold: sessions.SessionHold, line: objects.SlotReport
     ) -> None:
-        """Measure a holder's rate, for the core and for placement."""
+        """Measure a session's data rate; report it if the core needs it."""
         reading = self._traffic.note(
             hold.slot.id,
             hold.generation,
@@ -296,7 +296,9 @@ class Reports(parts.Room):
     def _report_border(
         self, hold: sessions.SessionHold, line: objects.SlotReport
     ) -> None:
-        """Report a border to the core, where others may get the slot."""
+        """Report a border, where another session may get the slot, to the
+        core.
+        """
         quanta = line.input_bytes // hold.quantum_bytes
         if quanta > hold.quanta:
             hold.quanta = quanta
@@ -378,7 +380,7 @@ class Reports(parts.Room):
                 self._lives.end(session, *self._how_it_ended(session, result))
         self._serving.free(hold, self._clock.now, result)
         if again:
-            # It queues after the waiting sessions: it has had a slot.
+            # It queues behind the waiting sessions, because it has had a slot.
             self._serving.resubmit(
                 session,
                 result.code,
@@ -391,7 +393,7 @@ class Reports(parts.Room):
         """Whether a session that lost its slot should wait for another."""
         session = hold.session
         if result.code == codes.YIELDED:
-            # A session may use twice its claim; exceeding it costs its place.
+            # Double the claim: a session that exceeds it only loses its place.
             session.claimed_bytes = min(
                 2 * session.input_bytes, self._settings.max_claimed_bytes
             )
@@ -409,7 +411,7 @@ class Reports(parts.Room):
     def _how_it_ended(
         self, session: sessions.Session, result: objects.SessionResult
     ) -> tuple[str, str, str]:
-        at = f"ended at input offset {result.input_bytes}"
+        at = f"the session ended at input offset {result.input_bytes}"
         if result.code in codes.ROOM_IS_MADE:
             message = f"the slot was taken back; {at}"
             return states.FAILED, result.code, message
@@ -422,7 +424,7 @@ class Reports(parts.Room):
         if result.code == codes.DEADLINE_PASSED:
             message = f"the deadline passed; {at}"
             return states.EXPIRED, result.code, message
-        # An agent of another release may report other ends.
+        # An agent of another release may report other states.
         known = result.state in states.RESULTS - {states.PREPARE_FAILED}
         state = result.state if known else states.FAILED
         return state, result.code, result.message
@@ -477,7 +479,7 @@ class Reports(parts.Room):
             line.generation,
         )
         self._outbox.send(
-            # The slot works for a session that should not have it.
+            # The slot is busy for a session that should not have it.
             agent_orders.release_slot(
                 slot,
                 line.session_id or "",
@@ -523,7 +525,7 @@ def _log_ignored(
     if known.is_double(report.agent_boot_id, report.sent_at):
         _LIMITED_LOG.warning(
             "Two agents report as host %s: %s on %s, and %s on %s, which is"
-            " ignored; give one of them a [DEFAULT] host_uuid of its own",
+            " ignored; set a different [DEFAULT] host_uuid for one of them",
             known.uuid,
             known.boot_id,
             known.name,

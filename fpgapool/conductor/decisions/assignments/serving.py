@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slots of sessions and groups, from the core's instruction to the release."""
+"""Assignments of slots to sessions and groups, from the core's instruction to
+the release.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,19 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# Messages for a session's owner: why it waits again.
+# Messages that tell a session's owner why it is waiting again.
 _WHY = {
-    codes.CONNECT_TIMEOUT: "its client learned too late of its slot",
-    codes.DRAINED: "an operator takes its slot out of use",
+    codes.CONNECT_TIMEOUT: "its client was notified of its slot too late",
+    codes.DRAINED: "an operator is taking its slot out of service",
     codes.HOST_LOST: "the host of its slot does not report",
-    codes.MOVED: "its client asked for another slot",
+    codes.MOVED: "its client requested another slot",
     codes.PREEMPTED: (
-        "a session with a higher priority or less time left has its slot"
+        "its slot went to a session with a higher priority or a more urgent"
+        " deadline"
     ),
-    codes.RESERVED: "its slot is kept for a reservation",
-    codes.YIELDED: "it sent more than it claimed, and others waited",
+    codes.RESERVED: "its slot is needed for a reservation",
+    codes.YIELDED: "it sent more than it claimed while other sessions were"
+    " waiting",
 }
 
 
@@ -154,7 +158,9 @@ class Serving(parts.Room):
         return hold
 
     def _quantum_bytes(self, hold: sessions.SessionHold) -> int:
-        """Return the input between two borders; 0: there are none."""
+        """Return the number of input bytes between two borders; 0 if there are
+        none.
+        """
         accelerator = self._core.view.accelerators.get(hold.accelerator)
         if accelerator is None or not accelerator.stateless:
             return 0
@@ -184,7 +190,7 @@ class Serving(parts.Room):
             state = states.EXPIRED if timed_out else states.REJECTED
             self._lives.end(session, state, order.code, order.message)
         if hold is not None:
-            # It lost its slot, and its accelerator was deleted.
+            # The job lost its slot, and its accelerator was deleted.
             self._lose(hold, order.code, tells_agent=True)
 
     @parts.handles(instructions.Requeue)
@@ -199,7 +205,7 @@ class Serving(parts.Room):
             if hold is not None and is_taken_back:
                 self._count_taken_back(session, order.reason)
         if hold is not None:
-            # Otherwise the agent already knows, or is silent.
+            # In other cases the agent already knows, or does not report.
             self._lose(hold, order.reason, tells_agent=is_taken_back)
         if session is not None:
             session.skips = self._core.skips(order.job_id)
@@ -291,7 +297,7 @@ class Serving(parts.Room):
             self._lives.touch(hold.session)
 
     def tick(self) -> None:
-        """Release the slots of groups whose accelerator is gone.
+        """Release the slots of groups whose accelerator was deleted.
 
         The core frees such a group's unused slots without an instruction,
         because no job waits for a replacement.
@@ -310,7 +316,7 @@ class Serving(parts.Room):
     ) -> None:
         """Release a slot, and add its usage to the ledger.
 
-        :param result: of its worker; None: the last report counts.
+        :param result: the worker's result; None: use the last report.
         """
         if isinstance(hold, sessions.SessionHold):
             self._charging.charge(hold, ended_at, result)
@@ -336,9 +342,9 @@ class Serving(parts.Room):
         *,
         yields: bool = False,
     ) -> None:
-        """Queue a session again, at the place of its first arrival.
+        """Queue a session again, ordered by its first arrival.
 
-        :param yields: whether the core serves the waiting sessions first.
+        :param yields: whether the sessions that are already waiting go first.
         """
         LOG.info(
             "Session %s waits for another slot: %s", session.session_id, reason
@@ -360,7 +366,7 @@ class Serving(parts.Room):
     def move(self, session: sessions.Session) -> None:
         """Queue a session again while its old slot is being revoked."""
         if session.hold is not None:
-            # Its worker may never report the rest.
+            # The old slot's worker may never report the rest.
             self._charging.charge_so_far(session.hold)
         self._link.tell(events.JobCancelled(session.job_id, codes.MOVED))
         self._sessions.rename_job(session, self._sessions.next_id())
@@ -443,7 +449,7 @@ class Serving(parts.Room):
         )
 
     def ask_secret(self, hold: sessions.SessionHold) -> None:
-        """Order a new secret from the agent."""
+        """Order the agent to issue a new secret."""
         if self._may_repeat(hold):
             self._outbox.send(agent_orders.reissue_secret(hold))
 
@@ -456,9 +462,8 @@ class Serving(parts.Room):
 
 
 def _offer_for(hold: sessions.SessionHold) -> objects.Offer | None:
-    """Return where the client can connect while the order is under way.
-
-    None: it must wait until the slot is ready.
+    """Return where the client can connect before the agent has the order; None
+    if it must wait until the slot is ready.
     """
     session, slot = hold.session, hold.slot
     offer = slot.reported.offer if slot.reported else None

@@ -5,15 +5,15 @@
 ``registry``
     All hosts, devices and slots, as agents report them.
 ``hosts``
-    Lost hosts, and preparations that hang.
+    Detects lost hosts and preparations that hang.
 ``operators``, ``administration``, ``reservations``
-    Requests of operators: states, tests, reservations, limits.
+    Operators' requests: states, tests, reservations, limits.
 ``probation``, ``self_tests``
-    Units that failures have taken out of use, and their tests.
+    Units that are out of service because of failures, and their tests.
 ``accelerators``, ``bitstreams``
-    The library: its changes, and which slots fit an accelerator.
+    The library: its changes, and which slots each accelerator fits.
 ``power_caps``
     Caps on the power of slots.
 
-Nothing here changes a session but through the parts of the pool that it gets.
+This package changes sessions only through the parts of the pool passed to it.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Applies changes of the library, and passes them to the core."""
+"""Applies changes to the library, and passes them to the core."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class Accelerators(parts.Room):
         )
 
     def see_slots(self) -> None:
-        """Update which slots fit an accelerator, after a host's report."""
+        """Update which slots each accelerator fits, after a host's report."""
         if self._catalogue.set_builtins(self._registry.builtins()):
             self.tell_core()
 
     def tell_core(self) -> None:
-        """Send the core the accelerators of the library."""
+        """Send the library's accelerators to the core."""
         self._update_outdated()
         self._link.tell(
             events.AcceleratorsChanged(

@@ -25,10 +25,10 @@ Administered = registry.HostEntry | registry.DeviceEntry
 _ENABLED = model.AdminState.ENABLED
 _DRAINING = model.AdminState.DRAINING
 
-#: The length of the columns, in characters.
+#: The length of the database columns, in characters.
 MAX_REASON_LENGTH = 255
 
-#: A year: a longer time is probably a mistake.
+#: One year; a longer time is probably a mistake.
 MAX_DRAIN_S = 366 * 86400.0
 
 _REQUEST = shapes.Members(
@@ -54,7 +54,7 @@ def checked(**wanted: Any) -> inputs.Administer:
 
 
 def state(device: registry.DeviceEntry) -> model.AdminState:
-    """Return the effective state of a device, with that of its host."""
+    """Return a device's effective state, which also depends on its host."""
     found = {device.admin.state, device.host.admin.state}
     if _DRAINING in found:
         return _DRAINING
@@ -77,7 +77,7 @@ def core_event(device: registry.DeviceEntry) -> events.Event:
 
 
 def devices_of(entry: Administered) -> list[registry.DeviceEntry]:
-    """Return a device itself, or those of a host."""
+    """Return the given device, or all devices of the given host."""
     if isinstance(entry, registry.DeviceEntry):
         return [entry]
     return sorted(entry.devices.values(), key=lambda device: device.id)

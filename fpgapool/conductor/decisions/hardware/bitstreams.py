@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Changes of the library: requests in, rows out."""
+"""Checks and applies changes to the library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import shapes
 
 _MAX_DEPTH = 32
-# As long as their columns.
+# As long as the database columns.
 _KEY = shapes.text(255)
 _VALUES = shapes.Members(
     {
@@ -47,10 +47,11 @@ _VALUES = shapes.Members(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryContext:
-    """The state of the pool on which a change may depend.
+    """The state of the pool that a change may depend on.
 
-    :ivar max_count: of the project's bitstreams; None: no limit.
-    :ivar max_bytes: likewise of their sizes together.
+    :ivar max_count: maximum number of the project's bitstreams; None: no
+        limit.
+    :ivar max_bytes: maximum of their total size; None: no limit.
     """
 
     now: float
@@ -93,7 +94,9 @@ class Catalogue:
     def set_builtins(
         self, builtins: Mapping[str, library.Builtins | None]
     ) -> bool:
-        """Take over what slots run; return whether others fit then."""
+        """Update the accelerators built into slots; return whether this
+        changes the profiles.
+        """
         before = self.library
         if builtins != before.builtins:
             self.library = library.Library(
@@ -118,7 +121,7 @@ class Catalogue:
     def is_outdated(
         self, programmed: str | None, bitstream_id: str | None, shape: str
     ) -> bool:
-        """Whether the library has a newer bitstream than a slot."""
+        """Whether the library has a newer bitstream than the one in a slot."""
         if programmed is None:
             return False
         chosen = self.library.choose(programmed, shape)
@@ -129,8 +132,9 @@ class Catalogue:
     ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
         """Find the accelerator that a project refers to by name.
 
-        :returns: profiles, and the accelerator's key among them. If there is
-            none, the profiles that the project may use, and the unknown name.
+        :returns: all profiles, and the accelerator's key among them. If the
+            name is unknown, the profiles that the project may use, and the
+            name itself.
         """
         key = self.library.resolve(name, project_id)
         if key is None:
@@ -149,7 +153,8 @@ class Catalogue:
         """Change the library.
 
         :returns: the row to write; None if nothing changes.
-        :raises Rejected: if the change is not allowed; nothing changes then.
+        :raises Rejected: if the change is not allowed; in that case nothing
+            changes.
         """
         if isinstance(change, objects.CreateBitstream):
             return self._create(change, context)
@@ -223,7 +228,7 @@ class Catalogue:
             )
         used = sum(one.size_bytes for one in self._of_project(old.project_id))
         admission.check_quota(
-            "bytes of bitstreams", context.max_bytes, used, change.size_bytes
+            "bitstream bytes", context.max_bytes, used, change.size_bytes
         )
         new = dataclasses.replace(
             old,
@@ -255,7 +260,7 @@ class Catalogue:
             # A private bitstream is not shared with other projects.
             new = dataclasses.replace(new, projects=[])
         if new.public != old.public:
-            # The change makes it implement another accelerator.
+            # With this change it implements a different accelerator.
             self._check_unused(old, context)
             if new.state != library.UPLOADING or new.profile:
                 self._check_profile(new)
@@ -270,15 +275,16 @@ class Catalogue:
         if old.state == library.UPLOADING:
             raise admission.Rejected(
                 codes.BITSTREAM_HAS_NO_FILE,
-                "a bitstream without a file cannot be approved",
+                "the bitstream has no file yet; upload it before approving",
             )
         if not change.force and not library.fits(old, context.capacities):
             raise admission.Rejected(
                 codes.NO_COMPATIBLE_SLOT,
-                f"no slot of this pool has any of the shapes"
+                "no slot of this pool has a shape that the bitstream fits:"
                 f" {', '.join(old.shapes)}",
             )
-        # An accelerator that needs no file may have been removed meanwhile.
+        # The built-in accelerator that it relies on may have been removed
+        # meanwhile.
         self._check_profile(old)
         if old.state == library.APPROVED:
             return old
@@ -302,8 +308,8 @@ class Catalogue:
         if record.profile.get("peak_bytes_per_s") is None:
             raise admission.Rejected(
                 codes.INVALID_REQUEST,
-                "the profile of a new accelerator must have"
-                f" peak_bytes_per_s: {record.accelerator}",
+                f"accelerator {record.accelerator} is new, so the bitstream's"
+                " profile must include peak_bytes_per_s",
             )
 
     def _check_unused(
@@ -311,7 +317,8 @@ class Catalogue:
     ) -> None:
         if record.bitstream_id in context.running:
             raise admission.Rejected(
-                codes.BITSTREAM_IN_USE, "a session is using it"
+                codes.BITSTREAM_IN_USE,
+                "a session or group is using the bitstream",
             )
 
     def _find(self, bitstream_id: str) -> db_api.BitstreamRecord:
@@ -332,7 +339,7 @@ class Catalogue:
             del self._by_id[record.bitstream_id]
         else:
             self._by_id[record.bitstream_id] = record
-        # Other bitstreams are not in the library, and tenants change them
+        # Unapproved bitstreams are not in the library, and tenants change them
         # often.
         states = {record.state, old.state if old else ""}
         if library.APPROVED in states:
@@ -347,10 +354,10 @@ class Catalogue:
 def _fitting(
     change: objects.UploadBitstream, capacities: declaration.Capacities
 ) -> list[str]:
-    """Return the shapes of the slots that a file fits.
+    """Return the slot shapes that a file fits.
 
-    :raises Rejected: if there is none, or if a shape named by the owner lacks
-        resources that the file needs.
+    :raises Rejected: if there are none, or if a shape that the owner named
+        lacks resources that the file needs.
     """
     if change.resources:
         try:
@@ -363,8 +370,8 @@ def _fitting(
             if shape in capacities and shape not in room:
                 raise admission.Rejected(
                     codes.INVALID_DECLARATION,
-                    f"it needs more resources than a slot of shape {shape}"
-                    " has",
+                    "the bitstream needs more resources than a slot of"
+                    f" shape {shape} has",
                 )
         if not change.shapes and room:
             return list(room)
@@ -384,7 +391,8 @@ def _rejected(
     if old.state == library.UPLOADING:
         raise admission.Rejected(
             codes.BITSTREAM_HAS_NO_FILE,
-            "a bitstream without a file cannot be rejected; delete it",
+            "the bitstream has no file yet, so it cannot be rejected; delete"
+            " it instead",
         )
     return dataclasses.replace(
         old,
@@ -411,9 +419,8 @@ def _shared(
 
 
 def _check_row(record: db_api.BitstreamRecord) -> None:
-    """Refuse a row that the library or the database would reject.
-
-    A rejected row would block all later rows.
+    """Refuse a row that the library or the database would reject, which would
+    block all later rows.
     """
     values = dataclasses.asdict(record)
     try:

@@ -26,9 +26,11 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# If more than this share of all hosts is silent at once, the bus is suspected.
+# If more than this share of all hosts is silent at once, the message bus is
+# suspected.
 _BUS_SUSPECTED_SHARE = 0.5
-# Longest part of a driver's error that is kept; each view repeats it.
+# Maximum number of characters kept of a driver's error, because every view
+# includes it.
 _MAX_CAUSE_LENGTH = 400
 
 
@@ -48,14 +50,15 @@ class Hosts(parts.Room):
     _ticked_at: float = dataclasses.field(default=math.inf, init=False)
 
     def found(self, host: registry.HostEntry) -> None:
-        """Note that a host is up again."""
+        """Record that a host is up again."""
         self._lost_since.pop(host.uuid, None)
 
     def tick(self) -> None:
         """Check for silent hosts and for preparations that hang."""
         timeout_s = self._settings.report_timeout_s
         if self._clock.now - self._ticked_at > timeout_s / 2:
-            # This conductor was suspended, and reports wait in its queue.
+            # This conductor was suspended, and reports are waiting in its
+            # queue.
             self._outages.unreachable_until = self._clock.now
         self._ticked_at = self._clock.now
         self._find_silent()
@@ -83,8 +86,8 @@ class Hosts(parts.Room):
         if len(silent) > _BUS_SUSPECTED_SHARE * len(present):
             if not self._bus_is_suspected:
                 LOG.warning(
-                    "%d of %d hosts are silent: the message bus is"
-                    " suspected, and no host is marked as lost",
+                    "%d of %d hosts are silent; the message bus may have"
+                    " failed, so no host is marked as lost",
                     len(silent),
                     len(present),
                 )
@@ -93,7 +96,7 @@ class Hosts(parts.Room):
             return
         self._bus_is_suspected = False
         for host in silent:
-            # Agents reconnect to the bus at different times.
+            # After an outage, agents reconnect to the bus at different times.
             since = max(host.heard_at, self._outages.unreachable_until)
             if self._clock.now - since > timeout_s:
                 self._ask_or_lose(host, since)
@@ -101,8 +104,8 @@ class Hosts(parts.Room):
     def _ask_or_lose(
         self, host: registry.HostEntry, silent_since: float
     ) -> None:
-        """Ask a silent host for a report, and treat it as lost if it does not
-        answer.
+        """Ask a silent host for a report; if it does not answer, treat it as
+        lost.
 
         Its previous reports may have gone to another leader.
         """
@@ -116,7 +119,7 @@ class Hosts(parts.Room):
 
     def _lose(self, host: registry.HostEntry) -> None:
         LOG.error(
-            "Host %s (%s) has been silent for %.0f s and counts as lost",
+            "Host %s (%s) has not reported for %.0f s and is considered lost",
             host.name,
             host.uuid,
             self._clock.now - host.heard_at,
@@ -147,9 +150,9 @@ class Hosts(parts.Room):
         elif (
             hold.is_unprepared
             and not hold.revoked
-            # Compares with the host's last report: the slot of a silent host
-            # may have become ready. For an assignment of a former leader, that
-            # is unknown.
+            # Use the time of the host's last report, because the slot of a
+            # silent host may have become ready. For an assignment by a former
+            # leader, that is unknown.
             and host.up
             and host.heard_at - hold.assigned_at > limits.prepare_timeout_s
         ):
@@ -161,9 +164,9 @@ class Hosts(parts.Room):
                 hold.session,
                 states.LOST,
                 codes.HOST_LOST,
-                "the slot's host did not come back",
+                "the slot's host did not report again",
             )
-        # Its work since the last report is unknown.
+        # The work done since the last report is unknown.
         ended_at = max(hold.slot.host.heard_at, hold.assigned_at)
         self._serving.free(hold, ended_at)
 
@@ -176,7 +179,7 @@ class Hosts(parts.Room):
             self._settings.prepare_timeout_s,
         )
         self._outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
-        # The slot is out of use until a report shows it idle, because
+        # The slot stays out of service until a report shows it idle, because
         # programming may hang.
         hold.slot.usable = False
         self._link.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
@@ -191,8 +194,8 @@ class Hosts(parts.Room):
     ) -> None:
         """Take a slot from its holder after a failed preparation.
 
-        A session waits for another one, unless too many have failed in this
-        way.
+        A session waits for another slot, unless too many slots have failed for
+        it in this way.
         """
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
@@ -204,8 +207,8 @@ class Hosts(parts.Room):
                     hold.session,
                     states.FAILED,
                     reason,
-                    f"{sessions.MAX_FAILED_SLOTS} slots could not be prepared,"
-                    f" the last was {hold.slot}: {cause}",
+                    f"{sessions.MAX_FAILED_SLOTS} slots could not be"
+                    f" prepared; the last one was {hold.slot}: {cause}",
                 )
                 self._serving.free(hold, self._clock.now)
                 return
@@ -228,7 +231,7 @@ class Hosts(parts.Room):
     def _compute_deleted(self, item: inputs.ComputeDeleted) -> None:
         """Handle a compute node that Nova has deleted.
 
-        A host that still reports, or has boards, is left to the operator.
+        The operator has to deal with a host that still reports, or has boards.
         """
         host = self._registry.hosts.get(item.host_uuid)
         if host is None:
@@ -238,15 +241,15 @@ class Hosts(parts.Room):
                 "Nova has deleted compute node %s, but host %s %s",
                 host.uuid,
                 host.name,
-                "is up" if host.up else "has boards here",
+                "is up" if host.up else "still has boards",
             )
         self._set_compute(host.uuid, db_api.ComputeState.DELETED)
         self._remove_if_gone(host)
 
     def _remove_if_gone(self, host: registry.HostEntry) -> None:
-        """Remove a lost host without boards that Nova has deleted.
+        """Remove a lost host without boards if Nova has deleted it.
 
-        If the host is not lost, its agent may still run.
+        As long as the host is not lost, its agent may still run.
         """
         if (
             host.compute is not db_api.ComputeState.DELETED
@@ -254,7 +257,7 @@ class Hosts(parts.Room):
             or host.uuid not in self._lost_since
         ):
             return
-        LOG.info("Host %s (%s) is removed", host.name, host.uuid)
+        LOG.info("Host %s (%s) has been removed", host.name, host.uuid)
         self.found(host)
         self._outbox.write(self._registry.forget(host))
         self._probation.forget_gone()
@@ -263,7 +266,7 @@ class Hosts(parts.Room):
 def _for_owner(reason: str, message: str) -> str:
     if reason == codes.BITSTREAM_UNTRUSTED:
         # The agent's log has details.
-        return "its bitstream is not signed by a key that the hosts trust"
+        return "the bitstream is not signed with a key that the hosts trust"
     line = " ".join(message.removeprefix(f"{reason}: ").split())
     return line[:_MAX_CAUSE_LENGTH] or reason
 
@@ -271,11 +274,11 @@ def _for_owner(reason: str, message: str) -> str:
 def _log_clock(host: registry.HostEntry) -> None:
     if host.clock_is_wrong:
         LOG.warning(
-            "The clock of host %s is %.0f s %s this one; fpgapool corrects for"
-            " that, but one of them is wrong",
+            "The clock of host %s is %.0f s %s the conductor's; fpgapool"
+            " corrects for the difference, but one of the clocks is wrong",
             host.name,
             abs(host.clock_behind_s),
             "behind" if host.clock_behind_s > 0 else "ahead of",
         )
     else:
-        LOG.info("The clock of host %s agrees with this one", host.name)
+        LOG.info("The clock of host %s is correct again", host.name)

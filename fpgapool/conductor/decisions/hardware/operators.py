@@ -154,7 +154,7 @@ class Operators(parts.Room):
             _, found = self._find(item.host_uuid, item.device)
             device = reservations.check(item, found)
             LOG.info(
-                "Device %s %s: %d slots are reservable",
+                "Device %s %s: instances can now reserve %d slots",
                 device.host.name,
                 device.name,
                 item.slots,

@@ -20,12 +20,13 @@ def caps(
     pool: registry.Registry,
     profiles: Iterable[objects.AcceleratorProfile],
 ) -> model.PowerCaps:
-    """Return the caps, with the power of a slot of each known shape.
+    """Return the caps, and the power of a slot of each known shape.
 
     If both a host's report and the settings have a cap, the lower one applies.
 
-    :param profiles: the library's profiles. Accelerators of projects are
-        ignored: a project could otherwise raise the power of all slots.
+    :param profiles: the library's profiles. Projects' accelerators are
+        ignored, because a project could otherwise raise the power of all
+        slots.
     """
     by_host_w = dict(settings.host_power_caps_w)
     for uuid, host in pool.hosts.items():
@@ -62,18 +63,19 @@ def doubts(caps: model.PowerCaps, pool: registry.Registry) -> Iterator[str]:
     for shape in sorted({shape for _, shape in kinds}):
         if not slots_w.get(shape):
             yield (
-                "no accelerator has an active_w for slots of the shape"
-                f" {shape}: caps on power do not apply to them"
+                f"no accelerator has an active_w for slots of shape {shape},"
+                " so power caps do not apply to these slots"
             )
         elif caps.pool_w is not None and slots_w[shape] > caps.pool_w:
             yield (
-                f"a slot of the shape {shape} takes {slots_w[shape]:g} W, more"
-                " than [conductor] power_cap_w: no session gets one"
+                f"a slot of shape {shape} uses {slots_w[shape]:g} W, more"
+                " than [conductor] power_cap_w, so no session gets one"
             )
     for host_id, shape in sorted(kinds):
         if slots_w.get(shape, 0.0) > hosts_w.get(host_id, math.inf):
             name = pool.hosts_by_id[host_id].name
             yield (
-                f"a slot of the shape {shape} takes {slots_w[shape]:g} W, more"
-                f" than the cap on {name}: no session gets one there"
+                f"a slot of shape {shape} uses {slots_w[shape]:g} W, more"
+                f" than the power cap of host {name}, so no session gets one"
+                " there"
             )

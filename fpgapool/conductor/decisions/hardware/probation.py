@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Units that failures have taken out of use, and their tests.
+"""Units that are out of service because of failures, and their tests.
 
-:mod:`fpgapool.core.health` decides. This module applies its decisions to the
-slots' entries, to rows, and to orders to agents, and reads the results of
-tests in agents' reports. The core gives the slot to the test, so that no
-other holder gets it.
+:mod:`fpgapool.core.health` makes the decisions. This module applies them to
+slots, rows and orders to agents, and reads the test results in agents'
+reports. The core assigns the slot to the test, so that no other holder gets
+it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _kept = registry.common(health.Fault, db_api.FaultRecord)
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Probation(parts.Room):
-    """The units out of use, and the tests of them."""
+    """The units that are out of service, and their tests."""
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _holds: holds.Holds
 
     def load(self, rows: Collection[db_api.FaultRecord]) -> None:
-        """Load the faults in the database, before the hosts."""
+        """Load the faults from the database, before the hosts are loaded."""
         self._rows = _Rows(rows)
         self._health = health.Health(
             self._settings.health,
@@ -65,7 +65,7 @@ class Probation(parts.Room):
             ],
         )
         self.faults = self._health.faults
-        # The tests under way, by slot.
+        # The tests in progress, by slot.
         self.tests: dict[int, self_tests.SelfTest] = {}
         self._bench = self_tests.Bench(
             self._settings,
@@ -75,15 +75,15 @@ class Probation(parts.Room):
             self._holds,
             self.faults,
         )
-        # The library of the last check for deleted accelerators.
+        # The library at the last check for deleted accelerators.
         self._library: library.Library | None = None
-        # By device: the time of the last report of a dead worker.
+        # The time of the last report of a dead worker, by device.
         self._deaths: dict[int, float] = {}
-        # By unit: the number of started tests.
+        # The number of tests started, by unit.
         self._turns: dict[health.Unit, int] = {}
 
     def start(self) -> None:
-        """Apply the faults in the database, after the hosts are restored."""
+        """Apply the loaded faults, after the hosts have been restored."""
         for slot in self._registry.slots.values():
             if slot.faulty or _fault_of(slot, self.faults) is not None:
                 self._refresh(slot)
@@ -94,9 +94,8 @@ class Probation(parts.Room):
 
     @property
     def faulty_accelerators(self) -> dict[str, frozenset[tuple[str, str]]]:
-        """The accelerators that are out of use on hosts, by host UUID.
-
-        Each with the shape of its slots there; empty: any.
+        """The accelerators that are out of service, with their slot shapes
+        (empty: any), by host UUID.
         """
         found = collections.defaultdict[str, set[tuple[str, str]]](set)
         for unit in self.faults:
@@ -116,12 +115,13 @@ class Probation(parts.Room):
     ) -> None:
         """Count a failure of a slot that its holder did not cause.
 
-        :param is_preparation: whether no client has used the slot.
+        :param is_preparation: whether the failure came before any client used
+            the slot.
         """
         profiles = self._catalogue.profiles
         profile = profiles.get(hold.accelerator)
-        # Tenants' bitstreams may fail in good slots, and a restarting agent
-        # may lose its workers.
+        # Do not blame the slot: a tenant's bitstream may fail in a good slot,
+        # and a restarting agent may lose its workers.
         if profile is None or profile.projects or reason == codes.WORKER_LOST:
             return
         found = self._health.failed(
@@ -139,7 +139,7 @@ class Probation(parts.Room):
     def _is_first_death(self, slot: registry.SlotEntry) -> bool:
         """Whether this is the only dead worker reported for the device.
 
-        Several workers that die at once count as one failure.
+        If several workers die at once, they count as one failure.
         """
         heard_at = slot.host.heard_at
         last = self._deaths.get(slot.device.id)
@@ -151,7 +151,7 @@ class Probation(parts.Room):
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
         if result.state == states.PREPARE_FAILED:
-            # The order to leave, or the bitstream, may be the cause.
+            # Otherwise the revocation or the bitstream may be the cause.
             if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
                 self.failed(hold, result.code, is_preparation=True)
         elif (
@@ -163,7 +163,9 @@ class Probation(parts.Room):
             self._health.succeeded(place)
 
     def repair(self, device: registry.DeviceEntry) -> None:
-        """Bring a device, its slots and its host's accelerators back."""
+        """Bring a device, its slots and its host's accelerators back into
+        service.
+        """
         units = [health.Unit(health.Level.DEVICE, device.id)]
         units += [self_tests.of(slot) for slot in device.slots.values()]
         units += [
@@ -185,16 +187,16 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         report: objects.SlotReport,
     ) -> bool:
-        """Handle the report of a slot that no session has.
+        """Handle the report of a slot that no session holds.
 
-        :returns: whether the slot runs its test.
+        :returns: whether the slot is running its test.
         """
         if (
             slot.faulty != (_fault_of(slot, self.faults) is not None)
             or slot.fault_reason == registry.NOT_REPORTED
         ):
-            # A slot that is new, or back, may belong to a device that is out
-            # of use.
+            # A new or returned slot may belong to a device that is out of
+            # service.
             self._refresh(slot)
         test = self.tests.get(slot.id)
         if test is None:
@@ -219,9 +221,11 @@ class Probation(parts.Room):
         return False
 
     def check_missing(self, slot: registry.SlotEntry) -> None:
-        """Take a slot out of use that its agent no longer reports."""
+        """Take a slot that its agent no longer reports out of service."""
         if slot.fault_reason != registry.NOT_REPORTED:
-            LOG.warning("Slot %s is out of service: not reported", slot)
+            LOG.warning(
+                "Slot %s is out of service: its agent does not report it", slot
+            )
             self._refresh(slot)
 
     def _follow_agent(
@@ -229,8 +233,8 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         report: objects.SlotReport,
     ) -> None:
-        """Take a slot out of use, or restore it, according to its agent's
-        report.
+        """Take a slot out of service, or bring it back, according to its
+        agent's report.
         """
         if not self.faults and report.state != states.SLOT_FAULTY:
             return
@@ -247,8 +251,8 @@ class Probation(parts.Room):
             and fault.reason == codes.SLOT_FAULTY
             and (fault.last_test or fault.reason).startswith(fault.reason)
         ):
-            # Only the agent's report took it out, for example because no
-            # worker could be started.
+            # The slot was out of service only because of the agent's report,
+            # for example because no worker could be started.
             self._apply(self._health.forgive(fault.unit))
 
     def _take_result(
@@ -265,10 +269,10 @@ class Probation(parts.Room):
             text = f"{result.code}: {text}"[:_MAX_ERROR_LENGTH]
             self._end(test, limits.writable(text))
         elif result.state != states.CLOSED:
-            # The test was cancelled, or its worker took it for a session.
+            # The test was cancelled, or the worker treated it as a session.
             self._end(test, None)
         elif report.state == states.SLOT_FAULTY:
-            text = f"{codes.SLOT_FAULTY}: the slot cannot be cleaned"
+            text = f"{codes.SLOT_FAULTY}: the slot cannot be scrubbed"
             self._end(test, text)
         else:
             self._end(test, "")
@@ -276,15 +280,15 @@ class Probation(parts.Room):
     def _end(self, test: self_tests.SelfTest, error: str | None) -> None:
         """Record the result of a test.
 
-        :param error: why it failed; empty: it passed; None: it did not take
-            place.
+        :param error: why the test failed; empty: it passed; None: it did not
+            run.
         """
         self._release(test)
         text = error
         off = self_tests.on_host(test.slot, test.accelerator) in self.faults
         if error and test.is_check and off:
-            # The accelerator is out of use on this host by now: it may be the
-            # cause.
+            # The accelerator has been taken out of service on this host
+            # meanwhile, so it may be the cause.
             error = None
         outcome = "none" if error is None else "failed" if error else "passed"
         self._counts.self_tests[outcome] += 1
@@ -329,8 +333,8 @@ class Probation(parts.Room):
             host = test.slot.host
             if not host.up:
                 self._end(test, None)
-            # Compares with the host's last report: the test may have passed
-            # while the host is silent.
+            # Use the time of the host's last report, because the test may have
+            # passed while the host is silent.
             elif host.heard_at - test.asked_at > limit_s:
                 self._time_out(test)
         if self._library is not self._catalogue.library:
@@ -373,20 +377,20 @@ class Probation(parts.Room):
     def _time_out(self, test: self_tests.SelfTest) -> None:
         self._outbox.send(test.call_off())
         if not test.seen:
-            # The agent never began the test, which proves nothing about the
+            # The agent never began the test, so nothing is known about the
             # slot.
             self._end(test, None)
             return
-        # The slot is out of use until a report shows it idle, whatever was
-        # tested: programming may hang.
+        # Whatever was tested, the slot stays out of service until a report
+        # shows it idle, because programming may hang.
         test.slot.usable = False
         limit_s = self._settings.prepare_timeout_s
-        text = f"{codes.PREPARE_TIMEOUT}: not done within {limit_s:.0f} s"
+        text = f"{codes.PREPARE_TIMEOUT}: not finished within {limit_s:.0f} s"
         self._end(test, text)
 
     def _begin(self, fault: health.Fault) -> None:
-        # The candidates take turns, because only one of them may be faulty:
-        # all slots with one accelerator, then with the next.
+        # The candidates take turns, because possibly only one of them is
+        # faulty: first all slots with one accelerator, then all with the next.
         candidates = sorted(
             self._bench.candidates(fault.unit, self._clock.now),
             key=operator.itemgetter(1),
@@ -394,8 +398,8 @@ class Probation(parts.Room):
         if not candidates:
             self._health.postpone(fault.unit, self._clock.now)
             return
-        # Counts turns, not attempts: the next test uses another candidate even
-        # if this one does not take place.
+        # Count turns, not attempts, so that the next test uses another
+        # candidate even if this one does not run.
         turn = self._turns.setdefault(fault.unit, fault.tries)
         self._turns[fault.unit] = turn + 1
         slot, name = candidates[turn % len(candidates)]
@@ -423,7 +427,7 @@ class Probation(parts.Room):
         """Order an agent to test a slot that the core has given to a test."""
         test = self.tests[order.slot_id]
         test.generation = order.generation
-        LOG.info("Slot %s is tested with %s", test.slot, test.accelerator)
+        LOG.info("Testing slot %s with %s", test.slot, test.accelerator)
         self._outbox.send(test.order())
 
     # -- orders of operators -----------------------------------------------
@@ -431,9 +435,10 @@ class Probation(parts.Room):
     def test(self, slot: registry.SlotEntry, accelerator: str) -> None:
         """Begin a test now, if the slot is free.
 
-        The tested unit is the slot's device if it is out of use, else the
-        slot, else the accelerator on the host. A passed test brings it back.
-        If none of them is out, a failed test takes the slot out.
+        The tested unit is the first of these that is out of service: the
+        slot's device, the slot, the accelerator on the host. If the test
+        passes, the unit returns to service. If none of them is out of service,
+        a failed test takes the slot out.
 
         :raises SlotNotTested: if no test was started.
         """
@@ -518,7 +523,7 @@ class Probation(parts.Room):
 
 
 class _Rows:
-    """Makes the rows of faults; each unit keeps one row."""
+    """Creates the rows of faults; each unit has one row."""
 
     def __init__(self, rows: Collection[db_api.FaultRecord]) -> None:
         self._ids = {unit: row.id for row in rows if (unit := _unit(row))}
@@ -565,7 +570,7 @@ def core_event(slot: registry.SlotEntry) -> events.Event:
 
 
 def _name(unit: health.Unit, pool: registry.Registry) -> str:
-    """Return the name of a unit for the log; the unit may be gone."""
+    """Return a unit's name for the log; the unit may have been removed."""
     if unit.level is health.Level.SLOT:
         return f"Slot {pool.slots.get(unit.id, unit.id)}"
     if unit.level is health.Level.DEVICE:

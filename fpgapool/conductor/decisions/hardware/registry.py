@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, devices and slots by name, for agents, and by id, for the core."""
+"""Finds hosts, devices and slots: by name for agents, by id for the core."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 from fpgapool.vocabulary import fields
 
-# Former boot ids to remember per host. Reports from before that many restarts
-# no longer arrive.
+# Number of former boot ids to remember per host. Reports from before that many
+# restarts no longer arrive.
 _MAX_OLD_BOOTS = 16
 #: Reason for devices and slots that their agent no longer reports.
 NOT_REPORTED = "not reported"
-#: Builtin accelerators of slots, as JSON, before their agent has reported
-#: them.
+#: Built-in accelerators of slots, as JSON, before the agent has reported them.
 UNKNOWN = "null"
 # Longer than a report takes to arrive.
 _CLOCK_TOLERANCE_S = 5.0
-# One late report may arrive after its agent was restarted.
+# Reports from a former agent after which two agents are assumed to run. A
+# single late report may arrive after an agent's restart.
 _DOUBLES = 3
-# Readings kept of a host's clock. After that many reports, a clock that was
-# set back is measured correctly again.
+# Number of readings of a host's clock to keep. After that many reports, a
+# clock that was set back is measured correctly again.
 _CLOCK_READINGS = 4
-# By then the conductor has read the reports that arrived while it was
+# After this time, the conductor has read the reports that arrived while it was
 # suspended.
 _CLOCK_SETTLES_S = 10.0
 
@@ -47,7 +47,7 @@ _CLOCK_SETTLES_S = 10.0
 class Administration:
     """The administrative state of a device or host.
 
-    :param deadline_at: wall-clock time when a drain revokes the remaining
+    :param deadline_at: wall-clock time at which a drain revokes the remaining
         slots; None: never.
     """
 
@@ -61,8 +61,8 @@ class Administration:
     ) -> Administration:
         """Read the administrative columns of a row."""
         return cls(
-            # Keep a row with an unknown state as disabled: its agent reports
-            # the hardware anyway.
+            # Treat an unknown state as disabled instead of dropping the row:
+            # the agent reports the hardware in any case.
             state=limits.read_enum(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
             reason=row.admin_reason,
@@ -96,11 +96,12 @@ class SlotEntry:
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
-    #: Its agent reports the device without it: the board now has fewer slots.
+    #: Whether its agent reports the device without this slot, because the
+    #: board now has fewer slots.
     missing: bool = False
-    #: The instance that it is reserved for.
+    #: The instance that the slot is reserved for.
     reserved_for: str | None = None
-    #: Its line in the last report.
+    #: The slot's part of the last report.
     reported: objects.SlotReport | None = dataclasses.field(
         default=None, repr=False
     )
@@ -132,11 +133,12 @@ class DeviceEntry:
     healthy: bool = True
     fault_reason: str = ""
     admin: Administration = Administration()
-    #: The number of slots that instances can reserve, and the numbers
-    #: reserved, by instance.
+    #: The number of slots that instances can reserve, and the number that each
+    #: instance has reserved.
     reservable_slots: int = 0
     reservations: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    #: As JSON. Not in the database, because each report contains it.
+    #: Built-in accelerators as JSON. Not in the database, because each report
+    #: contains them.
     builtins: str = UNKNOWN
     slots: dict[int, SlotEntry] = dataclasses.field(default_factory=dict)
 
@@ -168,25 +170,27 @@ class HostEntry:
     asked_at: float = -math.inf
     boot_id: str = ""
     sequence: int = -1
-    #: For each of the last reports: how far its wall clock was behind ours,
-    #: plus the transit time.
+    #: For each of the last reports, how far the host's wall clock was behind
+    #: ours, plus the transit time.
     clock_readings_s: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_CLOCK_READINGS)
     )
-    #: Whether its clock was logged as wrong, and when it last became wrong or
-    #: right.
+    #: Whether the host's clock was logged as wrong, and when it last became
+    #: wrong or right.
     clock_logged_wrong: bool = False
     clock_turned_at: float = -math.inf
-    #: Why its network card is not capped as configured; None: no error.
+    #: Why the network card's rate is not capped as configured; None: no error.
     link_message: str | None = None
-    #: Its cap on power, and the longest piece that its workers accept; None:
-    #: not reported. Not in the database, because each report contains them.
+    #: The host's power cap, and the longest piece that its workers accept;
+    #: None: not reported. Not in the database, because each report contains
+    #: them.
     power_cap_w: float | None = None
     chunk_bytes: int | None = None
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
-    #: Reports sent by a previous agent after the present one was started.
+    #: Number of reports that a previous agent sent after the current one
+    #: started.
     doubles: int = 0
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
 
@@ -202,7 +206,9 @@ class HostEntry:
         return boot_id not in self.old_boots
 
     def is_double(self, boot_id: str, sent_at: float | None) -> bool:
-        """Whether a late report comes from a second agent that still runs."""
+        """Whether a late report comes from a second agent that is still
+        running.
+        """
         started_ns, _, _ = self.boot_id.partition("-")
         if (
             boot_id in self.old_boots
@@ -226,7 +232,8 @@ class HostEntry:
     def check_clock(
         self, boot_id: str, sent_at: float | None, now: float
     ) -> None:
-        """Compare the host's clock with ours; before :meth:`note_report`.
+        """Compare the host's clock with ours; to be called before
+        :meth:`note_report`.
 
         :param sent_at: when the report was sent, by the host's clock; None if
             its agent does not report it.
@@ -240,7 +247,9 @@ class HostEntry:
             self.clock_turned_at = now
 
     def turned_clock(self) -> bool:
-        """Whether to log, once, that its clock has become wrong or right."""
+        """Whether it is time to log that the host's clock has become wrong or
+        right.
+        """
         if (
             self.clock_is_wrong is self.clock_logged_wrong
             or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
@@ -251,21 +260,24 @@ class HostEntry:
 
     @property
     def clock_behind_s(self) -> float:
-        """How far its wall clock is behind ours; negative: ahead."""
-        # The fastest report is the most exact: the bus may be slow now.
+        """How far the host's wall clock is behind ours; negative if it is
+        ahead.
+        """
+        # The report with the shortest transit time gives the most accurate
+        # value.
         return min(self.clock_readings_s, default=0.0)
 
     @property
     def clock_is_wrong(self) -> bool:
-        """Whether its clock differs too much from ours."""
+        """Whether the host's clock differs too much from ours."""
         return abs(self.clock_behind_s) > _CLOCK_TOLERANCE_S
 
     def our_time(self, at: float) -> float:
-        """Convert a time of the host's clock to ours."""
+        """Convert a time by the host's clock to our clock."""
         return at + self.clock_behind_s
 
     def spec(self) -> model.HostSpec:
-        """Return the host as a value of the core."""
+        """Return the host's description for the core."""
         first_number = 0
         devices = []
         for device in sorted(self.devices.values(), key=lambda d: d.id):
@@ -307,7 +319,7 @@ def _device_spec(
 class Registry:
     """All known hosts, devices and slots, by name and id.
 
-    :ivar chunk_bytes: the longest piece that all workers accept; None:
+    :ivar chunk_bytes: maximum length of a piece that all workers accept; None:
         unknown.
     """
 
@@ -318,7 +330,8 @@ class Registry:
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
         self.chunk_bytes: int | None = None
-        # By shape; shapes of removed hosts are kept.
+        # Pairs of shape and built-in accelerators; shapes of removed hosts are
+        # kept.
         self._builtins: set[tuple[str, str]] = set()
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
@@ -330,10 +343,11 @@ class Registry:
         now: float,
         used_host_ids: Iterable[int] = (),
     ) -> None:
-        """Rebuild from rows; every host is down until its agent reports.
+        """Restore the registry from rows; every host is down until its agent
+        reports.
 
-        :param used_host_ids: hosts that sessions refer to; their ids are not
-            reused, even if they were removed.
+        :param used_host_ids: ids of hosts that sessions refer to; they are not
+            reused, even if the hosts were removed.
         """
         for used in used_host_ids:
             self._note_id("host", used)
@@ -374,10 +388,10 @@ class Registry:
     def update(
         self, report: objects.AgentReport
     ) -> tuple[HostEntry, bool, list[db_api.Record]]:
-        """Take over the hardware of a report.
+        """Update the hardware from a report.
 
-        :returns: the host, whether its hardware, its accelerators or its cap
-            on power changed, and the rows to write.
+        :returns: the host, whether its hardware, accelerators or power cap
+            changed, and the rows to write.
         """
         rows: list[db_api.Record] = []
         host = self.hosts.get(report.host_uuid)
@@ -404,7 +418,7 @@ class Registry:
         if _assign(host, chunk_bytes=report.chunk_bytes):
             self._update_chunk_bytes()
         cap_w = report.power_cap_w
-        # A driver may return anything.
+        # A faulty driver may return a negative value.
         cap_w = None if cap_w is None else max(cap_w, 0.0)
         capped = _assign(host, power_cap_w=cap_w)
         offered = self._note_builtins(report)
@@ -468,14 +482,14 @@ class Registry:
         return rows
 
     def present_slots(self) -> Iterator[SlotEntry]:
-        """Yield the slots that boards have, in use or not."""
+        """Yield the slots that boards have, whether in use or not."""
         return (slot for slot in self.slots.values() if not slot.missing)
 
     def capacities(self) -> dict[str, dict[str, int]]:
         """Return the resources of slots, by shape and resource.
 
-        If slots of one shape differ, the minimum counts. A resource that a
-        slot does not report is unlimited.
+        If slots of the same shape differ, the minimum applies. A resource that
+        no slot reports is unlimited.
         """
         found: dict[str, dict[str, int]] = {}
         for slot in self.present_slots():
@@ -485,10 +499,8 @@ class Registry:
         return found
 
     def builtins(self) -> dict[str, library.Builtins | None]:
-        """Return the accelerators that slots run without a file, by shape;
-        None: unknown.
-
-        If slots of one shape differ, those common to all.
+        """Return the accelerators that all slots of a shape run without a
+        file, by shape; None: unknown.
         """
         found: dict[str, library.Builtins | None] = {}
         for shape, text in self._builtins:
@@ -578,7 +590,9 @@ class Registry:
 def _missing_devices(
     host: HostEntry, report: objects.AgentReport
 ) -> list[db_api.Record]:
-    """Mark boards as failed that the report lacks; return their rows."""
+    """Mark boards that are missing from the report as failed; return their
+    rows.
+    """
     present = {device.name for device in report.devices}
     return [
         device_row(device)
@@ -603,7 +617,9 @@ def _assign(
 def common(
     entry: type[Any], record: type[Any]
 ) -> Callable[[Any], dict[str, Any]]:
-    """Return a function that returns the members of both, by name."""
+    """Return a function that copies the members that both classes have, by
+    name.
+    """
     names = {one.name for one in dataclasses.fields(record)}
     return fields.copier(
         one.name for one in dataclasses.fields(entry) if one.name in names

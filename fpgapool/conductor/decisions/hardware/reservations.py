@@ -17,10 +17,10 @@ from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
-# The length of the columns, that of a UUID.
+# The length of the database columns, which hold UUIDs.
 _MAX_ID_LENGTH = 36
 
-#: What an operator may ask for.
+#: The shape of an operator's request.
 REQUEST = shapes.Members(
     {
         "host_uuid": shapes.text(),
@@ -33,10 +33,11 @@ REQUEST = shapes.Members(
 def check(
     wanted: inputs.SetReservable, device: registry.DeviceEntry | None
 ) -> registry.DeviceEntry:
-    """Check that a number of slots can be reservable; return their device.
+    """Check that this many slots of a device can be made reservable; return
+    the device.
 
-    :raises FpgapoolException: if there is no such device, or if it has too few
-        slots or too many reservations.
+    :raises FpgapoolException: if the device does not exist, has too few slots,
+        or has too many reservations.
     """
     if device is None:
         raise exception.DeviceNotFound(

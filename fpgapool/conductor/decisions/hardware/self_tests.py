@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Self-tests of slots: orders, and the selection of slots."""
+"""Self-tests of slots: the orders, and the choice of slots."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ _NOBODY = ""
 
 @dataclasses.dataclass(slots=True)
 class SelfTest:
-    """The conductor's own state of a test under way; the core has the rest.
+    """The conductor's own state of a test in progress; the core keeps the
+    rest.
 
-    :ivar is_check: whether the unit is in use and an operator requested the
-        test.
-    :ivar generation: of the assignment; 0 until the core has made it.
+    :ivar is_check: whether an operator requested the test of a unit that is in
+        service.
+    :ivar generation: generation of the assignment; 0 until the core has made
+        it.
     """
 
     unit: health.Unit
@@ -46,7 +48,7 @@ class SelfTest:
 
     @property
     def place(self) -> health.Place:
-        """Its slot and accelerator."""
+        """The place that is tested: a slot with an accelerator."""
         return place_of(self.slot, self.accelerator)
 
     @property
@@ -69,7 +71,7 @@ class SelfTest:
         )
 
     def call_off(self) -> effects.ReleaseSlot:
-        """Return the order to end it."""
+        """Return the order that ends the test."""
         return agent_orders.release_slot(
             self.slot, self.session_id, self.generation, codes.PREPARE_TIMEOUT
         )
@@ -79,7 +81,7 @@ class SelfTest:
 class Bench:
     """Selects the slots in which a unit can be tested.
 
-    :ivar _used: the slots that sessions have, or may still have.
+    :ivar _used: ids of the slots that holders have, or may still have.
     """
 
     _settings: admission.PoolLimits
@@ -92,7 +94,9 @@ class Bench:
     def candidates(
         self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
-        """Yield the slots and accelerators for a test of a unit now."""
+        """Yield the slots and accelerators with which a unit can be tested
+        now.
+        """
         silent_before = now - self._settings.report_timeout_s
         for slot in self.slots_of(unit):
             # A silent host would not report the result.
@@ -104,11 +108,12 @@ class Bench:
                 yield slot, name
 
     def is_crowded(self, unit: health.Unit) -> bool:
-        """Whether an accelerator's test is late only because all slots are
+        """Whether an accelerator cannot be tested only because its slots are
         busy.
         """
         if unit.level is not health.Level.ACCELERATOR:
-            # Slots and devices out of use get no sessions and become idle.
+            # Slots and devices that are out of service get no sessions, so
+            # they become idle.
             return False
         return any(
             slot.id in self._used and self._accelerators(slot, unit)
@@ -139,7 +144,7 @@ class Bench:
             if one in self._faults and one != unit
         }
         if unit.level is health.Level.SLOT and by_level:
-            # The device is tested first.
+            # The device must pass a test first.
             return False
         if unit.level is health.Level.ACCELERATOR and (
             by_level or slot.reserved_for is not None or not slot.usable
@@ -176,7 +181,7 @@ class Bench:
     def unit_of_test(
         self, slot: registry.SlotEntry, accelerator: str
     ) -> health.Unit:
-        """Return the unit that an operator's test of a slot tests."""
+        """Return the unit to test if an operator requests a slot's test."""
         for unit in (of_device(slot), of(slot)):
             if unit in self._faults:
                 return unit
@@ -186,15 +191,16 @@ class Bench:
     def names_for(
         self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
     ) -> list[str]:
-        """Return the accelerators for an operator's test of a slot.
+        """Return the accelerators to use when an operator requests a test of a
+        slot.
 
         :param accelerator: the only one to use; empty: any.
         """
         names = self._accelerators(slot, unit)
         if accelerator:
             return [accelerator] if accelerator in names else []
-        # An accelerator that is out of use on this host proves nothing about a
-        # slot.
+        # An accelerator that is out of service on this host would prove
+        # nothing about the slot.
         return [
             name
             for name in names
@@ -204,7 +210,7 @@ class Bench:
     def obstacles(
         self, slot: registry.SlotEntry, unit: health.Unit, now: float
     ) -> Iterator[tuple[str, str]]:
-        """Yield the reasons why a slot cannot be tested now: code and text."""
+        """Yield why a slot cannot be tested now, as pairs of code and text."""
         if (
             not slot.host.up
             or slot.host.heard_at < now - self._settings.report_timeout_s
@@ -227,7 +233,7 @@ class Bench:
             yield codes.SLOT_IN_USE, "a test is already running"
         if fault is not None and unit.level is not health.Level.ACCELERATOR:
             return
-        # The slot is in use, and may soon be needed.
+        # The slot is in service, so the following reasons apply, too.
         if slot.reserved_for is not None:
             yield codes.SLOT_IN_USE, "it is reserved for an instance"
         if not slot.usable:

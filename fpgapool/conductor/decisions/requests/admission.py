@@ -23,10 +23,11 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """Limits; see the options of the same names in ``[conductor]``.
+    """Limits of the pool; see the options of the same names in
+    ``[conductor]``.
 
-    :ivar quantum_bytes: the minimum input between two borders at which a
-        session may lose its slot; 0: it never does.
+    :ivar quantum_bytes: minimum number of input bytes between two borders,
+        which are the points where a session may lose its slot; 0: no borders.
     """
 
     report_timeout_s: float = 15.0
@@ -62,7 +63,7 @@ class PoolLimits:
         return math.floor(claimed_bytes * (1 + self.claim_slack))
 
 
-#: The value for "no limit" in operators' and Keystone's notation.
+#: The value that means "no limit" to operators and in Keystone.
 UNLIMITED = -1
 
 #: The source of a limit: the configuration, the project's own row, or
@@ -76,7 +77,8 @@ FROM_KEYSTONE = "keystone"
 class ProjectQuota:
     """The limits of one project; None: no limit.
 
-    :ivar sources: the sources of limits other than FROM_DEFAULT.
+    :ivar sources: the sources of the limits that do not come from
+        FROM_DEFAULT.
     """
 
     sessions: int | None = None
@@ -94,7 +96,7 @@ class ProjectQuota:
     def replaced(self, limits: Mapping[str, int], source: str) -> Self:
         """Return this quota with some limits replaced.
 
-        :param limits: by resource; below 0: no limit.
+        :param limits: new limits by resource; a negative value means no limit.
         """
         changes: dict[str, Any] = {
             resource: _unless_negative(limit)
@@ -104,7 +106,7 @@ class ProjectQuota:
         return dataclasses.replace(self, **changes, sources=sources)
 
     def limit(self, resource: str) -> int:
-        """Return a limit in operators' notation."""
+        """Return a limit as operators write it, with -1 for no limit."""
         found: int | None = getattr(self, resource)
         return UNLIMITED if found is None else found
 
@@ -138,7 +140,8 @@ class Quotas:
     ) -> Self:
         """Combine a default with projects' own limits.
 
-        :param limits: by project and resource; below 0: no limit.
+        :param limits: own limits by project and resource; a negative value
+            means no limit.
         """
         return cls(
             default,
@@ -153,7 +156,7 @@ class Quotas:
         return self.of_projects.get(project_id, self.default)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the limits of slots as an event for the core."""
+        """Return the limits on slots as an event for the core."""
         return events.SessionLimitsChanged(
             self.default.sessions,
             tuple((p, q.sessions) for p, q in self.of_projects.items()),
@@ -163,7 +166,7 @@ class Quotas:
 
 
 class Rejected(exceptions.PicklableError):
-    """A request cannot become a session."""
+    """Raised if a request is not allowed."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -176,7 +179,7 @@ def check(
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
 ) -> None:
-    """Check a request, whatever else its project has."""
+    """Check a request by itself, without its project's other sessions."""
     try:
         rules.check_request_id(request.request_id)
         description.FIELDS.checked(vars(request))
@@ -221,8 +224,8 @@ def check_in_use(
     profiles: Mapping[str, objects.AcceleratorProfile],
     faults: Mapping[health.Unit, health.Fault],
 ) -> None:
-    """Check that an accelerator is not out of use everywhere because of
-    failures.
+    """Check that failures have not taken an accelerator out of service
+    everywhere.
     """
     if not any(unit.accelerator == name for unit in faults):
         return
@@ -269,16 +272,17 @@ def check_deadline(
     deadline_s: float,
     best_peak_bytes_per_s: float,
 ) -> None:
-    """Check that a slot could compute a request before its deadline.
+    """Check that a slot could process a request before its deadline.
 
-    :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
+    :param best_peak_bytes_per_s: the highest input rate that a slot of the
+        pool has.
     """
     least_s = request.claimed_bytes / best_peak_bytes_per_s
     if deadline_s < least_s:
         raise Rejected(
             codes.DEADLINE_IMPOSSIBLE,
             f"the fastest slot needs at least {least_s:.3g} s for"
-            f" {request.claimed_bytes} bytes; the deadline is"
+            f" {request.claimed_bytes} bytes, but the deadline is in"
             f" {deadline_s:g} s",
         )
 
@@ -297,7 +301,9 @@ def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
 
 
 def not_recordable() -> Rejected:
-    """Return why a request is refused while the database is away."""
+    """Return the error for requests that are refused because the database is
+    unavailable.
+    """
     return Rejected(
         codes.DATABASE_UNAVAILABLE,
         "the database is unavailable; try again later",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Estimates how long waiting sessions will wait."""
+"""Estimates how long waiting sessions will have to wait."""
 
 from __future__ import annotations
 
 import collections
 
-# Enough for a mean, few enough to follow changes.
+# Number of measurements: enough for a mean, but few enough to follow changes.
 _REMEMBERED = 100
 _LEAST = 5
 
@@ -14,8 +14,8 @@ _LEAST = 5
 class Pace:
     """The rate at which waiting sessions get slots.
 
-    A session that finds an idle slot shows that there is no queue: the
-    measurement then restarts.
+    A session that finds an idle slot shows that there is no queue, so the
+    measurement restarts.
     """
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Pace:
     def expected_wait_s(self, position: int, now: float) -> float | None:
         """Estimate the remaining wait at the current rate.
 
-        :param position: in the queue; 0 is next.
+        :param position: position in the queue; 0 is next.
         :returns: None while there are too few measurements.
         """
         interval_s = self.interval_s(now)
         return None if interval_s is None else (position + 1) * interval_s
 
     def interval_s(self, now: float) -> float | None:
-        """Return the mean time from one session that gets a slot to the next.
+        """Return the mean time between two sessions that get slots.
 
         :returns: None while there are too few measurements.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups and their clients: requests in, rows out."""
+"""Turns requests about groups and their clients into rows."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from fpgapool.vocabulary import states
 Row = db_api.GroupRecord | db_api.GroupClientRecord
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-#: Ended groups and clients that are remembered to recognize repeated requests.
+#: Number of ended groups and clients to remember, to recognize repeated
+#: requests.
 _REMEMBERED = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """The state of the pool on which a change may depend.
+    """The state of the pool that a change may depend on.
 
-    :ivar find_accelerator: returns the key of the accelerator that a project
-        names; raises Rejected if the project may not use it.
+    :ivar find_accelerator: returns an accelerator's key, given the name that a
+        project uses; raises Rejected if the project may not use it.
     """
 
     now: float
@@ -44,7 +45,7 @@ class GroupContext:
 class GroupBook:
     """All groups and clients; it checks changes, and keeps their results.
 
-    :ivar by_row: the same, by their row ids.
+    :ivar by_row: the groups by their row ids.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class GroupBook:
         self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
         self._last_id = last_id
         self._last_client_id = last_client_id
-        # Public ids of groups and clients with their projects, the oldest
+        # Public ids of ended groups and clients with their projects, oldest
         # first.
         self._ended: dict[str, str] = {}
         self.put([*groups, *clients])
@@ -112,7 +113,7 @@ class GroupBook:
     def planned(
         self, change: group_objects.GroupChange, context: GroupContext
     ) -> list[Row]:
-        """Return the rows that a change would make; store nothing.
+        """Return the rows that a change would produce, without storing them.
 
         :raises Rejected: if the change is not allowed.
         """
@@ -209,7 +210,9 @@ class GroupBook:
         return new
 
     def _check(self, new: db_api.GroupRecord, context: GroupContext) -> None:
-        """Check what does not depend on the previous state of a group."""
+        """Check everything that does not depend on the previous state of a
+        group.
+        """
         rules.check_group_sizes(new.size, new.min_size, new.max_size)
         if new.shared and not context.is_stateless(new.accelerator):
             raise admission.Rejected(
@@ -219,7 +222,7 @@ class GroupBook:
         if new.projects and not new.shared:
             raise admission.Rejected(
                 codes.GROUP_NOT_SHARED,
-                "only a shared group can name projects",
+                "projects can only be set for a shared group",
             )
         for one in self._of_project(new.project_id):
             if one.name == new.name and one.group_id != new.group_id:
@@ -235,7 +238,7 @@ class GroupBook:
         more = charge_of(new) - before
         if more > 0:
             admission.check_quota(
-                "slots of groups",
+                "group slots",
                 context.quota_of(new.project_id).group_slots,
                 self.in_use(new.project_id)["group_slots"],
                 more,
@@ -271,7 +274,7 @@ class GroupBook:
                 "secret_hash must be a hexadecimal SHA-256",
             )
         admission.check_quota(
-            "clients of groups",
+            "group clients",
             context.quota_of(change.project_id).group_clients,
             self.in_use(change.project_id)["group_clients"],
             1,
@@ -300,7 +303,7 @@ class GroupBook:
 
 
 def charge_of(group: db_api.GroupRecord) -> int:
-    """Return the slots of a group that count against its project's limit."""
+    """Return how many slots of a group count towards its project's limit."""
     return description.charged_slots(
         group.size, group.max_size, elastic=group.elastic
     )
@@ -335,9 +338,9 @@ def _check_goal_of(group: db_api.GroupRecord) -> None:
 def revoked(
     client: db_api.GroupClientRecord, state: str = states.CLIENT_REVOKED
 ) -> db_api.GroupClientRecord:
-    """Return the row of a client that may not use its group any more.
+    """Return the row of a client that may no longer use its group.
 
-    :param state: CLIENT_ENDED if its program has ended it, or is gone.
+    :param state: CLIENT_ENDED if its program has ended it or has disappeared.
     """
     return dataclasses.replace(client, state=state)
 

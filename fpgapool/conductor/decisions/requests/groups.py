@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests of owners and clients of groups."""
+"""Handles requests about groups from their owners and clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Groups(parts.Room):
     _serving: serving.Serving
 
     def restore(self, rows: Iterable[db_api.AssignmentRecord]) -> None:
-        """Take over the groups in the database, and their slots."""
+        """Restore the groups and their slots from the database."""
         groups = list(self._groups.groups.values())
         for group in groups:
             self._link.tell(
@@ -65,7 +65,8 @@ class Groups(parts.Room):
                     group, row, phase or model.Phase.ACTIVE
                 )
             else:
-                # A slot that still works for it appears as a stray.
+                # If the slot still works for the group, a report shows it as a
+                # stray.
                 self._counts.reconciled["slot_without_session"] += 1
                 if row.slot_id not in self._holds:
                     self._outbox.write_assignment(row.slot_id, None)
@@ -133,7 +134,7 @@ class Groups(parts.Room):
     def _changed(
         self, old: db_api.GroupRecord, new: db_api.GroupRecord
     ) -> None:
-        """Send the core changed sizes, or another goal."""
+        """Send the core a group's changed sizes or goal."""
         if _as_wanted(old) != _as_wanted(new):
             self._link.tell(events.GroupChanged(_as_wanted(new)))
         if _goal(old) != _goal(new) or (
@@ -150,7 +151,7 @@ class Groups(parts.Room):
         message = order.message
         if order.earliest_s is not None:
             earliest_s = math.ceil(order.earliest_s - self._clock.now)
-            message += f"; the earliest deadline is in {earliest_s} s"
+            message += f"; the earliest possible deadline is in {earliest_s} s"
         raise admission.Rejected(order.code, message)
 
     @parts.handles(instructions.Resize)
@@ -180,17 +181,17 @@ class Groups(parts.Room):
             self._write(dataclasses.replace(old, actions_done=old.actions))
 
     def end_clients(self, clients: Iterable[db_api.GroupClientRecord]) -> None:
-        """End clients whose programs are gone."""
+        """End clients that have been disconnected for too long."""
         for client in clients:
             LOG.info(
-                "Client %s of group %s ends: it is not connected",
+                "Client %s of group %s ended because it is not connected",
                 client.client_id,
                 client.group_id,
             )
             self._keep([group_book.revoked(client, states.CLIENT_ENDED)])
 
     def record_progress(self) -> None:
-        """Record the tasks that have ended for goals, after reports."""
+        """Record how many tasks of each goal have ended, after reports."""
         for old in list(self._groups.groups.values()):
             going = old.goal_kind and self._core.goal_progress(old.id)
             if going and going.done != old.actions_done:
@@ -227,7 +228,7 @@ def _as_wanted(group: db_api.GroupRecord) -> model.Group:
 
 
 def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
-    """Return the core's value of a group's goal; None: it has none."""
+    """Return a group's goal as the core represents it; None if it has none."""
     if not group.goal_kind:
         return None
     return goals.Goal(
@@ -238,9 +239,9 @@ def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
 
 
 def _goal_before(group: db_api.GroupRecord) -> goals.GoalState | None:
-    """Return the remainder of a goal from before a restart."""
+    """Return the state that a group's goal had before a restart."""
     goal = _goal(group)
-    # The core has forgotten a goal that was reached.
+    # The core forgets a goal once it is reached.
     if goal is None or description.is_reached(group):
         return None
     return goals.GoalState(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances that have tokens, and changes of them in Nova.
+"""Instances that have tokens, and their changes in Nova.
 
-Pure: :mod:`fpgapool.conductor.outside.instance_watch` polls Nova with
-:mod:`fpgapool.clients.nova`.
+Nothing here does I/O: :mod:`fpgapool.conductor.outside.instance_watch` polls
+Nova with :mod:`fpgapool.clients.nova`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import shapes
 
-# Number of deleted instances to remember: a late request must not revive one.
-# The database knows the older ones.
+# Number of deleted instances to remember, so that a late request does not
+# revive one. Older ones are found in the database.
 _REMEMBERED = 100_000
 
 _entry = fields.copier(base.members(objects.InstanceEntry))
-#: What the members of an entry must be, so that its row can be written.
+#: Checks the members of an entry, so that its row can be written.
 ENTRY = shapes.Members(
     {
         "instance_id": shapes.matching(
@@ -48,7 +48,8 @@ ENTRY = shapes.Members(
     others=True,
 )
 
-# Nova's transactions take time, and its clock may be behind: queries overlap.
+# Nova's transactions take time, and its clock may be behind, so queries
+# overlap.
 _OVERLAP_S = 120.0
 # After this time, Nova may have archived deleted servers.
 _MAX_GAP_S = 3600.0
@@ -109,7 +110,7 @@ class Directory:
             )
 
     def revoke(self, instance_id: str) -> None:
-        """Revoke an instance's token for good."""
+        """Revoke an instance's token permanently."""
         known = self._live.get(instance_id)
         if known is not None:
             self._put(dataclasses.replace(known, token_revoked=True))
@@ -128,7 +129,7 @@ class Directory:
     def note(
         self, instance_id: str, host_uuid: str | None, max_sessions: int | None
     ) -> None:
-        """Set an instance's host and its flavor's limit of sessions."""
+        """Set an instance's host and its flavor's limit on sessions."""
         known = self._live.get(instance_id)
         if known is not None:
             self._put(
@@ -140,7 +141,7 @@ class Directory:
     def check(self, user_id: str, project_id: str, used: int) -> None:
         """Check that an instance may have one more session.
 
-        :param used: the number of sessions of the same user.
+        :param used: the user's current number of sessions.
         """
         instance_id = instance.id_of(user_id)
         if instance_id is None:
@@ -174,7 +175,7 @@ def changes(
     servers: Iterable[nova.Server],
     computes: Mapping[str, str],
 ) -> Iterator[inputs.Input]:
-    """Yield the inputs that follow from changes in Nova.
+    """Yield the inputs that result from changes in Nova.
 
     While an instance exists (through rebuild, resize, shelve, stop and
     rescue), it keeps its token and its sessions, which have their own time
@@ -195,7 +196,7 @@ def changes(
         max_sessions = (
             record.max_sessions
             # None means that Nova did not send the extra specs. A flavor
-            # without accelerators does not lift a limit.
+            # without accelerators does not remove a limit.
             if server.extra_specs is None
             or not (flavor.asks or flavor.max_sessions is not None)
             else flavor.max_sessions
@@ -231,14 +232,14 @@ def missing(
     since: float | None,
     now: float,
 ) -> list[str]:
-    """Return the instances to ask Nova for one by one.
+    """Return the instances that must be queried from Nova individually.
 
-    A list of all servers lacks those that are deleted, and a list of changes
-    those that were running long before they got tokens.
+    A list of all servers does not include deleted ones, and a list of changes
+    does not include those that last changed long before they got tokens.
 
-    :param since: wall clock: from when ``servers`` has changes; None: it has
-        all servers.
-    :param now: when they were listed.
+    :param since: wall-clock time since which ``servers`` has changes; None if
+        it has all servers.
+    :param now: when the servers were listed.
     """
     listed_ids = {server.id for server in servers}
     return [
@@ -254,10 +255,11 @@ def missing(
 
 
 def query_start(since: float | None, now: float) -> float | None:
-    """Return from when to ask Nova for changes; None: ask for all servers.
+    """Return the time since which to query Nova for changes; None: query all
+    servers.
 
-    :param since: wall clock of the last successful query; None: there was
-        none.
+    :param since: wall-clock time of the last successful query; None if there
+        was none.
     """
     if since is None or not 0 <= now - since < _MAX_GAP_S:
         return None

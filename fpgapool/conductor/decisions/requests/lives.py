@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Changes of sessions, recorded and published once per batch."""
+"""Records and publishes changes of sessions, once per batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A session, and the front door that calls about it.
+#: A session's row id, and the host of the front door that calls about it.
 _Caller = tuple[int, str | None]
 
 
@@ -51,7 +51,9 @@ class Lives(parts.Room):
         self._touched[session.row_id] = session
 
     def forget_changes(self, session: sessions.Session) -> None:
-        """Neither record nor publish pending changes of a session."""
+        """Drop a session's pending changes, neither recording nor publishing
+        them.
+        """
         self._touched.pop(session.row_id, None)
 
     def answer(
@@ -67,7 +69,7 @@ class Lives(parts.Room):
     def view(
         self, session: sessions.Session, host_uuid: str | None = None
     ) -> objects.SessionView:
-        """Return a session's view, with its secret for its front door."""
+        """Return a session's view; its own front door also gets the secret."""
         if host_uuid and host_uuid in session.front_doors:
             return session.view(with_secret=True)
         chunk_bytes = self._registry.chunk_bytes
@@ -113,7 +115,7 @@ class Lives(parts.Room):
         self._sessions.note_end(session)
 
     def close(self, session: sessions.Session) -> None:
-        """Record that a session ended normally, although another end was
+        """Record that a session ended normally, replacing the end that was
         recorded before.
         """
         session.finish(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests of clients: sessions are opened, cancelled and reopened."""
+"""Handles clients' requests to open, cancel and reopen sessions."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# Limits warnings that clients can cause repeatedly.
+# Limits the warnings that clients can cause repeatedly.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
-#: Reports may not yet show that the client of a READY session is connected.
+#: States in which a client may be connected. That includes READY, because
+#: reports may not show the connection yet.
 _WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 
@@ -95,7 +96,9 @@ class Opening(parts.Room):
         request: objects.OpenRequest,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a retry with the session's state; it never opens twice."""
+        """Answer a retry with the session's state; it never opens a second
+        session.
+        """
         if not session.same_request(request, self._settings):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
@@ -113,7 +116,7 @@ class Opening(parts.Room):
         self._lives.answer(session, request.host_uuid, future)
         if session.secret_sha256 in ("", request.secret_sha256):
             return
-        # The front door was restarted, and its secret is gone.
+        # The front door was restarted and has lost its secret.
         if session.hold is None:
             session.secret_sha256 = request.secret_sha256
         else:
@@ -139,7 +142,7 @@ class Opening(parts.Room):
         self._unrecorded.append(new)
 
     def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
-        """Return a request with the key of its accelerator."""
+        """Check a request; return it with its accelerator's key."""
         known, accelerator = self._catalogue.resolve(
             request.accelerator, request.project_id
         )
@@ -258,13 +261,15 @@ class Opening(parts.Room):
     # -- sessions that are not in the database -----------------------------
 
     def settle_unrecorded(self) -> None:
-        """Withdraw sessions that a failing database cannot record."""
+        """Withdraw sessions that cannot be recorded because the database
+        fails.
+        """
         unrecorded = self._unrecorded
         while unrecorded and unrecorded[0].row_id <= self.recorded_id:
             unrecorded.popleft()
         if self._outages.database_failing:
             self._outages.failing_at = self._clock.now
-            # Their clients must not wait for it.
+            # Their clients must not wait for the database.
             while unrecorded:
                 self._withdraw(unrecorded.popleft(), None)
 
@@ -277,13 +282,13 @@ class Opening(parts.Room):
         new: effects.NewSession,
         record: db_api.SessionRecord | None,
     ) -> None:
-        """Undo an admission that no client knows of.
+        """Undo an admission that no client knows about.
 
-        Checking the database first would delay every request, and names are
-        hardly ever reused after such a time.
+        Checking the database before each admission would delay every request,
+        and request ids are hardly ever reused after a long time.
 
-        :param record: the session that had the name before; None if the
-            database is away.
+        :param record: the session that already has the request id; None if the
+            database is unavailable.
         """
         self._outbox.withdrawn.append(new.row_id)
         session = self._sessions.by_id.get(new.session_id)
@@ -307,8 +312,8 @@ class Opening(parts.Room):
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
             session.hold = None
-        # The slot of a session that ended earlier may still be in the process
-        # of release.
+        # If the session has already ended, its slot may not have been released
+        # yet.
         session.withdrawn = True
         self._lives.forget_changes(session)
         self._sessions.forget(session)
@@ -323,8 +328,8 @@ class Opening(parts.Room):
         if not session.live:
             return
         if item.reason == codes.CLIENT_GONE and _may_be_connected(session):
-            # The front door lost the client and repeats this; the worker knows
-            # better.
+            # The front door lost its connection to the client and repeats
+            # this; only the worker knows whether the client is gone.
             return
         self._lives.cancel(session, item.reason)
 
@@ -341,10 +346,10 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.Close)
     def _close(self, item: inputs.Close) -> None:
-        """End a session as served if no worker can report that.
+        """End a session as completed if no worker can report that.
 
         The slot's worker and its agent may both have died before the leader
-        learned of the client.
+        was notified that the client had connected.
         """
         session = self._sessions.by_id.get(item.session_id)
         if (
@@ -358,7 +363,8 @@ class Opening(parts.Room):
         hold = session.hold
         has_slot = hold is not None and hold.generation == item.generation
         if item.confirmed and has_slot and hold.slot.host.up:
-            # The worker's report, or the loss of the worker, is under way.
+            # The worker's result, or the loss of the worker, will still be
+            # reported.
             return
         self._charging.book_unseen(
             session, item.input_bytes, item.output_bytes
@@ -377,8 +383,8 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.ClientProgress)
     def _progress(self, item: inputs.ClientProgress) -> None:
-        """Record what a client has computed; it only affects the order of
-        jobs.
+        """Record how much input a client has processed itself; it only affects
+        the order of jobs.
         """
         session = self._sessions.by_id.get(item.session_id)
         if (
@@ -401,7 +407,7 @@ class Opening(parts.Room):
             instance_objects.user_of(item.instance_id)
         )
         LOG.info(
-            "Instance %s was deleted: %d sessions end",
+            "Instance %s was deleted; ending its %d sessions",
             item.instance_id,
             len(own),
         )
@@ -414,7 +420,7 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.Reopen)
     def _reopen(self, item: inputs.Reopen) -> None:
-        """Give a session that lost its slot another one, if it can move.
+        """Give another slot to a session that lost its slot, if it can move.
 
         The client decides, because only it knows that its data flow has
         stopped.
@@ -439,12 +445,12 @@ class Opening(parts.Room):
         hold = session.hold
         if hold is not None and session.state in _WITH_CLIENTS:
             if hold.revoked == codes.PREEMPTED and hold.slot.host.up:
-                # Its worker is about to report its progress.
+                # The worker is about to report the session's progress.
                 hold.is_left = True
             else:
                 self._serving.move(session)
         elif session.live:
-            # It already waits for another slot.
+            # It is already waiting for another slot.
             return
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
@@ -499,7 +505,7 @@ def _dry_run_of(
 
 
 def _may_be_connected(session: sessions.Session) -> bool:
-    """Whether its client is connected, or its host has not reported yet."""
+    """Whether its client is connected, or may be because its host is down."""
     return session.hold is not None and (
         session.state in states.CONNECTED
         or not session.hold.slot.device.host.up
@@ -511,8 +517,8 @@ def _is_door(
 ) -> bool:
     """Whether a session was opened at the calling front door.
 
-    :param host_uuid: of the front door; None if there is none, or it is
-        uncertain.
+    :param host_uuid: host of the front door; None if there is none, or it is
+        not verified.
     """
     if host_uuid is None or host_uuid in session.front_doors:
         return True

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of projects that the database keeps."""
+"""Projects' limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpgapool.core import events
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import shapes
 
-# -1 is unlimited.
+# -1 means no limit.
 _LIMITS = shapes.mapping_of(
     shapes.nullable(shapes.integer(admission.UNLIMITED, 2**63 - 1)),
     name=shapes.one_of(admission.RESOURCES),
@@ -21,10 +21,12 @@ _LIMITS = shapes.mapping_of(
 
 
 class QuotaBook:
-    """The limits in force: those set for projects, or the defaults.
+    """The effective limits: those set for projects, or the defaults.
 
-    :ivar kept_here: whether the database, not Keystone, has the limits.
-    :param others: the limits from Keystone; None: those of the rows apply.
+    :ivar kept_here: whether the limits come from the database, not from
+        Keystone.
+    :param others: the limits from Keystone; None: the limits in the rows
+        apply.
     """
 
     def __init__(
@@ -66,11 +68,11 @@ class QuotaBook:
         return self._quotas.of(project_id)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the limits of slots as an event for the core."""
+        """Return the limits on slots as an event for the core."""
         return self._quotas.session_limits()
 
     def replace(self, quotas: admission.Quotas) -> None:
-        """Replace all limits by those of Keystone."""
+        """Replace all limits with Keystone's."""
         self._quotas = quotas
 
     def set(
@@ -78,7 +80,8 @@ class QuotaBook:
     ) -> list[db_api.QuotaRecord]:
         """Change limits of a project.
 
-        :param limits: by resource; others stay. None: back to the default.
+        :param limits: new limits by resource; others stay. None restores the
+            default.
         """
         rows = self._rows.setdefault(project_id, {})
         changed = []
@@ -104,7 +107,7 @@ def check_limits(limits: Any) -> dict[str, int | None]:
     """Check the limits in a request, and return them by resource."""
     found = _LIMITS(limits, "limits")
     if not found:
-        raise shapes.Invalid("limits", "must have at least one resource")
+        raise shapes.Invalid("limits", "must contain at least one resource")
     return found
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions and their slots, as the conductor knows them."""
+"""The conductor's state of sessions and their slots."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: The most slots of a session that may fail for the same reason.
+#: A session ends when this many of its slots have failed for the same reason.
 MAX_FAILED_SLOTS = 3
 
-# Ended sessions that are still answered from memory.
+# Number of ended sessions to keep in memory, to answer queries.
 _REMEMBERED = 10_000
 
 
 @functools.lru_cache(maxsize=10_000)
 def front_doors(host_uuid: str | None) -> frozenset[str]:
-    """Return a shared set of one front door, or of none."""
+    """Return a shared set with one front door, or an empty one."""
     return frozenset((host_uuid,)) if host_uuid else frozenset()
 
 
@@ -75,10 +75,10 @@ class SessionHold(holds.Hold):
     """A session's slot.
 
     :ivar announced_at: when this leader first announced the slot as ready.
-    :ivar quantum_bytes: the input between two borders at which the session may
-        have to leave the slot; 0: it never has to.
-    :ivar is_left: whether its client already waits for another slot.
-    :ivar failure: why it could not be prepared, for the session's owner.
+    :ivar quantum_bytes: number of input bytes between two borders, where the
+        session may have to leave the slot; 0: no borders.
+    :ivar is_left: whether its client is already waiting for another slot.
+    :ivar failure: why the slot could not be prepared, for the session's owner.
     """
 
     session: Session
@@ -96,7 +96,7 @@ class SessionHold(holds.Hold):
 
     @property
     def abandoned(self) -> bool:
-        """Whether the session waits for, or has, another slot already."""
+        """Whether the session already waits for another slot or has one."""
         return self.session.hold is not self
 
     @property
@@ -106,14 +106,17 @@ class SessionHold(holds.Hold):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the session has a row, so that its slot may have one."""
+        """Whether the session is recorded, so that its slot may be recorded,
+        too.
+        """
         return not self.session.withdrawn
 
     @property
     def reported_bytes(self) -> tuple[int, int]:
-        """Input and output of the slot, as its host has reported them.
+        """Input and output bytes of the slot that its host has reported.
 
-        0 before its client connects, and after the session leaves the slot.
+        Both are 0 before the client connects, and after the session leaves the
+        slot.
         """
         session = self.session
         if self.phase not in _IN_USE or self.abandoned:
@@ -124,11 +127,12 @@ class SessionHold(holds.Hold):
         )
 
     def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
-        """Record that bytes of the slot are charged.
+        """Record that bytes of the slot have been charged.
 
-        :param input_bytes: total since the session got the slot; likewise the
-            output.
-        :returns: the bytes that were not charged yet, by the ledger's names.
+        :param input_bytes: total since the session got the slot; likewise for
+            the output.
+        :returns: the bytes that had not been charged yet, by the ledger's
+            names.
         """
         booked = self.booked_bytes
         self.booked_bytes = (
@@ -143,8 +147,8 @@ class SessionHold(holds.Hold):
     def complete(self, result: objects.SessionResult) -> objects.SessionResult:
         """Return a result completed with earlier reports.
 
-        A host that was lost in the meantime does not know what its slot
-        computed.
+        A host that was lost in the meantime does not know how much its slot
+        processed.
         """
         if result.started_at is not None:
             return result
@@ -156,7 +160,7 @@ class SessionHold(holds.Hold):
         )
 
     def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare the slot says of the session."""
+        """Return what the order to prepare the slot says about the session."""
         return {
             **_ordered(self.session),
             "origin_host_uuid": self.session.host_uuid,
@@ -170,17 +174,18 @@ class SessionHold(holds.Hold):
     if field.name != "state"
 )
 class Session:
-    """A session's whole state; only the engine changes it.
+    """A session's complete state; only the engine changes it.
 
-    Times are wall clock in seconds. Secrets live in memory only: after a
-    restart the conductor asks the agent for a fresh one.
+    Times are wall-clock times in seconds. Secrets are kept in memory only;
+    after a restart the conductor requests a new one from the agent.
 
-    :ivar hold: its slot; None while it waits, and after the slot is released.
-    :ivar end: its terminal state; empty while it lives.
-    :ivar job_id: its id in the core; a new one when it moves while its
+    :ivar hold: its slot; None while it is waiting, and after the slot is
+        released.
+    :ivar end: its terminal state; empty until it ends.
+    :ivar job_id: its id in the core; it gets a new one if it moves while its
         former slot is still being revoked.
-    :ivar secret_sha256: hash of the secret that its first slot accepts, and
-        that its front door has; empty: ``secret`` is used.
+    :ivar secret_sha256: hash of the secret that its front door has and that
+        its first slot accepts; empty: ``secret`` is used.
     """
 
     row_id: int
@@ -197,34 +202,34 @@ class Session:
     endpoints: tuple[objects.Endpoint, ...] = ()
     certificate_sha256: str | None = None
     front_doors: frozenset[str] = frozenset()
-    #: Whether it counts in its project's usage.
+    #: Whether it has been counted in its project's usage.
     counted: bool = False
-    #: Whether its deadline counts there as met or missed.
+    #: Whether its deadline has been counted there as met or missed.
     judged: bool = False
-    #: Input that its client reports to have computed itself; it only affects
-    #: scheduling.
+    #: Input bytes that its client reports having processed itself; they only
+    #: affect scheduling.
     own_bytes: int = 0
-    #: Input computed by lost slots. The next slots may have to compute it
-    #: again, so it does not count against the claim.
+    #: Input bytes processed by lost slots. The next slots may have to process
+    #: them again, so they do not count against the claim.
     lost_bytes: int = 0
-    #: Slots that its client could not use, by cause, since it was last
-    #: connected.
+    #: Number of slots that its client could not use since it was last
+    #: connected, by cause.
     failed_slots: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
-    #: Whether the session and its slot are kept out of the database.
+    #: Whether the session and its slot must not be written to the database.
     withdrawn: bool = False
 
     @property
     def state(self) -> str:
-        """Its state; the phase of its slot, while it has one."""
+        """Its state; while it has a slot, the phase of the slot."""
         if self.end:
             return self.end
         return self.hold.phase.value if self.hold else states.QUEUED
 
     @property
     def done_bytes(self) -> int:
-        """Input that is computed, in slots and by the client."""
+        """Input bytes processed so far, in slots and by the client."""
         return self.input_bytes + self.own_bytes
 
     @property
@@ -234,14 +239,14 @@ class Session:
 
     @property
     def live(self) -> bool:
-        """Whether the session waits for or has a slot."""
+        """Whether the session is waiting for a slot or has one."""
         return not self.end
 
     def check_move(self, event: str, *to: str) -> None:
         """Check that the session's life cycle allows an event.
 
         :param to: the next state, if there are several.
-        :raises WrongMove: if not; nothing has changed then.
+        :raises WrongMove: if it does not; nothing has changed in that case.
         """
         moves = states.SESSION_MOVES.get(self.state, {})
         if event not in moves or not moves[event] >= set(to):
@@ -253,13 +258,13 @@ class Session:
 
     @property
     def request_key(self) -> tuple[str, str]:
-        """The client's name of the session."""
+        """The key by which the client identifies the session."""
         return self.project_id, self.request_id
 
     def job(self, ahead_s: float) -> model.Job:
         """Return the scheduler's view of the session.
 
-        :param ahead_s: by how much its clock is ahead of pool time.
+        :param ahead_s: how far the scheduler's clock is ahead of pool time.
         """
         return model.Job(
             id=self.job_id,
@@ -285,9 +290,9 @@ class Session:
     def same_request(
         self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
-        """Return whether a repeated request equals the first one."""
+        """Return whether a request is a repetition of the first one."""
         wanted = requested(request, settings)
-        # A session that has yielded its slot has another claim.
+        # A session that has yielded its slot has a different claim.
         has_own_claim = bool(self.former_input_bytes)
         return (
             self.accelerator in _keys(request)
@@ -310,15 +315,15 @@ class Session:
         )
 
     def mark_ready(self, now: float) -> None:
-        """Record that its slot is ready; clear the reason for losing
-        another.
+        """Record that its slot is ready; clear the reason why it lost the last
+        one.
         """
         self.ready_at = self.ready_at or now
         if self.live:
             self.reason = self.message = ""
 
     def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Record how much its slot has computed; the counts never decrease."""
+        """Record how much its slot has processed; counts never decrease."""
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
         )
@@ -327,9 +332,9 @@ class Session:
         )
 
     def give_way(self) -> None:
-        """Keep the progress of the slot that it leaves."""
+        """Keep the progress made in the slot that it leaves."""
         if self.hold is not None or self.end:
-            # Its worker does not know where it stopped.
+            # The worker may not have reported where the session stopped.
             self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
@@ -350,7 +355,7 @@ class Session:
     def wait_again(self, reason: str = "", message: str = "") -> None:
         """Return to the queue; clear the values that belong to the slot.
 
-        :param reason: the code of why it lost its slot, for its client.
+        :param reason: the code that tells its client why it lost its slot.
         :raises WrongMove: if the session cannot wait.
         """
         if self.state != states.QUEUED:
@@ -369,7 +374,7 @@ class Session:
 
     def forget_secret(self) -> None:
         """Clear the secret, which is useless once a client has connected or
-        gone.
+        disappeared.
         """
         self.secret = self.secret_sha256 = ""
         self.endpoints = ()
@@ -380,9 +385,10 @@ class Session:
     ) -> None:
         """Enter a terminal state.
 
-        :param now: wall clock, for people.
-        :param pool_time: decides whether the deadline was met.
-        :raises WrongMove: if the session cannot end so.
+        :param now: wall-clock time, for display only.
+        :param pool_time: pool time, which decides whether the deadline was
+            met.
+        :raises WrongMove: if the session cannot end in this state.
         """
         self.check_move("end", state)
         self.end = state
@@ -393,14 +399,16 @@ class Session:
         self.forget_secret()
 
     def _met_deadline(self, pool_time: float) -> bool | None:
-        """Whether it ended in time; None if that does not count."""
+        """Whether it met its deadline; None if it counts neither as met nor as
+        missed.
+        """
         if self.deadline_s is None:
             return None
         if pool_time > self.arrival_s + self.deadline_s:
             return False
         if self.end == states.CLOSED:
             return True
-        # Its client changed its mind, or may continue in another slot.
+        # Its client cancelled it, or may continue in another slot.
         if self.end == states.CANCELLED or self.reason in codes.REOPENABLE:
             return None
         return False
@@ -410,7 +418,8 @@ class Session:
     ) -> objects.SessionView:
         """Return the view for the session's owner.
 
-        :param with_secret: for the front door that has opened it.
+        :param with_secret: whether the view is for the front door that opened
+            the session.
         """
         ready = self.state == states.READY
         told = ready and with_secret
@@ -434,12 +443,12 @@ class Session:
         cls, record: db_api.SessionRecord, host_uuid: str | None
     ) -> Session:
         """Rebuild a session from its row."""
-        # An instance uses the API, wherever it is.
+        # An instance uses the API, not the front door of its host.
         door = None if instance.is_user(record.user_id) else host_uuid
         members = _kept(record)
         state = members.pop("state")
         members["end"] = "" if state in states.LIVE else state
-        # It is unknown how much of that was lost.
+        # How much of this was lost is unknown, so assume all of it.
         members["lost_bytes"] = record.former_input_bytes
         return cls(
             row_id=record.id,
@@ -453,7 +462,9 @@ class Session:
 def requested(
     request: objects.OpenRequest, settings: admission.PoolLimits
 ) -> dict[str, Any]:
-    """Return the session's members from a request; it may lower limits."""
+    """Return the session's members from a request, which can only lower
+    limits.
+    """
     values = _from_request(request)
     values["secret_sha256"] = request.secret_sha256
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
@@ -470,15 +481,15 @@ def _keys(request: objects.OpenRequest) -> tuple[str, str]:
 
 
 class SessionBook:
-    """All sessions in memory, indexed by each of their names.
+    """All sessions in memory, indexed by each of their identifiers.
 
-    It holds live and recently ended sessions: a client that missed the last
+    It keeps ended sessions for a while, because a client that missed the last
     message asks again within seconds.
 
-    :ivar queued_by_size: waiting sessions by claim, between neighbouring
-        thresholds, the smallest first.
-    :ivar queued_by_host: number of waiting sessions by the id of the host
-        that they come from; None: from outside of the pool.
+    :ivar queued_by_size: number of waiting sessions with claims between
+        neighbouring thresholds, smallest claims first.
+    :ivar queued_by_host: number of waiting sessions by the id of the host that
+        they come from; None: from outside the pool.
     :ivar last_row_id: the highest id used by a job or a row.
     """
 
@@ -500,7 +511,7 @@ class SessionBook:
         self._of_instance: dict[str, dict[int, Session]] = {}
 
     def next_id(self) -> int:
-        """Return an id that no job and no session's row has had."""
+        """Return an id that no job and no session's row has used yet."""
         self.last_row_id += 1
         return self.last_row_id
 
@@ -511,7 +522,9 @@ class SessionBook:
         self._note_alive(session)
 
     def of_instance(self, user_id: str) -> list[Session]:
-        """Return the sessions of an instance that wait for or have a slot."""
+        """Return an instance's sessions that are waiting for a slot or have
+        one.
+        """
         return list(self._of_instance.get(user_id, {}).values())
 
     def count_of_instance(self, user_id: str) -> int:
@@ -531,7 +544,7 @@ class SessionBook:
                 del self._of_instance[session.user_id]
 
     def count_queued(self, session: Session, change: int = 1) -> None:
-        """Count a session that begins to wait, or with -1 stops waiting."""
+        """Count a session that begins to wait or, with -1, stops waiting."""
         project_id, size_bytes = session.project_id, session.claimed_bytes
         queue = bisect.bisect_left(self._thresholds_bytes, size_bytes)
         self.queued[project_id] += change
@@ -561,7 +574,7 @@ class SessionBook:
         del self.by_request[session.request_key]
 
     def revive(self, session: Session) -> None:
-        """Count an ended session as live again."""
+        """Treat an ended session as live again."""
         del self._ended[session.row_id]
         self._note_alive(session)
 

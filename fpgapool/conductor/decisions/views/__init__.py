@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What others see of the pool; nothing here decides.
+"""Views of the pool for others; nothing here makes decisions.
 
 ``questions``
-    Queries, on the pump's thread.
+    Answers queries, on the pump's thread.
 ``summary``
     Figures for the API and metrics.
 ``audit``
     Differences between database, leader and agents.
 ``journal``
-    Notifications, derived from the rows that were written.
+    Notifications, derived from committed rows.
 """

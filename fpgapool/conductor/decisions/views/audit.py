@@ -2,8 +2,8 @@
 
 """Finds differences between database, leader and agents.
 
-All three change constantly and independently. So a difference becomes a
-finding only if two checks, some time apart, show it.
+All three change constantly and independently. A difference is therefore
+significant only if two audits, some time apart, both find it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ _AGENTS = {
 class Memory:
     """A copy of the leader's memory.
 
-    :ivar holds: by slot, the kind and row id of its holder, and the
-        generation.
-    :ivar reservations: devices, and instances that have reserved slots of
-        them.
+    :ivar holds: kind and row id of the holder, and the generation, by slot.
+    :ivar reservations: pairs of a device and an instance that has reserved
+        slots of it.
     """
 
     epoch: int
@@ -139,15 +138,16 @@ def _silent_hosts(asked: questions.Questions) -> Iterator[findings.Finding]:
             yield findings.Finding(
                 kind=findings.WORKER_WITHOUT_AGENT,
                 subject=f"host {host.name} ({host.uuid})",
-                detail=f"its agent is silent; slot {hold.slot} and perhaps"
-                " others work",
+                detail=f"its agent does not report; slot {hold.slot} and"
+                " perhaps others are still in use",
                 host_uuid=host.uuid,
             )
         elif host.devices:
             yield findings.Finding(
                 kind=findings.DEVICES_OF_SILENT_HOST,
                 subject=f"host {host.name} ({host.uuid})",
-                detail=f"its agent is silent; {', '.join(_states(host))}",
+                detail="its agent does not report;"
+                f" {', '.join(_states(host))}",
                 host_uuid=host.uuid,
             )
 
@@ -158,7 +158,7 @@ def _states(host: registry.HostEntry) -> Iterator[str]:
 
 
 def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
-    """Yield contradictions within the database, while there is no leader."""
+    """Yield contradictions within the database, for use without a leader."""
     sessions = {one.id: one for one in found.sessions}
     held = set()
     for row in found.assignments:
@@ -169,7 +169,7 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
         session = sessions.get(row.holder_id) if row.of_session else None
         if session is not None and session.generation == row.generation:
             held.add(session.id)
-        # A session that waits again may still have its former slot.
+        # A session that is waiting again may still have its former slot.
         elif session is None or session.state != states.QUEUED:
             yield _slot_without_session(row)
     for session in found.sessions:
@@ -185,8 +185,8 @@ def against_database(
         yield findings.Finding(
             kind=findings.LEASE_OF_OTHER,
             subject="lease",
-            detail=f"database: {_lease(found.lease)}; a conductor believes"
-            f" that it leads in epoch {memory.epoch}",
+            detail=f"database: {_lease(found.lease)}; a conductor considers"
+            f" itself the leader in epoch {memory.epoch}",
         )
     yield from _sessions(found.sessions, memory)
     yield from _assignments(found.assignments, memory)
@@ -195,8 +195,8 @@ def against_database(
             yield findings.Finding(
                 kind=findings.RESERVATION_WITHOUT_INSTANCE,
                 subject=f"device {device}",
-                detail=f"has slots for instance {instance_id}, which Nova has"
-                " deleted",
+                detail=f"slots are reserved for instance {instance_id},"
+                " which Nova has deleted",
             )
     yield from memory.differences
 
@@ -271,8 +271,8 @@ def _slot_without_session(row: db_api.AssignmentRecord) -> findings.Finding:
     return findings.Finding(
         kind=findings.SLOT_WITHOUT_SESSION,
         subject=f"slot number {row.slot_id}",
-        detail=f"given to {row.holder_kind} row {row.holder_id}, generation"
-        f" {row.generation}, which does not have it",
+        detail=f"assigned to {row.holder_kind} row {row.holder_id},"
+        f" generation {row.generation}, which does not hold it",
         slot_id=row.slot_id,
     )
 
@@ -281,6 +281,6 @@ def _session_without_slot(session: db_api.SessionState) -> findings.Finding:
     return findings.Finding(
         kind=findings.SESSION_WITHOUT_SLOT,
         subject=f"session {session.session_id}",
-        detail=f"{_standing(session)}, which no row gives to it",
+        detail=f"{_standing(session)}, but no row assigns this slot to it",
         session_id=session.session_id,
     )

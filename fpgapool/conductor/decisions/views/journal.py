@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Derives notifications from the rows that were written.
+"""Derives notifications from committed rows.
 
-Pure: rows go in, events come out. So notifications only show what is in the
-database.
+Rows are its only input, so notifications only show what is in the database.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ GROUP_CLIENT_ATTACH = "group.client.attach"
 GROUP_CLIENT_REVOKE = "group.client.revoke"
 GROUP_CLIENT_END = "group.client.end"
 
-# Of sessions that have not ended.
+# Event types of sessions that have not ended, by state.
 _STEPS = {
     state: f"session.{state.lower()}"
     for state in (
@@ -58,7 +57,7 @@ _STEPS = {
         states.DETACHED,
     )
 }
-#: Every event with the class of its payload.
+#: All event types, with their payload classes.
 EVENTS: dict[str, type[base.Payload]] = {
     type_: payload
     for payload, types in {
@@ -85,7 +84,8 @@ EVENTS: dict[str, type[base.Payload]] = {
     for type_ in types
 }
 
-# Ended sessions to remember: the last row of a session may arrive twice.
+# Number of ended sessions to remember, because the last row of a session may
+# arrive twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
 _ILL_ENDS = frozenset({states.FAILED, states.LOST})
@@ -120,7 +120,7 @@ class Event:
 
     @property
     def is_error(self) -> bool:
-        """Whether its priority is error rather than info."""
+        """Whether it is sent with priority error instead of info."""
         state = getattr(self.payload, "state", None)
         return self.type in _FAULTS or state in _ILL_ENDS
 
@@ -143,8 +143,8 @@ class Journal:
         self._hosts = {host.id: host for host in snapshot.hosts}
         self._devices = {device.id: device for device in snapshot.devices}
         self._slots = {slot.id: slot for slot in snapshot.slots}
-        # By device that failures took out of use: the reason. The driver may
-        # still report it as healthy.
+        # Why failures have taken devices out of service, by device. The driver
+        # may still report these devices as healthy.
         self._faults: dict[int, str] = {}
         self._groups = {one.id: one for one in snapshot.groups}
         self._clients = {one.id for one in snapshot.group_clients}
@@ -205,7 +205,7 @@ class Journal:
                     self._faults.pop(fault.target_id, None)
 
     def _device_now(self, device_id: int) -> db_api.DeviceRecord | None:
-        """Return a device's row, unhealthy if it is out of use."""
+        """Return a device's row, marked unhealthy if it is out of service."""
         row = self._devices.get(device_id)
         reason = self._faults.get(device_id)
         if row is None or reason is None:
@@ -258,11 +258,11 @@ class Journal:
         if last_state == new.state:
             return
         if last_state is None and new.state != states.QUEUED:
-            # A commit of several steps holds only the last one.
+            # A commit of several steps contains only the last one.
             yield Event(SESSION_QUEUED, self._session(_as_queued(new)))
         if new.state in states.TERMINAL:
             self._states.pop(new.id, None)
-            # Its row is written again when its slot returns.
+            # Its row is written again when its slot is released.
             self._ended[new.id] = new.state
             while len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
@@ -312,7 +312,7 @@ def _without_noise(
     if isinstance(record, db_api.SlotRecord):
         return dataclasses.replace(record, programmed=None)
     if isinstance(record, db_api.GroupRecord):
-        # Tasks that have ended for a goal.
+        # The number of tasks that have ended for a goal.
         return dataclasses.replace(record, actions_done=0)
     return None
 
@@ -380,7 +380,7 @@ def _client(type_: str, record: db_api.GroupClientRecord) -> Event:
 
 
 def _named(parent: str, name: str) -> str:
-    """Return an identifier in the form of the REST API."""
+    """Return an identifier as the REST API derives it."""
     return str(uuid.uuid5(uuid.UUID(parent), name))
 
 

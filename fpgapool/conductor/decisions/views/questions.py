@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers queries about the pool, for its users and for audits."""
+"""Answers queries about the pool, for users and audits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Questions:
 
     @property
     def queued_count(self) -> int:
-        """The number of sessions that wait for a slot."""
+        """The number of sessions that are waiting for a slot."""
         return self.pool.sessions.queued.total()
 
     def changed(
@@ -50,9 +50,9 @@ class Questions:
     ) -> tuple[list[objects.SessionView], list[str]]:
         """Return the sessions that changed since the caller last saw them.
 
-        :param host_uuid: of the calling front door; it gets the secrets of
-            sessions that were opened there.
-        :returns: the sessions with another revision, and the ids of sessions
+        :param host_uuid: host of the calling front door, which gets the
+            secrets of sessions that were opened there.
+        :returns: the sessions whose revision differs, and the ids of sessions
             that are not in memory.
         """
         changed, missing = [], []
@@ -69,8 +69,9 @@ class Questions:
     ) -> objects.SessionView | None:
         """Return a session's view; None if it is not in memory.
 
-        :param project_id: of the client that may connect; the view has the
-            secret of a READY session of this project.
+        :param project_id: project of the client that may connect; the view
+            includes the secret if the session is READY and belongs to this
+            project.
         """
         session = self.pool.sessions.by_id.get(session_id)
         if session is None:
@@ -148,13 +149,15 @@ class Questions:
     def reservable_slots(self, device_id: str) -> int:
         """Return the number of slots of a device that instances can reserve.
 
-        :returns: 0 also for an unknown device.
+        :returns: the number; 0 for an unknown device.
         """
         device = self.pool.registry.find_device(device_id)
         return device.reservable_slots if device else 0
 
     def now(self) -> dict[str, Any]:
-        """Return the figures about the pool that no row has, as JSON."""
+        """Return the figures about the pool that are not in the database, as
+        JSON.
+        """
         pool, book = self.pool, self.pool.sessions
         loads = summary.nic_loads(
             pool.registry, pool.holds.values(), pool.traffic
@@ -192,7 +195,7 @@ class Questions:
         )
 
     def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
-        """Return the numbers of sessions, groups, slots, hosts and devices.
+        """Return the figures about sessions, groups, slots, hosts and devices.
 
         It does not iterate over waiting sessions, because there may be very
         many.
@@ -229,7 +232,7 @@ class Questions:
 
     @property
     def live_sessions(self) -> Iterator[sessions.Session]:
-        """All sessions that wait for or have a slot."""
+        """All sessions that are waiting for a slot or have one."""
         return (one for one in self.pool.sessions.by_id.values() if one.live)
 
     def ask_reports(self, host_uuid: str | None = None) -> set[str]:
@@ -247,7 +250,8 @@ class Questions:
     ) -> None:
         """Write the rows of a session and a slot again.
 
-        :param slot_id: row id; None: the session's slot, if it has one.
+        :param slot_id: row id of the slot; None: the session's slot, if it has
+            one.
         """
         pool = self.pool
         session = pool.sessions.by_id.get(session_id or "")
@@ -263,7 +267,7 @@ class Questions:
             pool.outbox.write_assignment(slot_id, None)
 
     def adopt(self, record: db_api.SessionRecord) -> None:
-        """Take over a session that only the database knows.
+        """Adopt a session that only the database knows.
 
         Its former slot is free or assigned to another session.
         """

@@ -23,7 +23,7 @@ from fpgapool.vocabulary import states
 
 Holds: TypeAlias = Mapping[int, holds.Hold]
 
-#: Stands for all projects that are not listed by name.
+#: Stands for all projects or groups that are not listed individually.
 OTHER = "other"
 
 _HOST_DOWN = "host_down"
@@ -36,15 +36,16 @@ SLOT_STATES = (
     _HOST_DOWN,
 )
 
-# Rounds loads, so that small changes do not count as changes.
+# Number of digits to which loads are rounded, so that tiny variations are not
+# treated as changes.
 _LOAD_DIGITS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupFigures:
-    """Numbers of one group, or of several.
+    """Figures of one group, or the sums of several.
 
-    :ivar wanted: the slots that it should have.
+    :ivar wanted: the number of slots that it should have.
     """
 
     wanted: int = 0
@@ -55,12 +56,13 @@ class GroupFigures:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Numbers for metrics.
+    """Figures for metrics.
 
-    :ivar queued_by_size: waiting sessions, by priority queue.
-    :ivar slots: by state; ``host_down`` if the host is silent.
-    :ivar clocks_behind_s: how far each wall clock is behind ours.
-    :ivar reservations: of slots, ``ready`` and ``pending``.
+    :ivar queued_by_size: number of waiting sessions, by priority queue.
+    :ivar slots: number of slots by state; ``host_down`` if the host does not
+        report.
+    :ivar clocks_behind_s: how far each host's wall clock is behind ours.
+    :ivar reservations: number of reserved slots, ``ready`` and ``pending``.
     """
 
     queued_by_project: Mapping[str, int]
@@ -119,7 +121,7 @@ def nic_loads(
 ) -> dict[int, float]:
     """Return the used share of hosts' network cards, by the hosts' ids.
 
-    The busier direction counts; hosts with idle cards are omitted.
+    It is the share of the busier direction; hosts with idle cards are omitted.
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in held:
@@ -155,7 +157,7 @@ def groups(
     waiting: Mapping[str, int],
     most: int,
 ) -> dict[str, GroupFigures]:
-    """Return the numbers of the groups with most slots, and of the rest."""
+    """Return the figures of the groups with most slots, and of the rest."""
     programming = collections.Counter[str]()
     serving = collections.Counter[str]()
     for one in members:
@@ -173,7 +175,7 @@ def groups(
         )
         for one in rows
     ]
-    # Older groups come first among equals.
+    # Among groups of the same size, older ones come first.
     found.sort(
         key=lambda pair: max(
             pair[1].wanted, pair[1].serving + pair[1].programming
