@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Software cores: the computation of a programmed slot, on the CPU."""
+"""Software cores: what a programmed slot computes, but on the CPU."""

@@ -23,7 +23,7 @@ _BLOCK_BITS = 8 * BLOCK_BYTES
 # NIST SP 800-38A, F.5.1 and F.2.1, first block.
 _TEST_KEY = "2b7e151628aed2a6abf7158809cf4f3c"
 _TEST_BLOCK = bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")
-# In CBC mode, with its padding.
+# The same block encrypted in CBC mode, and its padding block.
 _TEST_PADDED = bytes.fromhex(
     "7649abac8119b246cee98e9b12e9197d8964e0b149c10b7b682e6e39aaeb731c"
 )
@@ -32,11 +32,11 @@ _TEST_PADDED = bytes.fromhex(
 class AesCore(base.Core):
     """Encrypts or decrypts with AES-CTR, stateless.
 
-    The counter block of the input's block n is ``iv + n`` modulo 2**128, so
-    any piece can be processed if its offset is known.
+    The counter block for input block n is ``iv + n`` modulo 2**128, so a piece
+    can be processed alone if its offset is known.
 
-    :param params: ``key``, 16, 24 or 32 bytes in hexadecimal, and ``iv``,
-        the first counter block, 16 bytes in hexadecimal.
+    :param params: ``key``: 16, 24 or 32 bytes in hexadecimal; ``iv``: the
+        first counter block, 16 bytes in hexadecimal.
     """
 
     known_answers = (
@@ -75,7 +75,7 @@ class AesCore(base.Core):
         counter = (self._first_counter + blocks) % (1 << 128)
         mode = modes.CTR(counter.to_bytes(BLOCK_BYTES))
         self._context = ciphers.Cipher(self._algorithm, mode).encryptor()
-        # Runs the key stream forward to an offset within a block.
+        # If the offset is within a block, skip the key stream before it.
         self._context.update(bytes(skipped_bytes))
         self._next_offset_bytes = offset_bytes
 
@@ -83,7 +83,7 @@ class AesCore(base.Core):
 class AesCbcCore(base.Core):
     """Encrypts or decrypts with AES-CBC and PKCS #7 padding, stateful.
 
-    Encryption takes input of any length and returns 1 to 16 bytes more.
+    Encryption accepts input of any length and adds 1 to 16 bytes of padding.
 
     :param params: ``key`` and ``iv`` as for :class:`AesCore`, and
         ``direction``, ``encrypt`` (the default) or ``decrypt``.
@@ -99,7 +99,7 @@ class AesCbcCore(base.Core):
             _TEST_BLOCK,
             _TEST_PADDED,
         ),
-        # Some implementations support only this.
+        # Some implementations can only decrypt.
         base.KnownAnswer(
             {
                 "key": _TEST_KEY,
@@ -121,8 +121,8 @@ class AesCbcCore(base.Core):
         self._decrypts = direction == "decrypt"
         self._algorithm = _algorithm(values)
         self._chain_from(_iv(values))
-        # Encrypting: the rest that does not fill a block. Decrypting: the
-        # newest block, because it may be the padding.
+        # When encrypting: trailing input that does not fill a block yet.
+        # When decrypting: the last decrypted block, which may be padding.
         self._kept = b""
 
     def _chain_from(self, block: bytes) -> None:
@@ -130,7 +130,7 @@ class AesCbcCore(base.Core):
         self._context = (
             cipher.decryptor() if self._decrypts else cipher.encryptor()
         )
-        # The newest block of the cipher text.
+        # The last block of ciphertext, with which the next one is chained.
         self._newest = block
 
     @property
@@ -177,7 +177,8 @@ class AesCbcCore(base.Core):
         return kept_bytes + count_bytes
 
     def _update(self, blocks: memoryview, chunk_out: memoryview) -> int:
-        # The library requires room for a block more than it writes.
+        # update_into() requires room for one block more than it writes, so
+        # update() handles the last block.
         front_bytes = max(0, len(blocks) - BLOCK_BYTES)
         if front_bytes:
             self._context.update_into(blocks[:front_bytes], chunk_out)

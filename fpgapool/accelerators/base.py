@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerators: the profile and the software core.
+"""Accelerators: their profiles and software cores.
 
-This module imports only the standard library until a profile is read, because
-worker processes and clients load it at their start.
+Workers and clients import this module when they start. To start fast, it
+imports only the standard library until a profile is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fpgapool.vocabulary import shapes
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-#: Environment variable with another directory for the operator's profiles.
+#: Environment variable that overrides the operator's profile directory.
 DIRECTORY_VARIABLE = "FPGAPOOL_ACCELERATORS_DIR"
 DEFAULT_DIRECTORY = "/etc/fpgapool/accelerators"
 
@@ -70,9 +70,9 @@ class InvalidArgument(InvalidInput):
 
 
 class KnownAnswer(typing.NamedTuple):
-    """The output of a session with these parameters for an input.
+    """An input and the output that it must have with these parameters.
 
-    :ivar arguments: data of the arguments, from number 1.
+    :ivar arguments: the arguments' data; the first is argument 1.
     """
 
     params: collections.abc.Mapping[str, object]
@@ -82,24 +82,24 @@ class KnownAnswer(typing.NamedTuple):
 
 
 class Core(abc.ABC):
-    """One session's computation. One thread at a time uses it.
+    """One session's computation. Only one thread may use it at once.
 
-    :raises InvalidParams: if the accelerator does not accept them.
+    :raises InvalidParams: if the accelerator does not accept the parameters.
     """
 
-    #: For self-tests of slots; without any, a slot passes when it has been
-    #: programmed.
+    #: Used for self-tests of slots. If there are none, a slot passes as soon
+    #: as it has been programmed.
     known_answers: typing.ClassVar[tuple[KnownAnswer, ...]] = ()
 
-    #: Parameters of a usual session, to measure rates with; None: those of
-    #: the first known answer. Its arguments must suit both.
+    #: Typical parameters, for measuring rates; None: those of the first known
+    #: answer. That answer's arguments must be valid with both.
     usual_params: typing.ClassVar[
         collections.abc.Mapping[str, object] | None
     ] = None
 
-    #: Type of numbers in the output that another implementation may round
-    #: otherwise, as NumPy writes it, and the largest error relative to the
-    #: largest of these numbers; None: the output is the same to the byte.
+    #: NumPy type of output numbers that other implementations may round
+    #: differently, and the largest allowed error relative to the largest
+    #: number; None: the output must match byte for byte.
     rounding: typing.ClassVar[tuple[str, float] | None] = None
 
     @abc.abstractmethod
@@ -110,43 +110,44 @@ class Core(abc.ABC):
     def chunk_multiple_bytes(self) -> int | None:
         """The length of every piece but the last is a multiple of this.
 
-        For accelerators where it depends on the parameters; must not change
-        during a session. None means that of the profile.
+        Override it if the value depends on the parameters; it must not change
+        during a session. None means the value in the profile.
         """
         return None
 
     @property
     def in_place(self) -> bool:
-        """Whether output may replace the input that it is made of.
+        """Whether the output may overwrite the input.
 
-        Such a core returns exactly as many bytes as it gets, and none at the
-        end. It may be called with one view as input and output, which saves
-        the memory traffic of a second one; must not change during a session.
+        Such a core returns exactly as many bytes as it receives, and none from
+        :meth:`finish`. The same view may be passed as input and output, which
+        saves memory traffic. Must not change during a session.
         """
         return False
 
     @property
     def reusable(self) -> bool:
-        """Whether a core takes another input after :meth:`finish`.
+        """Whether the core accepts another input after :meth:`finish`.
 
-        In a group, a client that has locked a slot sends its tasks with equal
-        parameters to one such core, which may remember the ones before. Tasks
-        without parameters share one, too, if the accelerator is stateless.
-        Other tasks have a core each.
+        In a group, all tasks with the same parameters from a client that has
+        locked a slot share one such core, which may remember earlier tasks.
+        If the accelerator is stateless, tasks without parameters also share
+        one. Each other task has its own core.
         """
         return False
 
     def set_argument(self, number: int, data: memoryview) -> None:
         """Set data that is the same for all pieces, such as a model.
 
-        Called before the first piece, for each argument that the client sends,
-        in any order; a second call with a number replaces the first one. After
-        a move to another slot the arguments are set again, before
-        :meth:`restore`: a snapshot does not include them. They count neither
-        as input nor in its checksum.
+        Called before the first piece, once for each argument that the client
+        sends, in any order; a second call with the same number replaces the
+        data. After a move to another slot the arguments are set again, before
+        :meth:`restore`, because a snapshot does not include them. They are not
+        part of the input or its checksum.
 
-        :param number: from 1; each accelerator defines its own.
-        :param data: it is valid during the call only.
+        :param number: number of the argument, from 1; each accelerator defines
+            what its arguments mean.
+        :param data: valid only during the call.
         :raises InvalidArgument: if there is no such argument, or its size or
             contents are wrong; the session ends.
         """
@@ -158,89 +159,93 @@ class Core(abc.ABC):
     ) -> int:
         """Process the next piece of the input.
 
-        May take as long as it needs. Not idempotent unless the accelerator
-        is stateless; then only the offset identifies the piece.
+        May take as long as it needs. Repeatable only if the accelerator is
+        stateless; the output then depends only on the piece and its offset.
 
-        :param chunk_out: writable, ``max_output_bytes(len(chunk_in))`` long
-            at least; never overlaps ``chunk_in``, but may be ``chunk_in``
-            itself if the core works :attr:`in_place`.
+        :param chunk_out: writable and at least
+            ``max_output_bytes(len(chunk_in))`` long. Never overlaps
+            ``chunk_in``, but is ``chunk_in`` itself for some calls of a core
+            that works :attr:`in_place`.
         :param offset_bytes: position of the piece in the session's input.
-        :returns: bytes written to the front of ``chunk_out``.
+        :returns: number of bytes written to the start of ``chunk_out``.
         :raises InvalidInput: if the piece cannot be processed; the session
             ends. :class:`InvalidArgument` if an argument is missing.
         """
 
     @property
     def max_started(self) -> int:
-        """How many pieces may be started and not collected; see :meth:`start`.
+        """How many started pieces may be uncollected; see :meth:`start`.
 
-        1 if the core computes in the call only.
+        1 if the core computes only during calls.
         """
         return 1
 
     def start(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> collections.abc.Callable[[], int]:
-        """Start to process the next piece of the input.
+        """Start processing the next piece of the input.
 
-        Arguments and errors are those of :meth:`process`; both views must stay
-        valid until the piece is collected, or :meth:`cancel` was called and
-        its collection has failed.
+        Arguments and errors are those of :meth:`process`. Both views must stay
+        valid until the piece is collected, or until collecting it fails after
+        :meth:`cancel`.
 
-        :returns: collects the piece: waits for its output and returns or
-            raises what :meth:`process` would. Pieces are collected in the
-            order of their start, each of them once.
+        :returns: function that collects the piece: it waits for the output and
+            returns or raises what :meth:`process` would. Pieces are collected
+            once each, in the order in which they were started.
         """
         return functools.partial(
             self.process, chunk_in, chunk_out, offset_bytes
         )
 
     def finish(self, chunk_out: memoryview) -> int:
-        """Return the output after the last piece of the input.
+        """Write the output that follows the last piece of the input.
 
-        :param chunk_out: writable, ``max_output_bytes(0)`` long at least.
-        :returns: bytes written to the front of ``chunk_out``.
+        :param chunk_out: writable, at least ``max_output_bytes(0)`` long.
+        :returns: number of bytes written to the start of ``chunk_out``.
         :raises InvalidInput: if the input must not end here; the session
             ends.
         """
         return 0
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return the room that a call needs.
+        """Return how much room for output a call needs.
 
         :param input_bytes: length of the piece for :meth:`process`, 0 for
             :meth:`finish`.
-        :returns: upper bound of the bytes that the call writes.
+        :returns: upper bound on the number of bytes that the call writes.
         """
         return input_bytes
 
     @property
     def has_snapshots(self) -> bool:
-        """Whether :meth:`snapshot` and :meth:`restore` work."""
+        """Whether :meth:`snapshot` and :meth:`restore` are implemented."""
         return False
 
     def snapshot(self) -> bytes:
-        """Return all that the next piece depends on, between two pieces.
+        """Return the state on which the next piece depends.
+
+        Called between two pieces.
 
         :returns: at most ``frames.MAX_CHECKPOINT_BYTES``. The session's client
-            keeps it, and may change it.
+            stores it, and could tamper with it.
         """
         raise NotImplementedError
 
     def restore(self, snapshot: bytes, offset_bytes: int) -> None:
-        """Go on where another core with the same parameters has stopped.
+        """Continue where another core with the same parameters stopped.
 
-        :param snapshot: of the other core, from an untrusted client.
-        :param offset_bytes: position in the session's input of the next piece;
-            more than 0.
-        :raises InvalidInput: if it cannot be one; the session ends.
+        :param snapshot: the other core's, received from an untrusted client.
+        :param offset_bytes: position of the next piece in the session's input;
+            greater than 0.
+        :raises InvalidInput: if it is not a valid snapshot; the session ends.
         """
         raise NotImplementedError
 
     def cancel(self) -> None:
         """Make a running call return early; may be called from any thread.
 
-        The core is not used again. A core with short calls may ignore it.
+        The core is not used again. A core whose calls are short need not
+        override this.
         """
         return
 
@@ -249,19 +254,19 @@ class Core(abc.ABC):
 class Profile:
     """The pool's description of an accelerator.
 
-    :ivar name: tenants ask for it by this name.
+    :ivar name: the name by which users request the accelerator.
     :ivar peak_bytes_per_s: highest input rate of one slot.
     :ivar return_ratio: approximate bytes of output per byte of input.
     :ivar stateless: whether a session can continue in another slot.
-    :ivar shapes: slot shapes that fit; empty means any.
+    :ivar shapes: slot shapes that the accelerator fits; empty means any.
     :ivar params_schema: JSON schema of the session's parameters.
-    :ivar core: the software core: its name in the entry points of
+    :ivar core: the software core: its name in the entry point group
         ``fpgapool.accelerators``, or ``module:Class``.
     :ivar chunk_multiple_bytes: the length of every piece of input but the
-        last must be a multiple of this, unless the core requires another one.
-    :ivar checkpoint: whether a session that is not stateless can continue in
-        another slot when the pool takes its slot back: the core has snapshots.
-    :ivar platforms: rates and powers by shape of the slot, where they differ;
+        last must be a multiple of this, unless the core sets its own value.
+    :ivar checkpoint: whether the core has snapshots, so that a stateful
+        session can continue in another slot when the pool reclaims its slot.
+    :ivar platforms: rates and powers for slot shapes on which they differ;
         see :mod:`fpgapool.vocabulary.platforms`.
     """
 
@@ -319,8 +324,8 @@ _PROFILE = shapes.Members(
 def profile_from_document(document: object, source: str) -> Profile:
     """Check a decoded profile.
 
-    :raises AcceleratorError: ``INVALID_PROFILE`` with source, member and
-        reason.
+    :raises AcceleratorError: ``INVALID_PROFILE``, naming the source, the
+        member and the reason.
     """
 
     try:
@@ -352,7 +357,7 @@ def read_profile(path: pathlib.Path) -> Profile:
 def _read_version(
     path: pathlib.Path, version: tuple[int, ...] | None
 ) -> Profile:
-    # Every session programs a slot, and a profile rarely changes.
+    # Cached because every session reads a profile, and profiles rarely change.
     return read_profile(path)
 
 
@@ -365,23 +370,23 @@ def _version_of(path: pathlib.Path) -> tuple[int, ...] | None:
 
 
 def load_profile(name: str) -> Profile:
-    """Read the profile of an accelerator of this host.
+    """Read the profile of one of this host's accelerators.
 
-    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
-        ``INVALID_PROFILE``.
+    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, listing the known names,
+        or ``INVALID_PROFILE``.
     """
     path = _profile_path(name)
     if path is None:
         raise AcceleratorError(
             codes.UNKNOWN_ACCELERATOR,
-            f"no accelerator {name!r};"
-            f" known are: {', '.join(profile_names())}",
+            f"unknown accelerator {name!r};"
+            f" known accelerators: {', '.join(profile_names())}",
         )
     profile = _read_version(path, _version_of(path))
     if profile.name != name:
         raise AcceleratorError(
             codes.INVALID_PROFILE,
-            f"{path}: name: must be the file's name, {name!r}",
+            f"{path}: name: must match the file name, {name!r}",
         )
     return profile
 
@@ -405,8 +410,8 @@ def profile_names() -> tuple[str, ...]:
 
 
 def _profile_path(name: str) -> pathlib.Path | None:
-    """Find a profile; to list all of them would delay every session."""
-    # The name may come from a client, and must not lead outside the directory.
+    """Find a profile without listing all, which would delay every session."""
+    # The name may come from a client and must not leave the directory.
     if not name or "/" in name:
         return None
     for directory in _profile_directories():
@@ -417,7 +422,7 @@ def _profile_path(name: str) -> pathlib.Path | None:
 
 
 def _profile_directories() -> tuple[str, ...]:
-    """Return the operator's profiles, which override the built-in ones."""
+    """Return the operator's directory, which takes precedence, and our own."""
     own = os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
     return own, str(_PROFILE_DIRECTORY)
 
@@ -426,16 +431,16 @@ def _profile_directories() -> tuple[str, ...]:
 def load_core(name: str) -> type[Core]:
     """Find the class of a software core.
 
-    Imports it: the name decides which code runs, so it must come from a
-    trusted file of this host.
+    The class is imported, so the name decides which code runs. It must come
+    from a trusted file on this host.
 
-    :param name: its name in the entry points of ``fpgapool.accelerators``,
+    :param name: its name in the entry point group ``fpgapool.accelerators``,
         or ``module:Class``.
-    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
-        ``CORE_UNAVAILABLE`` if it cannot be imported.
+    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, listing the known names,
+        or ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
-    # Scanning the installed packages and this import are slow. Found cores are
-    # cached, missing ones are looked up again.
+    # Imported late: this import and scanning the installed packages are slow.
+    # Cores that were found are cached; missing ones are looked up again.
     import importlib.metadata
 
     group = importlib.metadata.entry_points(group=CORE_NAMESPACE)
@@ -445,8 +450,8 @@ def load_core(name: str) -> type[Core]:
     if name not in found:
         raise AcceleratorError(
             codes.UNKNOWN_ACCELERATOR,
-            f"no software core {name!r}; known are: "
-            f"{', '.join(sorted(found))}, and module:Class",
+            f"unknown software core {name!r}; known cores: "
+            f"{', '.join(sorted(found))}; or use module:Class",
         )
     try:
         core = found[name].load()
@@ -465,16 +470,16 @@ def load_core(name: str) -> type[Core]:
 def set_arguments(
     core: Core, arguments: collections.abc.Sequence[bytes]
 ) -> None:
-    """Set the arguments of a core, from number 1."""
+    """Set the arguments of a core; the first is argument 1."""
     for number, argument in enumerate(arguments, start=1):
         core.set_argument(number, memoryview(argument))
 
 
 def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:
-    """Refuse a piece of input that ends within a unit.
+    """Reject a piece of input that ends within a unit.
 
-    Pieces but the last are multiples of ``chunk_multiple_bytes``, so a core
-    uses this to refuse an input of the wrong size.
+    All pieces but the last are multiples of ``chunk_multiple_bytes``, so cores
+    use this to reject input of the wrong size.
 
     :raises InvalidInput: if the piece is not a multiple of the unit.
     """
@@ -490,9 +495,9 @@ def refuse_unknown_params(
     params: collections.abc.Mapping[str, object],
     known: collections.abc.Collection[str],
 ) -> None:
-    """Refuse parameters that an accelerator does not have.
+    """Reject parameters that an accelerator does not have.
 
-    :raises InvalidParams: if there is another one.
+    :raises InvalidParams: if there is an unknown parameter.
     """
     if not isinstance(params, collections.abc.Mapping):
         raise InvalidParams("the parameters must be a mapping")
@@ -500,5 +505,5 @@ def refuse_unknown_params(
     if unknown:
         raise InvalidParams(
             f"unknown parameter {unknown[0][:64]!r}; "
-            f"known are: {', '.join(sorted(known)) or 'none'}"
+            f"known parameters: {', '.join(sorted(known)) or 'none'}"
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The accelerator that returns its input."""
+"""An accelerator that returns its input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fpgapool.accelerators import base
 
 
 class CopyCore(base.Core):
-    """Copies. Stateless; takes no parameters."""
+    """Copies the input; stateless, without parameters."""
 
     known_answers = (base.KnownAnswer({}, b"abc", b"abc"),)
 

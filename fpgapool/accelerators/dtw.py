@@ -9,8 +9,8 @@ import typing
 
 import numpy
 
-# The compiled part, explicitly: without it the library would fall back to
-# loops in Python, thousands of times slower.
+# Import the compiled part explicitly: if it is missing, the library falls back
+# to loops in Python, which are thousands of times slower.
 from dtaidistance import dtw_cc
 
 from fpgapool.accelerators import base
@@ -21,7 +21,7 @@ DTYPES: dict[str, numpy.dtype[numpy.floating]] = {
     "float64": numpy.dtype("<f8"),
 }
 RESULT_TYPE = numpy.dtype("<f8")
-#: Limits a pair to a megabyte.
+#: Limits a pair to one mebibyte.
 MAX_LENGTH_SAMPLES = 1 << 16
 #: Limits the time of one pair, which cannot be interrupted, to about half a
 #: second.
@@ -34,12 +34,12 @@ class DtwCore(base.Core):
     The distance is the root of the smallest sum of squared differences over
     all monotonic alignments of the two series.
 
-    :param params: ``length_samples``, samples of each series; ``dtype``,
-        ``float32`` (the default) or ``float64``; ``window_samples``, how far
-        apart in time aligned samples may be, any distance if it is missing.
+    :param params: ``length_samples``: samples in each series; ``dtype``:
+        ``float32`` (the default) or ``float64``; ``window_samples``: how far
+        apart in time aligned samples may be, unlimited if missing.
     """
 
-    # Four differences of 1.
+    # Four differences of 1: the root of their sum is 2.
     known_answers = (
         base.KnownAnswer(
             {"length_samples": 4, "dtype": "float32"},
@@ -75,13 +75,13 @@ class DtwCore(base.Core):
         breadth = min(self._length_samples, 2 * window_samples + 1)
         if self._length_samples * breadth > MAX_CELLS:
             raise base.InvalidParams(
-                "'length_samples' needs too many comparisons in a pair: "
-                f"its product with 2 'window_samples' + 1 exceeds {MAX_CELLS}"
+                "a pair needs too many comparisons: 'length_samples' times "
+                f"(2 'window_samples' + 1) exceeds {MAX_CELLS}"
             )
 
     @property
     def chunk_multiple_bytes(self) -> int:
-        """Length of a pair."""
+        """Length of a pair of series."""
         return 2 * self._length_samples * self._dtype.itemsize
 
     def process(

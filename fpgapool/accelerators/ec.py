@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Erasure coding: data in k + m fragments survives the loss of any m.
+"""Erasure coding: data in k + m fragments survives the loss of any m of them.
 
 The data is cut into stripes, and each stripe becomes a record: a header and
 k + m fragments of equal length, one after the other. Big-endian header::
@@ -9,9 +9,9 @@ k + m fragments of equal length, one after the other. Big-endian header::
     | data_length_bytes u32 | CRC-32 of the data u32
 
 A fragment has ``ceil(data_length_bytes / k)`` bytes. The first k fragments
-are the data itself, zeros at its end; fragment i >= k is the sum over j < k
+are the data itself, padded with zeros; fragment i >= k is the sum over j < k
 of fragment j / (i xor j) in GF(2**8) modulo x**8 + x**4 + x**3 + x**2 + 1
-(a Cauchy matrix, so any k fragments give the data back).
+(a Cauchy matrix, so the data can be restored from any k fragments).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ENCODE = "encode"
 RECONSTRUCT = "reconstruct"
 #: The library's limit.
 MAX_FRAGMENTS = 32
-#: Parity per data fragment: limits the output of a piece of input.
+#: Most parity fragments per data fragment; limits the output of a piece.
 MAX_PARITY_RATIO = 3
-#: Limits the share of headers.
+#: Limits the overhead of headers.
 MIN_STRIPE_BYTES = 1 << 8
 MAX_STRIPE_BYTES = 1 << 20
 DEFAULT_STRIPE_BYTES = 1 << 16
@@ -48,16 +48,16 @@ if _BACKEND not in ec_iface.VALID_EC_TYPES:
 
 
 class EcCore(base.Core):
-    """Encodes stripes, or reconstructs them, stateless.
+    """Encodes or reconstructs stripes; stateless.
 
-    :param params: ``mode``, ``encode`` (the default) or ``reconstruct``;
-        ``k`` and ``m``, numbers of data and parity fragments, 4 and 2 by
-        default; ``stripe_bytes``, data of all stripes but the last, 64 KiB
-        by default; ``missing``, only to reconstruct: indexes of the
+    :param params: ``mode``: ``encode`` (the default) or ``reconstruct``;
+        ``k`` and ``m``: numbers of data and parity fragments, 4 and 2 by
+        default; ``stripe_bytes``: data in each stripe but the last, 64 KiB
+        by default; ``missing``, only for ``reconstruct``: indexes of the
         fragments that every record of the input lacks, none by default.
     """
 
-    # With one fragment of each kind, both are the data.
+    # With one fragment of each kind, both are equal to the data.
     known_answers = (
         base.KnownAnswer(
             {"mode": ENCODE, "k": 1, "m": 1, "stripe_bytes": 256},
@@ -85,7 +85,9 @@ class EcCore(base.Core):
             values, "stripe_bytes", MIN_STRIPE_BYTES, MAX_STRIPE_BYTES
         )
         if mode == ENCODE and "missing" in params:
-            raise base.InvalidParams(f"'missing' belongs to {RECONSTRUCT}")
+            raise base.InvalidParams(
+                f"'missing' requires 'mode' {RECONSTRUCT}"
+            )
         self._present = _present(values["missing"], k, m)
         self._encodes = mode == ENCODE
         self._code = _Code(k, m)
@@ -146,7 +148,7 @@ class EcCore(base.Core):
         if zlib.crc32(data) != checksum:
             raise base.InvalidInput(
                 f"the record at input offset {offset_bytes} is damaged, "
-                "or 'missing' lists other fragments than it lacks"
+                "or 'missing' does not list the fragments that it lacks"
             )
         room[:data_bytes] = data
         return data_bytes
@@ -164,7 +166,8 @@ class EcCore(base.Core):
             ):
                 return data_bytes, checksum
         raise base.InvalidInput(
-            f"no record of these parameters at input offset {offset_bytes}"
+            f"input offset {offset_bytes} has no record that fits 'k', 'm' "
+            "and 'stripe_bytes'"
         )
 
     def max_output_bytes(self, input_bytes: int) -> int:
@@ -181,11 +184,11 @@ class EcCore(base.Core):
 
 
 class _Code:
-    """The library without its fragment headers.
+    """The library's code, without the library's fragment headers.
 
-    They would take 80 bytes of each fragment, and the library trusts their
-    contents. They depend on the length of the data only, so fresh ones are
-    put before incoming fragments.
+    Those take 80 bytes in each fragment, and the library trusts their
+    contents. They depend only on the length of the data, so trusted ones are
+    generated here and prepended to incoming fragments.
     """
 
     def __init__(self, k: int, m: int) -> None:

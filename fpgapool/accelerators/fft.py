@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fourier transforms of frames."""
+"""Fourier transforms of frames of samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fpgapool.accelerators import parameters
 
 #: Real and imaginary parts, single precision, little-endian.
 SAMPLE_TYPE = numpy.dtype("<c8")
-#: Limits a frame to a megabyte.
+#: Limits a frame to one mebibyte.
 MAX_FRAME_SAMPLES = (1 << 20) // SAMPLE_TYPE.itemsize
 NORMS = ("backward", "ortho", "forward")
 
@@ -23,15 +23,15 @@ NORMS = ("backward", "ortho", "forward")
 class FftCore(base.Core):
     """Transforms each frame of complex samples, stateless.
 
-    A frame whose result is not finite everywhere becomes NaN throughout.
+    If any number in a frame's result is not finite, all of them become NaN.
 
-    :param params: ``frame_samples``, samples of a frame; ``inverse``, false
-        by default; ``norm``, the position of the factor 1/N: ``backward`` (the
-        default) in the inverse transform, ``forward`` in the forward
-        transform, ``ortho`` its root in both.
+    :param params: ``frame_samples``: samples in a frame; ``inverse``: false
+        by default; ``norm``: where the factor 1/N is applied: ``backward``
+        (the default) in the inverse transform, ``forward`` in the forward
+        transform, ``ortho`` as its square root in both.
     """
 
-    # An impulse has all frequencies equally.
+    # An impulse contains all frequencies equally.
     known_answers = (
         base.KnownAnswer(
             {"frame_samples": 4, "inverse": False, "norm": "backward"},
@@ -68,7 +68,8 @@ class FftCore(base.Core):
         frames = numpy.frombuffer(chunk_in, SAMPLE_TYPE).reshape(shape)
         result = numpy.frombuffer(chunk_out[: len(chunk_in)], SAMPLE_TYPE)
         transformed = self._transform(frames, norm=self._norm)
-        # How far an infinity gets depends on the order of operations.
+        # How far an infinity spreads depends on the order of operations,
+        # which differs between implementations.
         is_whole = numpy.isfinite(transformed).all(axis=1)
         transformed[~is_whole] = complex(numpy.nan, numpy.nan)
         result.reshape(shape)[:] = transformed

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compression into gzip's format (RFC 1952)."""
+"""Compression to the gzip format (RFC 1952)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import zlib
 from fpgapool.accelerators import base
 from fpgapool.accelerators import parameters
 
-#: Input that is compressed by itself, into one member of the file.
+#: This much input is compressed independently, into one member of the file.
 MEMBER_BYTES = 1 << 20
 
-# The library's code for a header and a trailer of gzip.
+# Makes the library write a gzip header and trailer.
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _DEFAULT_LEVEL = 6
 _EXAMPLE = b"abc" * 100
 
 
 def _member(data: memoryview | bytes, level: int) -> bytes:
-    # No name and no time: equal data have equal output.
+    # The header has no name and no time, so equal input has equal output.
     compressor = zlib.compressobj(level, wbits=_GZIP_FORMAT)
     return compressor.compress(data) + compressor.flush()
 
@@ -28,18 +28,18 @@ def _member(data: memoryview | bytes, level: int) -> bytes:
 class GzipCore(base.Core):
     """Compresses each MiB of the input into a member, stateless.
 
-    The members together are a file that ``gzip -d`` reads. Without input there
-    is one empty member.
+    Together, the members are a file that ``gzip -d`` reads. Empty input gives
+    one empty member.
 
-    :param params: ``level``, from 1, the fastest, to 9, the smallest; 6 by
-        default.
+    :param params: ``level``: from 1, the fastest, to 9, the smallest output;
+        6 by default.
     """
 
     known_answers = (
         base.KnownAnswer(
             {"level": _DEFAULT_LEVEL},
             _EXAMPLE,
-            # Another library may choose other codes.
+            # Computed here because zlib's output differs between versions.
             _member(_EXAMPLE, _DEFAULT_LEVEL),
         ),
     )
@@ -68,14 +68,14 @@ class GzipCore(base.Core):
     def finish(self, chunk_out: memoryview) -> int:
         if self._has_output:
             return 0
-        # gzip refuses a file without a member.
+        # gzip rejects a file without members.
         member = _member(b"", self._level)
         chunk_out[: len(member)] = member
         return len(member)
 
     def max_output_bytes(self, input_bytes: int) -> int:
         members = max(1, -(-input_bytes // MEMBER_BYTES))
-        # At worst the library's fastest codes have nine bits for a byte.
+        # In the worst case, the library's fixed codes take nine bits per byte.
         return input_bytes + input_bytes // 8 + 64 * members
 
     def cancel(self) -> None:

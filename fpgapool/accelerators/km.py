@@ -16,7 +16,7 @@ _CENTRES = 8
 
 
 def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
-    """Return a record beside each centre, their result, and the centres."""
+    """Return a record near each centre, their result, and the centres."""
     centres = numpy.repeat(10 * numpy.arange(_CENTRES), _FEATURES)
     beside = centres.reshape(_CENTRES, _FEATURES) + 1
     of_centres = numpy.column_stack([beside, numpy.ones(_CENTRES)])
@@ -29,16 +29,16 @@ def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
 
 
 class KmCore(records.BlockCore):
-    """Returns the sums of each centre's records, by block, stateless.
+    """Returns, for each block, the sums of each centre's records; stateless.
 
-    A record is its features, single precision; it belongs to the nearest
-    centre, the first one of several. A result has for each centre the sum of
-    its records and their count, then the inertia: the sum of the squared
-    distances of all records of the block to their centres; all of them double
-    precision.
+    A record consists of its features, in single precision. It belongs to the
+    nearest centre; of equally near ones, to the first. A result has for each
+    centre the sum of its records and their count. Last comes the inertia: the
+    sum of the squared distances between all records of the block and their
+    centres. All numbers are double precision.
 
-    :param params: ``features``; ``centres``, their number; ``block_records``,
-        256 by default. Argument 1 is the centres.
+    :param params: ``features`` and ``centres``: how many there are;
+        ``block_records``: 256 by default. Argument 1 contains the centres.
     """
 
     known_answers = (
@@ -69,14 +69,15 @@ class KmCore(records.BlockCore):
         matrix: records.Matrix,
         result: records.Matrix,
     ) -> None:
-        # The squared distances, without the square of the record.
+        # The squared distances less the record's square, which is the same
+        # for all centres.
         distances = batch @ (-2 * matrix.T)
         distances += (matrix * matrix).sum(axis=1)
         self._compare_infinite(batch, matrix, distances)
         nearest = distances.argmin(axis=1)
         counts = numpy.bincount(nearest, minlength=self.rows)
         used = counts > 0
-        # Records of one centre become neighbours.
+        # Sort the records so that those of each centre are adjacent.
         order = nearest.argsort(kind="stable")
         starts = numpy.cumsum(counts) - counts
         of_centres = result[:-1].reshape(self.rows, -1)
@@ -92,7 +93,7 @@ class KmCore(records.BlockCore):
         matrix: records.Matrix,
         distances: records.Matrix,
     ) -> None:
-        """Correct distances to or from infinity, which the product lacks."""
+        """Correct infinite distances, which the matrix product gets wrong."""
         of_records = ~numpy.isfinite(batch).all(axis=1)
         of_centres = ~numpy.isfinite(matrix).all(axis=1)
         for row, centre in enumerate(matrix):

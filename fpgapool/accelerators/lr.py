@@ -17,7 +17,7 @@ _FEATURES = 32
 def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
     """Return two records, their result, and weights of 0.
 
-    Both labels have the probability one half.
+    With these weights, both labels have a probability of one half.
     """
     features = numpy.arange(2 * _FEATURES).reshape(2, _FEATURES)
     block = numpy.column_stack([[0, 1], features])
@@ -32,15 +32,17 @@ def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
 class LrCore(records.BlockCore):
     """Returns gradient and loss for each block of records, stateless.
 
-    A record is its label and its features, single precision. With one row of
-    weights the label is 0 or 1, and the weights give the log-odds of 1; with
-    more rows it is the number of a row, from 0, and the softmax function
-    gives the probability of each. The loss is the negative log-likelihood,
-    summed over the block, without regularisation. A result is the gradient, in
-    the form of the weights, and the loss, double precision.
+    A record consists of its label and its features, in single precision. With
+    one row of weights, the label is 0 or 1, and the weights give the log-odds
+    of 1. With more rows, the label is the number of a row, from 0, and the
+    softmax function gives the probability of each. The loss is the negative
+    log-likelihood, summed over the block, without regularisation. A result
+    consists of the gradient, shaped like the weights, and the loss, both in
+    double precision.
 
-    :param params: ``features``; ``labels``, rows of the weights, 1 by default;
-        ``block_records``, 256 by default. Argument 1 is the weights.
+    :param params: ``features``: how many there are; ``labels``: rows of
+        weights, 1 by default; ``block_records``: 256 by default. Argument 1
+        contains the weights.
     """
 
     known_answers = (
@@ -91,6 +93,5 @@ class LrCore(records.BlockCore):
         right &= labels == numpy.floor(labels)
         if not right.all():
             raise base.InvalidInput(
-                "the label of a record is not a whole number from 0 to "
-                f"{highest}"
+                f"a record's label is not an integer from 0 to {highest}"
             )

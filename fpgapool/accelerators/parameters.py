@@ -2,8 +2,8 @@
 
 """Checks of a session's parameters, for software cores.
 
-The messages name the parameter and the allowed values, never the given value:
-it may be a key.
+The messages name the parameter and the allowed values, but never the given
+value, which may be a key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def checked(
 ) -> dict[str, object]:
     """Check the names of parameters, and fill in the defaults.
 
-    :raises InvalidParams: if one is missing or unknown.
+    :raises InvalidParams: if a parameter is missing or unknown.
     """
     defaults = defaults or {}
     base.refuse_unknown_params(params, [*required, *defaults, *optional])
@@ -53,7 +53,7 @@ def shaped(shape: shapes.Shape[_T], value: object, name: str) -> _T:
 def integer(params: Params, name: str, lowest: int, highest: int) -> int:
     """Read an integer.
 
-    :raises InvalidParams: if it is not one from lowest to highest.
+    :raises InvalidParams: if it is not an integer from lowest to highest.
     """
     return shaped(shapes.integer(lowest, highest), params.get(name), name)
 
@@ -69,9 +69,9 @@ def choice(
 
 
 def flag(params: Params, name: str) -> bool:
-    """Read a truth value.
+    """Read a Boolean.
 
-    :raises InvalidParams: if it is not one.
+    :raises InvalidParams: if it is not a Boolean.
     """
     return shaped(shapes.flag, params.get(name), name)
 
@@ -81,12 +81,12 @@ def hex_bytes(
 ) -> bytes:
     """Read bytes in hexadecimal.
 
-    :raises InvalidParams: if it is not such a text.
+    :raises InvalidParams: if it is not hexadecimal or has another length.
     """
     value = shaped(_HEX, params.get(name), name)
     if len(value) not in [2 * length_bytes for length_bytes in lengths_bytes]:
         lengths = " or ".join(str(length) for length in lengths_bytes)
-        raise base.InvalidParams(f"'{name}' must have {lengths} bytes")
+        raise base.InvalidParams(f"'{name}' must be {lengths} bytes")
     return bytes.fromhex(value)
 
 
@@ -94,7 +94,7 @@ def fragments(value: object, k: int, m: int) -> list[int]:
     """Read the missing fragments of an erasure code.
 
     :param m: the number of fragments that can be reconstructed.
-    :raises InvalidParams: if it is no list of indexes of fragments.
+    :raises InvalidParams: if it is not a list of fragment indexes.
     """
     index = shapes.integer(0, k + m - 1)
     shape = shapes.list_of(index, most=m, distinct=True)

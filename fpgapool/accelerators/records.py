@@ -2,8 +2,8 @@
 
 """Records of numbers in blocks, with one result for each block.
 
-A learning step adds up what each record contributes, so blocks of records are
-computed alone, and the program adds up their results.
+A learning step is a sum over all records. So each block of records is computed
+independently, and the client program adds up the results.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fpgapool.accelerators import parameters
 NUMBER_TYPE = numpy.dtype("<f4")
 RESULT_TYPE = numpy.dtype("<f8")
 MAX_FEATURES = 1 << 16
-#: Labels or centres.
+#: Most labels or centres.
 MAX_ROWS = 1 << 10
 MAX_BLOCK_RECORDS = 1 << 16
 DEFAULT_BLOCK_RECORDS = 256
-#: A block must fit into a piece of input.
+#: A block must fit in one piece of input.
 MAX_BLOCK_BYTES = 1 << 22
-#: Result per block: limits the output of a piece of input.
+#: Most bytes of result per byte of a block; limits the output of a piece.
 MAX_RESULT_RATIO = 4
 
-# Numbers of a matrix that is computed at once: a few megabytes.
+# Numbers in a matrix that is computed at once: a few megabytes.
 _BATCH_NUMBERS = 1 << 18
 
 Matrix: typing.TypeAlias = numpy.typing.NDArray[numpy.float64]
@@ -40,19 +40,19 @@ Matrix: typing.TypeAlias = numpy.typing.NDArray[numpy.float64]
 class BlockCore(base.Core):
     """Returns one result for each block of records, stateless.
 
-    Argument 1 is a matrix of single precision numbers, row after row, with as
-    many columns as a record has features.
+    Argument 1 is a matrix of single precision numbers, row by row, with one
+    column per feature.
 
-    :param params: ``features``, numbers of a record; ``block_records``,
-        records of all blocks but the last, 256 by default; and how many rows
-        the matrix has, by a name of the subclass.
+    :param params: ``features``: features in a record; ``block_records``:
+        records in each block but the last, 256 by default; and the number of
+        rows of the matrix, under a name that the subclass chooses.
     """
 
-    #: Parameter that is the number of rows of the matrix.
+    #: Name of the parameter that sets the number of rows of the matrix.
     rows_name: typing.ClassVar[str]
-    #: Its default; None: it must be present.
+    #: Default of that parameter; None: it is required.
     default_rows: typing.ClassVar[int | None] = None
-    #: The matrix, for people.
+    #: What error messages call the matrix.
     matrix_name: typing.ClassVar[str]
     #: Numbers of a record before its features.
     labels_of_record: typing.ClassVar[int] = 0
@@ -90,8 +90,8 @@ class BlockCore(base.Core):
             )
         if not least <= self._block_records <= most:
             raise base.InvalidParams(
-                f"'block_records' must be from {least} to {most} with these "
-                f"'features' and '{self.rows_name}'"
+                f"with these 'features' and '{self.rows_name}', "
+                f"'block_records' must be from {least} to {most}"
             )
 
     @property
@@ -110,14 +110,14 @@ class BlockCore(base.Core):
     @property
     @abc.abstractmethod
     def result_numbers(self) -> int:
-        """How many numbers a result has."""
+        """How many numbers a result contains."""
 
     @abc.abstractmethod
     def add(self, batch: Matrix, matrix: Matrix, result: Matrix) -> None:
-        """Add what some records of a block contribute.
+        """Add the contribution of some of a block's records.
 
-        :param result: of the block, zeros at first.
-        :raises InvalidInput: if a record is wrong.
+        :param result: the block's result, initially zeros.
+        :raises InvalidInput: if a record is invalid.
         """
 
     def set_argument(self, number: int, data: memoryview) -> None:
@@ -126,9 +126,9 @@ class BlockCore(base.Core):
         expected_bytes = self.rows * self.features * NUMBER_TYPE.itemsize
         if data.nbytes != expected_bytes:
             raise base.InvalidArgument(
-                f"argument 1, the {self.matrix_name}, has {data.nbytes} bytes "
-                f"instead of {expected_bytes}: {self.rows} '{self.rows_name}' "
-                f"x {self.features} 'features'"
+                f"argument 1, the {self.matrix_name}, is {data.nbytes} bytes; "
+                f"expected {expected_bytes} bytes for {self.rows} "
+                f"'{self.rows_name}' and {self.features} 'features'"
             )
         numbers = numpy.frombuffer(data, NUMBER_TYPE).astype(numpy.float64)
         self._matrix = numbers.reshape(self.rows, self.features)
@@ -147,7 +147,8 @@ class BlockCore(base.Core):
         output_bytes = self.max_output_bytes(len(chunk_in))
         results = numpy.frombuffer(chunk_out[:output_bytes], RESULT_TYPE)
         starts = range(0, len(records), self._block_records)
-        # NaN stays NaN.
+        # Overflows and invalid operations are not errors: they appear in
+        # results as infinity or NaN.
         with numpy.errstate(all="ignore"):
             for start, result in zip(
                 starts, results.reshape(len(starts), -1), strict=True

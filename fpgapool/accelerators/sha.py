@@ -28,8 +28,8 @@ class ShaCore(base.Core):
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(params, defaults={"algorithm": "sha256"})
         algorithm = parameters.choice(values, "algorithm", ALGORITHMS)
-        # SHA-1 identifies content here; it must work even if policy forbids it
-        # for signatures.
+        # The digest identifies content. SHA-1 must work even where a system
+        # policy forbids it for signatures.
         self._hash = hashlib.new(algorithm, usedforsecurity=False)
 
     def process(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Edges of images: the Sobel operator."""
+"""Edge detection in images: the Sobel operator."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _Sums = numpy.typing.NDArray[numpy.int16]
 
 
 def _edge() -> tuple[bytes, bytes]:
-    """Return a frame, dark on the left, and its result."""
+    """Return a frame that is dark on the left, and its result."""
     frame = numpy.zeros((HEIGHT_PIXELS, WIDTH_PIXELS), numpy.uint8)
     frame[:, WIDTH_PIXELS // 2 :] = 50
     result = numpy.zeros_like(frame)
-    # Both columns beside the edge: weights of 1, 2 and 1.
+    # The columns on both sides of the edge; the weights are 1, 2 and 1.
     middle = WIDTH_PIXELS // 2
     result[1:-1, middle - 1 : middle + 1] = 4 * 50
     return frame.tobytes(), result.tobytes()
 
 
 class SobelCore(base.Core):
-    """Returns the gradient of each frame of 8-bit grey pixels, stateless.
+    """Stateless; returns the gradient of each frame of 8-bit grey pixels.
 
-    A pixel becomes ``min(255, |Gx| + |Gy|)``; those at the border of a frame
-    become 0. Takes no parameters.
+    A pixel becomes ``min(255, |Gx| + |Gy|)``, or 0 at the border of a frame.
+    There are no parameters.
     """
 
     known_answers = (base.KnownAnswer({}, *_edge()),)
@@ -68,5 +68,5 @@ def _detect(
 
 
 def _smooth(pixels: _Sums) -> _Sums:
-    """Weigh each row with 2, and the rows beside it with 1."""
+    """Add twice each row and its two neighbours."""
     return pixels[:-2] + 2 * pixels[1:-1] + pixels[2:]

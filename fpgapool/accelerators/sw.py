@@ -15,18 +15,18 @@ from fpgapool.accelerators import parameters
 
 MATCH = 1
 MISMATCH = -4
-#: A gap of n symbols costs this, and n times the next.
+#: A gap of n symbols costs GAP_OPEN + n * GAP_EXTEND.
 GAP_OPEN = 6
 GAP_EXTEND = 1
-#: Score, and both ends.
+#: Type of the three numbers of a result: the score and two ends.
 RESULT_TYPE = numpy.dtype("<i4")
 RESULT_BYTES = 3 * RESULT_TYPE.itemsize
 MAX_SYMBOLS = 1 << 16
 #: Limits the time of one pair to about half a second.
 MAX_CELLS = 1 << 27
 
-# Cells computed at once, of several pairs: their arrays fit a processor's
-# cache.
+# Cells of several pairs that are computed at once: their arrays fit in a
+# processor's cache.
 _BATCH_CELLS = 1 << 16
 # The cost of a gap of one symbol.
 _FIRST_GAP = GAP_OPEN + GAP_EXTEND
@@ -40,18 +40,18 @@ class SwCore(base.Core):
     """Returns the best local alignment of each pair, stateless.
 
     A match scores 1, a mismatch -4; a gap of n symbols costs 6 + n. A symbol
-    is a byte; a zero byte matches nothing, so it can pad a shorter
-    sequence. A result is the score and two ends: the number of symbols of the
-    query, and of the target, up to the last ones of the alignment. Of several
-    alignments with this score, the one whose ends have the smallest sum
-    counts, then the one with the smallest end in the query. Without a match
-    all three are 0.
+    is a byte; a zero byte matches nothing, so it can pad a shorter sequence.
+    A result consists of the score and two ends: how many symbols of the query
+    and of the target there are up to the end of the alignment. If several
+    alignments have the same score, the one whose ends have the smallest sum
+    is chosen; if several remain, the one that ends first in the query. If
+    nothing matches, all three numbers are 0.
 
-    :param params: ``query_symbols`` and ``target_symbols``, lengths of both
-        sequences of a pair.
+    :param params: ``query_symbols`` and ``target_symbols``: lengths of the
+        two sequences of a pair.
     """
 
-    # Three symbols of each are equal.
+    # The sequences have three consecutive symbols in common: ACG.
     known_answers = (
         base.KnownAnswer(
             {"query_symbols": 6, "target_symbols": 4},
@@ -83,7 +83,7 @@ class SwCore(base.Core):
 
     @property
     def chunk_multiple_bytes(self) -> int:
-        """Length of a pair."""
+        """Length of a pair of sequences."""
         return self._query_symbols + self._target_symbols
 
     def process(
@@ -115,22 +115,22 @@ class SwCore(base.Core):
         """Fill in the tables of some pairs, all at once.
 
         A table has a row for each symbol of the query, and a column for each
-        of the target. Cells of one antidiagonal do not depend on each other,
-        so one antidiagonal is computed after the other. In the arrays, rows of
-        the table run down, and pairs are side by side.
+        symbol of the target. The cells of an antidiagonal do not depend on
+        each other, so a whole antidiagonal is computed at once. In the arrays,
+        the first axis is the row of the table, the second is the pair.
         """
         rows, columns = self._query_symbols, self._target_symbols
         queries = numpy.ascontiguousarray(pairs[:, :rows].T)
-        # Reversed: the inputs of an antidiagonal are in the order of its rows.
+        # Reversed, so that an antidiagonal's symbols are in the order of rows.
         targets = numpy.ascontiguousarray(pairs[:, rows:].T[::-1])
         gains = numpy.where(queries, MATCH - MISMATCH, 0).astype(numpy.int8)
         kind = numpy.int16 if min(rows, columns) < _INT16 else numpy.int32
-        # The arrays have one more row in front, for the cells above the table.
+        # The arrays have an extra first row for the cells above the table.
         shape = (rows + 1, len(pairs))
-        # This antidiagonal, the last one and the one before.
+        # The current antidiagonal and the two before it.
         scores, last, older = numpy.zeros((3, *shape), kind)
-        # Best scores of alignments that end in a gap of the target, in this
-        # antidiagonal and the last one; and in a gap of the query.
+        # Best scores of alignments that end in a gap: in the target, for this
+        # antidiagonal and the previous one; and in the query.
         down, last_down, across = numpy.full((3, *shape), -_FIRST_GAP, kind)
         best = numpy.zeros(len(pairs), kind)
         nothing = numpy.zeros_like(best)

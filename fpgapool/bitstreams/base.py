@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The interface of a store of files."""
+"""The interface of stores of bitstream files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # Agents use stores without a database.
     from fpgapool.db import api as db_api
 
-#: Bytes of a file that are in memory at a time.
+#: Bytes of a file that are read into memory at once.
 CHUNK_BYTES = 1 << 20
 
 
@@ -28,33 +28,34 @@ class Found:
 
 
 class Store(abc.ABC):
-    """Keeps files; thread-safe.
+    """Stores files; thread-safe.
 
-    All methods block. They raise StoreUnavailable if repeating may help,
-    else StoreFailed.
+    All methods block. They raise StoreUnavailable if a retry may help,
+    StoreFailed otherwise.
     """
 
     @abc.abstractmethod
     def write(
         self, record: db_api.BitstreamRecord, incoming: intake.Intake
     ) -> str:
-        """Store a bitstream's file; it is durable when this returns.
+        """Store a bitstream's file durably, and return its location.
 
-        Exceptions of the incoming file's iteration are raised unchanged, and
-        leave nothing behind.
+        Exceptions from iterating over the incoming file are raised unchanged;
+        nothing is stored then.
         """
 
     @abc.abstractmethod
     def read(self, location: str) -> Iterator[bytes]:
         """Return the parts of a file.
 
-        Errors that can be found before the first part, are.
+        Errors such as a missing file are raised at once if possible, not by
+        the iteration.
         """
 
     @abc.abstractmethod
     def delete(self, location: str) -> None:
-        """Delete a file; it may be missing."""
+        """Delete a file, if it exists."""
 
     @abc.abstractmethod
     def files(self) -> Iterator[Found]:
-        """Yield all files, also those that belong to no bitstream."""
+        """Yield all files, including those that belong to no bitstream."""

@@ -2,7 +2,7 @@
 
 """Reads the description of an accelerator from its bitstream's file.
 
-Boards' own formats contain nothing that can be read here.
+Files in a board vendor's own format contain no such description.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
-#: The largest file of each format that is read.
+#: Maximum size of a file, for each format that is read here.
 MAX_SIZE_BYTES: Mapping[str, int] = {
     formats.DECLARATION: declaration.MAX_SIZE_BYTES,
     **package.MAX_KIND_BYTES,
 }
 
 _MAX_TEXT_CHARS = 500
-# Platform name of AMD's runtime. Shapes of its boards' slots begin with it,
-# unless the hosts' operators choose others.
+# OpenCL platform name of AMD's runtime. The shapes of AMD boards' slots begin
+# with it, unless a host's operator sets others.
 _XILINX = "Xilinx"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """A file's description of its accelerator, completed by its owner's."""
+    """The accelerator description in a file, completed from its owner's."""
 
     profile: dict[str, Any]
     shapes: tuple[str, ...]
@@ -48,21 +48,23 @@ class Contents:
 def read(
     record: db_api.BitstreamRecord, pieces: Iterable[bytes], size_bytes: int
 ) -> Contents:
-    """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
+    """Read a file in one of the formats in :data:`MAX_SIZE_BYTES`.
 
-    :raises BitstreamRefused: if it is wrong, or contradicts its description.
+    :raises BitstreamRefused: if the file is invalid, or contradicts the
+        owner's description.
     :raises StoreFailed: if the pieces end too early.
     """
     file = parts.Forward(pieces, size_bytes)
     try:
         if record.format == formats.DECLARATION:
-            # Longer files are refused.
+            # One byte more than allowed, so that parse() rejects longer files.
             data = file.part(0, declaration.MAX_SIZE_BYTES + 1)
             return _declared(record, data)
         return _packaged(record, file)
     except EOFError as error:
         raise exception.StoreFailed(
-            reason=f"the stored file was {size_bytes} bytes; {error}"
+            reason=f"the stored file is truncated: {size_bytes} bytes"
+            f" expected; {error}"
         ) from error
 
 
@@ -86,7 +88,7 @@ def _packaged(record: db_api.BitstreamRecord, file: parts.Forward) -> Contents:
     if found.kind != record.format:
         raise _refused(
             codes.INVALID_PACKAGE,
-            f"the file's kind is {found.kind}, not {record.format}",
+            f"the file has the format {found.kind}, not {record.format}",
         )
     said = profiles.members(found.manifest)
     _compare(record, found.manifest.name, said, codes.INVALID_MANIFEST)
@@ -104,12 +106,13 @@ def _compare(
 ) -> None:
     if name != record.accelerator:
         raise _refused(
-            code, f"the file is for {name}, not for {record.accelerator}"
+            code,
+            f"the file implements {name}, not {record.accelerator}",
         )
     for member, value in record.profile.items():
         if member in said and said[member] != value:
             raise _refused(
-                code, f"profile.{member} differs from that in the file"
+                code, f"profile.{member} differs from the value in the file"
             )
 
 
@@ -119,8 +122,8 @@ def _of_platform(shapes: tuple[str, ...], platform: str) -> tuple[str, ...]:
         if shape.startswith(f"{_XILINX}-") and shape != own:
             raise _refused(
                 codes.XCLBIN_OTHER_PLATFORM,
-                f"the xclbin is for the platform {platform!r}, whose slots "
-                f"have the shape {own}, not {shape:.200}",
+                f"the xclbin is for platform {platform!r}, whose slots have "
+                f"shape {own}, not {shape:.200}",
             )
     return shapes or (own,)
 

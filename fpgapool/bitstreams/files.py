@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A directory as the store."""
+"""A store of bitstream files in a directory."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _LOCATION = re.compile(
 def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
     """Return the path of a file below the store's directory.
 
-    Each bitstream has a file of its own, so that deleting one never races
-    with the upload of another one of the same content.
+    Each bitstream has its own file, so that deleting one never races with the
+    upload of another one with the same content.
 
-    :raises ValueError: if one of the two is malformed: a path never contains
-        unchecked input.
+    :raises ValueError: if either argument is malformed, because a path must
+        not contain unchecked input.
     """
     location = f"{checksum_sha256}.{bitstream_id}"
     if not _LOCATION.fullmatch(location):
-        raise ValueError(f"not a location in the store: {location!r:.160}")
+        raise ValueError(f"invalid location: {location!r:.160}")
     return f"{checksum_sha256[:2]}/{location}"
 
 
 class FileStore(base.Store):
-    """Files in a directory, named after their content.
+    """Stores files in a directory, named after their checksums.
 
-    :param directory: created with the first file.
+    :param directory: created when the first file is stored.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -59,7 +59,7 @@ class FileStore(base.Store):
         self, record: db_api.BitstreamRecord, incoming: intake.Intake
     ) -> str:
         with _translated(), self._part() as part:
-            # Errors of the sender are not the store's.
+            # _passed() keeps the sender's errors apart from the store's.
             for chunk in _passed(incoming):
                 part.write(chunk)
             part.flush()
@@ -75,7 +75,7 @@ class FileStore(base.Store):
 
     def read(self, location: str) -> Iterator[bytes]:
         with _translated():
-            # The reader closes it; opening it here detects a missing file.
+            # Opened here to detect a missing file; _chunks() closes it.
             file = open(self._path(location), "rb")  # noqa: SIM115
         return _chunks(file)
 
@@ -93,7 +93,7 @@ class FileStore(base.Store):
 
     @contextlib.contextmanager
     def _part(self) -> Iterator[IO[bytes]]:
-        """Give a temporary file, which is removed at the end."""
+        """Create a temporary file, which is removed at the end."""
         incoming = self._directory / _INCOMING
         _make_directory(incoming)
         file = tempfile.NamedTemporaryFile(  # noqa: SIM115
@@ -108,13 +108,13 @@ class FileStore(base.Store):
     def _path(self, location: str) -> pathlib.Path:
         checksum_sha256, _, bitstream_id = location.partition(".")
         if location == pathlib.Path(location).name and not bitstream_id:
-            # Left over from an interrupted upload.
+            # files() also lists what an interrupted upload left behind.
             return self._directory / _INCOMING / location
         return self._directory / relative_path(checksum_sha256, bitstream_id)
 
 
 class _Sender(Exception):
-    """Carries an exception of the sender past the translation."""
+    """Carries a sender's exception through :func:`_translated`."""
 
 
 def _passed(incoming: intake.Intake) -> Iterator[bytes]:
@@ -135,9 +135,9 @@ def _translated() -> Iterator[None]:
     except ValueError as error:
         raise exception.StoreFailed(reason=str(error)) from error
     except OSError as error:
-        # Only the operator may see the path.
+        # Leave out the path, which only operators may see.
         raise exception.StoreUnavailable(
-            reason=error.strerror or "input or output error"
+            reason=error.strerror or "I/O error"
         ) from error
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Glance as the store."""
+"""A store of bitstream files in Glance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Property that identifies fpgapool's images in the project.
+#: Property that marks an image as one of fpgapool's.
 _MARK = "fpgapool_bitstream_id"
 _POOL = "fpgapool_pool"
 
@@ -34,7 +34,7 @@ _MAX_PROPERTY_LENGTH = 255
 
 
 def properties_of(record: db_api.BitstreamRecord) -> dict[str, str]:
-    """Return an image's properties, by the names of Cyborg's specification."""
+    """Return an image's properties, named as in Cyborg's specification."""
     return {
         **{
             name: record.properties[name]
@@ -54,11 +54,11 @@ def properties_of(record: db_api.BitstreamRecord) -> dict[str, str]:
 
 
 class GlanceStore(base.Store):
-    """A hidden image for each file, in the project of the service's user.
+    """Stores each file as a hidden image, in the service user's project.
 
-    A location is an image's id.
+    A location is an image's ID.
 
-    :param pool_name: of this pool: other pools may use the same project.
+    :param pool_name: name of this pool; other pools may use the same project.
     """
 
     def __init__(self, client: glance.Glance, pool_name: str) -> None:
@@ -95,7 +95,7 @@ class GlanceStore(base.Store):
             if body.error is not None:
                 raise body.error from None
             raise
-        # With a known length the library does not read to the end.
+        # With a known length, the library does not read up to the end.
         body.finish()
         self._compare(self._client.show(image_id), body)
 
@@ -105,7 +105,7 @@ class GlanceStore(base.Store):
             is_same = image.get("os_hash_value") == body.sum.hexdigest()
         if not is_same:
             raise exception.StoreUnavailable(
-                reason="Glance stored different data than it was sent"
+                reason="the data that Glance stored differs from what was sent"
             )
 
     def read(self, location: str) -> Iterator[bytes]:
@@ -123,7 +123,7 @@ class GlanceStore(base.Store):
 
 
 class _Body:
-    """An incoming file in the form that HTTP libraries read."""
+    """An incoming file as a body that HTTP libraries can read."""
 
     def __init__(self, incoming: intake.Intake) -> None:
         self._parts = iter(incoming)
@@ -133,12 +133,12 @@ class _Body:
         self.sum = hashlib.sha512()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the parts: without a length, the library iterates."""
+        """Yield the parts; the library iterates if the length is unknown."""
         while part := self.read(base.CHUNK_BYTES):
             yield part
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to this many bytes, none at the end."""
+        """Return at most this many bytes, or none at the end."""
         if not self._rest:
             self._rest = memoryview(self._next())
         if size < 0:
@@ -149,7 +149,7 @@ class _Body:
         return part
 
     def finish(self) -> None:
-        """Make sure that the file ends here, and is complete."""
+        """Check that the file ends here and is complete."""
         self.read()
 
     def _next(self) -> bytes:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Incoming files: counted, summed and limited on the way."""
+"""Incoming files: counts, hashes and limits them while they arrive."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Stream(Protocol):
     """The request body of a web server."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to this many bytes, none at the end."""
+        """Return at most this many bytes, or none at the end."""
 
 
 class Intake:
     """The body of an upload; its parts can be read once, in order.
 
-    If the iteration raises an exception, nothing must be stored.
+    If the iteration raises an exception, the file must not be stored.
 
-    :param length_bytes: announced by the sender; None if it is not.
-    :param timeout_s: how long it may take from now on.
+    :param length_bytes: length that the sender announced; None: unknown.
+    :param timeout_s: maximum duration of the upload from now on.
     :param clock: monotonic, in seconds.
     """
 
@@ -53,13 +53,13 @@ class Intake:
 
     @property
     def checksum_sha256(self) -> str:
-        """SHA-256 of the data that was read, hexadecimal."""
+        """SHA-256 of the data read so far, in hexadecimal."""
         return self._sum.hexdigest()
 
     def check_length(self) -> None:
-        """Refuse a file whose announced length is too large.
+        """Check the announced length.
 
-        :raises BitstreamRefused: if so.
+        :raises BitstreamRefused: if it exceeds the limit.
         """
         if (self.length_bytes or 0) > self._max_bytes:
             raise self._too_large()
@@ -67,7 +67,7 @@ class Intake:
     def __iter__(self) -> Iterator[bytes]:
         """Yield the parts.
 
-        :raises BitstreamRefused: if there is too much or too little.
+        :raises BitstreamRefused: if the file is too large or incomplete.
         """
         while chunk := self._read():
             self.size_bytes += len(chunk)
@@ -79,19 +79,21 @@ class Intake:
             yield chunk
         expected = self.length_bytes
         if expected is not None and self.size_bytes != expected:
-            raise _incomplete(f"{self.size_bytes} of {expected} bytes arrived")
+            raise _incomplete(
+                f"received {self.size_bytes} of {expected} bytes"
+            )
         if not self.size_bytes:
             raise _incomplete("the file is empty")
 
     def _read(self) -> bytes:
         try:
-            # Small enough that such a part soon arrives even from a slow
-            # sender, so that the time limit is checked.
+            # Parts are so small that one soon arrives even from a slow sender,
+            # and the time limit is then checked.
             return self._stream.read(_READ_BYTES)
         except Exception as error:
             # Each web server has its own exceptions for a closed connection.
             raise _incomplete(
-                f"the connection broke after {self.size_bytes} bytes"
+                f"the connection was lost after {self.size_bytes} bytes"
             ) from error
 
     def _too_large(self) -> exception.BitstreamRefused:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The library's accelerators, computed from its bitstreams' rows."""
+"""The library's accelerators, derived from the rows of its bitstreams."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import shapes
 
-#: States; only approved bitstreams are programmed.
+#: States; only approved bitstreams are loaded into slots.
 UPLOADING = "uploading"
 UNAPPROVED = "unapproved"
 APPROVED = "approved"
 REJECTED = "rejected"
 STATES = (UPLOADING, UNAPPROVED, APPROVED, REJECTED)
 
-#: Visibilities. A shared one is private, and some other projects may use it.
+#: Visibilities. A shared bitstream is private, but some other projects may
+#: use it.
 PRIVATE = "private"
 SHARED = "shared"
 PUBLIC = "public"
 VISIBILITIES = (PRIVATE, SHARED, PUBLIC)
 
-#: Members of a profile, and their defaults.
+#: Members of a profile, with their defaults.
 PROFILE_DEFAULTS: Mapping[str, Any] = {
     "description": "",
     "peak_bytes_per_s": None,
@@ -61,7 +62,7 @@ def visibility_of(record: db_api.BitstreamRecord) -> str:
 def is_visible(record: db_api.BitstreamRecord, project_id: str | None) -> bool:
     """Whether a project may see a bitstream of the library.
 
-    Only its owner sees an unapproved one.
+    Only the owner sees an unapproved one.
     """
     if record.project_id == project_id:
         return True
@@ -82,7 +83,7 @@ def rank(record: db_api.BitstreamRecord) -> tuple[versions.Version, float]:
 def check_profile(profile: Mapping[str, Any]) -> None:
     """Check the members of an accelerator's profile.
 
-    :raises ValueError: that names the member.
+    :raises ValueError: naming the invalid member.
     """
     _PROFILE(profile, "profile")
 
@@ -103,18 +104,16 @@ _PROFILE = shapes.Members(
     },
 )
 
-#: Accelerators that slots run without a file, each with the supported values
-#: of restricted parameters.
+#: Accelerators that slots run without a file. For each, the supported values
+#: of those parameters of which it does not support all values.
 Builtins: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
-#: The shapes of an accelerator that no slot of the pool can run.
+#: Shapes of an accelerator that none of the pool's slots can run.
 NO_SHAPES = ("-",)
 
 
 def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
-    """Read a device's builtins from a report; malformed parts restrict
-    nothing.
-    """
+    """Read a device's builtins from a report; ignore malformed parts."""
     if reported is None:
         return None
     return {
@@ -129,7 +128,7 @@ def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
 
 
 def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
-    """Return what both run; None (unknown) restricts nothing."""
+    """Return what both can run; None (unknown) restricts nothing."""
     if first is None or second is None or first == second:
         return second if first is None else first
     return {
@@ -144,7 +143,7 @@ def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
 
 
 def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Return the values of those parameters that are words from a list."""
+    """Return the allowed values of each parameter that has a list of them."""
     properties = schema.get("properties")
     return {
         name: frozenset(one["enum"])
@@ -161,7 +160,7 @@ def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 def _narrowed(
     schema: dict[str, Any], taken: Mapping[str, frozenset[str]]
 ) -> dict[str, Any]:
-    """Return a schema with fewer values of some parameters."""
+    """Return a schema that allows fewer values of some parameters."""
     properties, required = dict(schema.get("properties", {})), []
     for name, values in taken.items():
         one = dict(properties[name])
@@ -177,13 +176,13 @@ def _narrowed(
 
 
 class Library:
-    """The accelerators of sessions.
+    """The accelerators that sessions can use.
 
-    :ivar profiles: of all accelerators, by key. Their shapes are those of
-        slots that can run them.
+    :ivar profiles: profiles of all accelerators, by key. Their shapes are
+        those of slots that can run them.
     :ivar builtins: what slots run without a file, by shape; None: unknown.
 
-    :param builtins: see there; empty: the pool's slots are unknown.
+    :param builtins: as the attribute; empty: the pool's slots are unknown.
     """
 
     def __init__(
@@ -213,10 +212,11 @@ class Library:
     def _runnable(
         self, key: str, profile: objects.AcceleratorProfile
     ) -> objects.AcceleratorProfile:
-        """Return a profile with what the pool's slots can run of it.
+        """Return a profile limited to what the pool's slots can run.
 
-        Sessions name no values of parameters to the conductor. So of shapes
-        whose slots take different values those count that take the most.
+        The conductor does not know the parameters of sessions. So if slots of
+        different shapes support different values, only the shapes that
+        support the most values are kept.
         """
         choices = _choices(profile.params_schema)
         taken = {
@@ -237,7 +237,7 @@ class Library:
             and all(each[name] >= values for name, values in most.items())
         )
         if len(shapes) == len(taken):
-            # New slots of other shapes then fit it, too.
+            # Empty shapes stay empty, so that slots of new shapes also fit.
             shapes = profile.shapes
         elif not shapes:
             shapes = NO_SHAPES
@@ -249,9 +249,9 @@ class Library:
     def _taken(
         self, key: str, shape: str, choices: Mapping[str, frozenset[str]]
     ) -> dict[str, frozenset[str]] | None:
-        """Return which values the slots of a shape take, by parameter.
+        """Return the values that slots of a shape support, by parameter.
 
-        :returns: None: it does not fit these slots.
+        :returns: None if these slots cannot run the accelerator.
         """
         builtins = self.builtins.get(shape)
         params: Mapping[str, frozenset[str]] | None = {}
@@ -266,7 +266,7 @@ class Library:
         return found if all(found.values()) else None
 
     def builtins_as_json(self) -> dict[str, Any]:
-        """Return ``builtins`` as :func:`read_builtins` reads each of them."""
+        """Return ``builtins`` in the form that :func:`read_builtins` reads."""
         return {
             shape: builtins
             and {
@@ -281,7 +281,7 @@ class Library:
     def choose(
         self, accelerator_key: str, shape: str
     ) -> objects.BitstreamRef | None:
-        """Return the file for a slot; None for the driver's own."""
+        """Return the file to load into a slot; None: the driver's own."""
         for record in self._by_key.get(accelerator_key, ()):
             if shape in record.shapes:
                 return reference(record)
@@ -297,7 +297,7 @@ class Library:
         database: db_api.Database,
         builtins: Mapping[str, Builtins | None] | None = None,
     ) -> Library:
-        """Return the library of a database."""
+        """Read the library from a database."""
         return cls(database.accelerators(), database.bitstreams(), builtins)
 
     def resolve(self, name: str, project_id: str) -> str | None:
@@ -309,8 +309,7 @@ class Library:
     def visible(
         self, project_id: str | None
     ) -> dict[str, objects.AcceleratorProfile]:
-        """Return the profiles of accelerators that a project may use, by
-        key."""
+        """Return the profiles that a project may use, by key."""
         return {
             key: profile
             for key, profile in self.profiles.items()
@@ -319,7 +318,7 @@ class Library:
 
 
 def reference(record: db_api.BitstreamRecord) -> objects.BitstreamRef:
-    """Return an agent's reference of a bitstream."""
+    """Return the reference by which an agent fetches a bitstream."""
     return objects.BitstreamRef(
         bitstream_id=record.bitstream_id,
         checksum_sha256=record.checksum_sha256,
@@ -344,8 +343,8 @@ def _with_shapes(
     profile: objects.AcceleratorProfile,
     found: Sequence[db_api.BitstreamRecord],
 ) -> objects.AcceleratorProfile:
-    """Return the profile with the shapes of bitstreams added."""
-    # Without shapes it fits all of them.
+    """Return the profile with the bitstreams' shapes added."""
+    # A profile without shapes fits all shapes already.
     if not profile.shapes or not found:
         return profile
     return profile.changed(shapes=_union(found, profile.shapes))

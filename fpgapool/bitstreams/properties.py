@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Owners' properties of a bitstream, which the pool itself does not use."""
+"""Properties that owners give bitstreams; the pool itself ignores them."""
 
-#: From Cyborg's specification of bitstreams' metadata, without those that the
-#: pool knows itself.
+#: From Cyborg's specification of bitstream metadata, without the properties
+#: that the pool sets.
 MEANINGS = {
-    "vendor": "Maker of the board.",
+    "vendor": "Manufacturer of the board.",
     "board": "Model of the board.",
-    "shell_id": "Identifier of the shell that the file needs.",
+    "shell_id": "Identifier of the shell that the file requires.",
     "driver": "Name of the driver.",
     "driver_ver": "Version of the driver.",
-    "driver_path": "Where the driver is.",
+    "driver_path": "Path of the driver.",
     "topology": "How the functions are connected.",
-    "region_uuid": "UUID of the type of region.",
+    "region_uuid": "UUID of the region type.",
     "function_uuid": "UUID of the function.",
     "function_name": "Name of the function.",
 }

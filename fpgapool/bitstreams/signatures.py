@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Detached signatures of files.
+"""Detached signatures of bitstream files.
 
-The signature covers the SHA-256 of the file. RSA keys sign it with PSS,
-elliptic curves with ECDSA, and Ed25519 keys sign its 32 bytes as the message.
-A signature is passed around as base64.
+A signature covers the SHA-256 of the file. RSA keys sign it with PSS and
+elliptic curve keys with ECDSA; Ed25519 keys sign its 32 bytes as the message.
+Signatures are passed around in base64.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 
-# Each verification may log lines about the keys.
+# Limited because each verification logs every unusable key.
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _SUFFIXES = frozenset({".pem", ".crt", ".pub"})
@@ -49,8 +49,8 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 def is_needed(file_format: str, required: bool) -> bool:
     """Whether a bitstream must be signed.
 
-    :param required: whether the configuration requires it of all bitstreams.
-        Native code needs it even if not.
+    :param required: whether the configuration requires signatures on all
+        bitstreams. Native code always needs one.
     """
     return required or file_format in formats.NATIVE_CODE
 
@@ -80,14 +80,14 @@ def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
             signature = key.sign(digest)
         case _:
             raise exception.ConfigurationError(
-                reason="the key must be RSA of at least 2048 bits, an"
-                " elliptic curve, or Ed25519"
+                reason="the key must be an RSA key of at least 2048 bits, an"
+                " elliptic curve key or an Ed25519 key"
             )
     return base64.b64encode(signature).decode()
 
 
 def checksum_of(path: pathlib.Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal.
+    """Return the SHA-256 of a file, in hexadecimal.
 
     :raises OSError: if it cannot be read.
     """
@@ -101,10 +101,10 @@ def checksum_of(path: pathlib.Path) -> str:
 class TrustedKeys:
     """The keys that the operator trusts.
 
-    They are read at each use, so that a removed key no longer counts.
+    They are read at each use, so that a removed key is no longer trusted.
 
-    :param directory: of the files; it need not exist.
-    :param now: returns the time by which certificates are valid.
+    :param directory: directory with the key files; it need not exist.
+    :param now: returns the time at which certificates must be valid.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class TrustedKeys:
         self._now = now or _now
 
     def verify(self, signature: str, checksum_sha256: str) -> str:
-        """Make sure that a trusted key has signed a checksum.
+        """Return the name of the trusted key that signed a checksum.
 
-        :raises BitstreamRefused: if no trusted key has.
+        :raises BitstreamRefused: if no trusted key has signed it.
         """
         raw = _decode(signature)
         digest = bytes.fromhex(checksum_sha256)
@@ -135,11 +135,11 @@ class TrustedKeys:
         *,
         required: bool,
     ) -> str:
-        """Return the name of the key that has signed a bitstream.
+        """Return the name of the key that signed a bitstream; empty if none.
 
-        :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :raises BitstreamRefused: if a required one is missing, or it is not
-            by a trusted key.
+        :param checksum_sha256: in hexadecimal; empty: there is no file yet.
+        :raises BitstreamRefused: if a required signature is missing, or the
+            signature was not made with a trusted key.
         """
         if signature and checksum_sha256:
             return self.verify(signature, checksum_sha256)
@@ -172,10 +172,10 @@ class TrustedKeys:
                     LOG.warning("Ignoring trusted key %s: %s", path, error)
 
     def _load(self, path: pathlib.Path) -> Any:
-        """:raises ValueError: if it is not a valid key."""
-        # Opening a pipe would wait for a writer.
+        """:raises ValueError: if the file does not contain a valid key."""
+        # Opening a named pipe would wait for a writer.
         if not path.is_file():
-            raise ValueError("it is not a file")
+            raise ValueError("not a regular file")
         with open(path, "rb") as file:
             data = file.read(_MAX_KEY_FILE_BYTES)
         if b"BEGIN CERTIFICATE" not in data:
@@ -183,7 +183,7 @@ class TrustedKeys:
         certificate = x509.load_pem_x509_certificate(data)
         first = certificate.not_valid_before_utc
         if not first <= self._now() <= certificate.not_valid_after_utc:
-            raise ValueError("the certificate is not valid now")
+            raise ValueError("the certificate has expired or is not yet valid")
         return certificate.public_key()
 
 

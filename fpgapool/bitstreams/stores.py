@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configured store, and its cleaning."""
+"""The configured store, and the removal of orphaned files from it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def open_store(conf: cfg.ConfigOpts) -> base.Store:
     :raises ConfigurationError: if its options are invalid.
     """
     if conf.bitstreams.store == options.GLANCE:
-        # A late import of libraries that a pool with a directory does not
-        # need.
+        # Imported late: a pool that uses a directory does not need these
+        # libraries.
         from fpgapool.bitstreams import glance
         from fpgapool.clients import glance as glance_client
 
@@ -45,25 +45,29 @@ def sweep(
     bitstreams: Callable[[], Iterable[db_api.BitstreamRecord]],
     orphan_age_s: float,
 ) -> int:
-    """Remove files of no bitstream that failed uploads have left behind.
+    """Remove files that belong to no bitstream, left by failed uploads.
 
-    :param bitstreams: returns all; called after listing the store, so that
-        none is missing whose file is listed.
-    :param orphan_age_s: younger files may belong to an upload under way.
+    :param bitstreams: returns all bitstreams; called after the store was
+        listed, so that the bitstream of every listed file is among them.
+    :param orphan_age_s: age in seconds up to which a file is kept, because
+        its upload may still be in progress.
     """
     old = [one for one in store.files() if one.age_s > orphan_age_s]
     known = {one.location for one in bitstreams()} if old else set()
     removed = 0
     for found in old:
         if found.location not in known:
-            LOG.info("File %s belongs to no bitstream", found.location)
+            LOG.info(
+                "Removing file %s, which belongs to no bitstream",
+                found.location,
+            )
             store.delete(found.location)
             removed += 1
     return removed
 
 
 class Sweeper:
-    """Sweeps from time to time, when it is called."""
+    """Sweeps the store at intervals."""
 
     def __init__(
         self,
@@ -78,7 +82,7 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def maybe(self) -> None:
-        """Sweep if the last time is long ago; failures are only logged."""
+        """Sweep if the interval has passed; failures are only logged."""
         with self._lock:
             now = time.monotonic()
             if now < self._due_s:

@@ -2,7 +2,7 @@
 
 """What all services share: configuration, errors, clocks, signals, TLS.
 
-``channels`` carries bytes between processes, ``messaging`` calls between
-services, ``monitoring`` logs and metrics. ``arguments`` declares those of
-commands. Nothing here knows the pool.
+``channels`` carries bytes between processes, ``messaging`` carries calls
+between services, ``monitoring`` handles logs and metrics, and ``arguments``
+declares command arguments. Nothing here depends on the pool's own concepts.
 """

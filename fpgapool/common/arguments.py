@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments of commands, declared as data."""
+"""Command arguments, declared as data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Declared(Protocol):
 
 
 class Argument:
-    """An argument, as ``add_argument`` takes it."""
+    """An argument; takes the parameters of ``add_argument``."""
 
     def __init__(self, *names: str, **options: Any) -> None:
         self._names = names
@@ -45,7 +45,7 @@ class OneOf:
 
 
 class Group:
-    """Arguments with a title of their own in the help."""
+    """Arguments under their own heading in the help."""
 
     def __init__(self, title: str, *arguments: Declared) -> None:
         self._title = title
@@ -64,7 +64,7 @@ def add(arguments: Iterable[Declared], parser: Any) -> None:
 def option(name: str, metavar: str, meaning: str, **options: Any) -> Argument:
     """Return an option that takes a value.
 
-    :param name: without dashes before it.
+    :param name: without leading dashes.
     """
     return Argument(f"--{name}", metavar=metavar, help=meaning, **options)
 
@@ -76,7 +76,7 @@ def flag(name: str, meaning: str, **options: Any) -> Argument:
 
 
 def constant(name: str, value: str, meaning: str, dest: str) -> Argument:
-    """Return an option that sets an attribute to a value of its own."""
+    """Return an option that sets an attribute to a fixed value."""
     return flag(name, meaning, dest=dest, action="store_const", const=value)
 
 
@@ -88,7 +88,7 @@ def number(
 ) -> Callable[[str], float]:
     """Return a parser of numbers within bounds.
 
-    :param what: what it accepts, for errors: ``"a number of seconds"``.
+    :param what: what errors say was expected: ``"a number of seconds"``.
     """
 
     def parse(text: str) -> float:
@@ -108,9 +108,9 @@ positive = number(float, "a positive number", sys.float_info.min)
 
 
 def matching(pattern: str, what: str) -> Callable[[str], str]:
-    """Return a parser of texts that have a form.
+    """Return a parser of strings that match a pattern.
 
-    :param what: what it accepts, for errors.
+    :param what: what errors say was expected.
     """
 
     def parse(text: str) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The clock for times that are stored."""
+"""The clock for timestamps that are stored."""
 
 import threading
 import time
@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 
 class WallClock:
-    """Wall clock at the start, plus the progress of the monotonic clock.
+    """The wall clock at the start, advanced by the monotonic clock.
 
-    It never runs backwards, even if the system's clock is set back, and its
-    seconds have their right length. Safe to use from several threads.
+    It never runs backwards and never jumps, even if the system clock is
+    changed. Safe to use from several threads.
 
-    :param not_before: the latest time that an earlier run has stored; the
-        clock starts there if the system's clock was set back meanwhile.
-    :param wall: returns seconds since the epoch; None: the system's clock.
+    :param not_before: the latest time that an earlier run has stored; this
+        clock starts there if the system clock was set back meanwhile.
+    :param wall: returns seconds since the epoch; None: the system clock.
     :param monotonic: returns seconds that never run backwards; None: the
-        system's clock.
+        system's monotonic clock.
     """
 
     def __init__(
@@ -27,17 +27,17 @@ class WallClock:
         wall: Callable[[], float] | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
-        # Looked up now, not at import, because tests replace them.
+        # Looked up here and not at import, because tests replace them.
         wall = wall or time.time
         self._monotonic = monotonic = monotonic or time.monotonic
-        # wall() may be slow: read the monotonic clock after it.
+        # wall() may be slow, so read the monotonic clock after it.
         self._start_s = max(wall(), not_before)
         self._start_monotonic_s = monotonic()
         self._latest_s = self._start_s
         self._lock = threading.Lock()
 
     def now(self) -> float:
-        """Return seconds since the epoch, never less than before."""
+        """Return seconds since the epoch, never less than an earlier call."""
         progress_s = self._monotonic() - self._start_monotonic_s
         with self._lock:
             # Threads may arrive here out of order.

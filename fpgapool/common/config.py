@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading of configuration and set-up of logging for all commands."""
+"""Reads the configuration and sets up logging for all commands."""
 
 import io
 import logging as py_logging
@@ -38,7 +38,7 @@ def init(
 
     :param argv: the command line without the command; None means the
         process's own.
-    :param conf: is filled; RPC needs the global one.
+    :param conf: object to fill; RPC needs the global one.
     :param default_config_files: None means those of oslo.config:
         ``fpgapool.conf`` and ``<program>.conf`` in the usual directories.
     """
@@ -61,7 +61,9 @@ def init(
     try:
         logging.setup(conf, PROJECT)
     except OSError as error:
-        raise exception.ConfigurationError(reason=f"log: {error}") from error
+        raise exception.ConfigurationError(
+            reason=f"cannot set up logging: {error}"
+        ) from error
     _let_all_be_logged()
     lost_lines.count()
     return conf
@@ -75,8 +77,8 @@ def init_tool(
 ) -> None:
     """Like :func:`init`, for a command that prints to standard output.
 
-    The log goes to standard error, with debug lines only if the command line
-    asks for them.
+    The log goes to standard error. Debug lines appear only if the command line
+    has ``--debug``.
     """
     logging.register_options(conf)
     conf.set_default("use_stderr", True)
@@ -89,22 +91,22 @@ def init_tool(
 
 
 def _let_all_be_logged() -> None:
-    """Let log files take undecodable bytes, as stderr does.
+    """Make log files accept undecodable bytes, as standard error does.
 
-    Otherwise a log line that quotes invalid input would be lost.
+    Otherwise, log lines that quote invalid input would be lost.
     """
     for handler in py_logging.getLogger().handlers:
         stream = getattr(handler, "stream", None)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
         if isinstance(handler, py_logging.FileHandler):
-            # Applies to the next file, when this one is rotated.
+            # For the next file, after this one is rotated.
             handler.errors = "backslashreplace"
 
 
 def _check_values(conf: cfg.ConfigOpts) -> None:
-    # oslo.config checks a value when it is read. A daemon should refuse a bad
-    # value at start, not at its first use.
+    # oslo.config checks a value when it is read. A daemon should reject an
+    # invalid value when it starts, not when it first uses it.
     for group in fpgapool_conf.GROUPS:
         section = group.OPTIONS.name
         values = conf if section == "DEFAULT" else conf[section]

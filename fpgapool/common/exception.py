@@ -8,13 +8,12 @@ from fpgapool.vocabulary import codes
 
 
 class FpgapoolException(Exception):
-    """Base of all errors that fpgapool raises on purpose.
+    """Base of all errors that fpgapool raises deliberately.
 
-    A subclass sets ``code`` (of :mod:`fpgapool.vocabulary.codes`) and
+    A subclass sets ``code`` (from :mod:`fpgapool.vocabulary.codes`) and
     ``msg_fmt``, whose named fields are the constructor's keywords.
 
-    :param code: replaces the class's code, to pass on the code of another
-        component.
+    :param code: overrides the class's code, to pass on another component's.
     """
 
     code = codes.INTERNAL_ERROR
@@ -48,21 +47,21 @@ class ConfigurationError(FpgapoolException):
 
 
 class DatabaseError(FpgapoolException):
-    """The database refused a change; repeating it would not help."""
+    """The database rejected a change; a retry would not help."""
 
     code = codes.DATABASE_ERROR
     msg_fmt = "The database refused the operation: {reason}"
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The database cannot be reached or is busy; repeating may help."""
+    """The database is unreachable or busy; a retry may help."""
 
     code = codes.DATABASE_UNAVAILABLE
     msg_fmt = "The database is not available: {reason}"
 
 
 class DatabaseSchemaMismatch(DatabaseError):
-    """The database's tables are not those that this version needs."""
+    """The database does not have the tables that this version needs."""
 
     code = codes.DATABASE_SCHEMA_MISMATCH
     msg_fmt = (
@@ -77,25 +76,25 @@ class NotLeader(FpgapoolException):
 
 
 class MessageRefused(FpgapoolException):
-    """A message between services has no valid signature or sender."""
+    """A message between services lacks a valid signature or sender."""
 
     code = codes.MESSAGE_REFUSED
     msg_fmt = (
-        "The message was refused: {reason}; see [messages] in the"
-        " configuration of both sides."
+        "The message was rejected: {reason}; check [messages] in the"
+        " configuration of sender and receiver."
     )
 
 
 class Overloaded(FpgapoolException):
-    """The conductor is overloaded and did nothing; repeating helps."""
+    """The conductor is overloaded and did nothing; a retry will help."""
 
-    # Clients repeat requests with this code by themselves.
+    # Clients retry automatically when they receive this code.
     code = codes.RATE_LIMITED
-    msg_fmt = "The conductor is overloaded, try again later: {reason}"
+    msg_fmt = "The conductor is overloaded; try again later: {reason}"
 
 
 class DryRunUnsupported(FpgapoolException):
-    """The state of the scheduler cannot be copied for a dry run."""
+    """The scheduler's state cannot be copied for a dry run."""
 
     code = codes.DRY_RUN_UNSUPPORTED
     msg_fmt = "Dry runs are not available: {reason}"
@@ -112,7 +111,7 @@ class DeviceNotFound(FpgapoolException):
 
 
 class FewerThanReserved(FpgapoolException):
-    """The new number of reservable slots is below those reserved."""
+    """Fewer slots would be reservable than are already reserved."""
 
     code = codes.FEWER_THAN_RESERVED
     msg_fmt = (
@@ -129,10 +128,10 @@ class SlotNotFound(FpgapoolException):
 
 
 class SlotNotTested(FpgapoolException):
-    """A slot cannot be tested now; the code says why."""
+    """A slot cannot be tested now; the error code says why."""
 
     code = codes.SLOT_NOT_TESTABLE
-    msg_fmt = "The slot is not tested: {reason}"
+    msg_fmt = "The slot cannot be tested: {reason}"
 
 
 class SessionNotFound(FpgapoolException):
@@ -141,14 +140,14 @@ class SessionNotFound(FpgapoolException):
 
 
 class KeystoneUnavailable(FpgapoolException):
-    """Keystone cannot be reached; repeating may help."""
+    """Keystone is unreachable; a retry may help."""
 
     code = codes.KEYSTONE_UNAVAILABLE
     msg_fmt = "Keystone is not available: {reason}"
 
 
 class QuotasInKeystone(FpgapoolException):
-    """Limits cannot be set through this service: Keystone keeps them."""
+    """This service cannot set limits, because Keystone manages them."""
 
     code = codes.QUOTAS_IN_KEYSTONE
     msg_fmt = (
@@ -158,14 +157,14 @@ class QuotasInKeystone(FpgapoolException):
 
 
 class BitstreamRefused(FpgapoolException):
-    """This change of a bitstream is not allowed; the code says why."""
+    """This change to a bitstream is not allowed; the code says why."""
 
     code = codes.BITSTREAM_REFUSED
     msg_fmt = "The bitstream cannot be changed: {reason}"
 
 
 class GroupRefused(FpgapoolException):
-    """This change of a group or its clients is not allowed.
+    """This change to a group or its clients is not allowed.
 
     The code says why.
     """
@@ -175,45 +174,45 @@ class GroupRefused(FpgapoolException):
 
 
 class InstanceNotFound(FpgapoolException):
-    """There is no such instance, or it is deleted."""
+    """The instance does not exist or has been deleted."""
 
     code = codes.INSTANCE_NOT_FOUND
     msg_fmt = "Instance {instance_id} was not found."
 
 
 class NovaUnavailable(FpgapoolException):
-    """Nova cannot be reached, or sends an invalid answer."""
+    """Nova is unreachable or sent an invalid response."""
 
     code = codes.NOVA_UNAVAILABLE
     msg_fmt = "Nova is not available: {reason}"
 
 
 class PlacementUnavailable(FpgapoolException):
-    """Placement cannot be reached, or sends an invalid answer."""
+    """Placement is unreachable or sent an invalid response."""
 
     code = codes.PLACEMENT_UNAVAILABLE
     msg_fmt = "Placement is not available: {reason}"
 
 
 class PlacementRefused(PlacementUnavailable):
-    """Placement refuses one request; others may succeed."""
+    """Placement rejected this request; others may succeed."""
 
     code = codes.PLACEMENT_REFUSED
-    msg_fmt = "Placement refuses: {reason}"
+    msg_fmt = "Placement rejected the request: {reason}"
 
 
 class StoreUnavailable(FpgapoolException):
-    """The store of bitstreams cannot be used now; repeating may help."""
+    """The bitstream store is unavailable; a retry may help."""
 
     code = codes.STORE_UNAVAILABLE
-    msg_fmt = "The store of bitstreams is not available: {reason}"
+    msg_fmt = "The bitstream store is not available: {reason}"
 
 
 class StoreFailed(FpgapoolException):
-    """The store of bitstreams refuses, or has lost a file."""
+    """The bitstream store rejected a request or has lost a file."""
 
     code = codes.STORE_FAILED
-    msg_fmt = "The store of bitstreams has failed: {reason}"
+    msg_fmt = "The bitstream store has failed: {reason}"
 
 
 class InvalidRequest(FpgapoolException):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The extra specs of Nova's flavors that concern accelerators.
+"""The extra specs of Nova flavors that concern accelerators.
 
-The validator of ``fpgapool_nova_filters`` checks their values. Flavors made
-before it was installed may hold any value.
+The validator in ``fpgapool_nova_filters`` checks their values. Flavors created
+before it was installed may have any value.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ MAX_SESSIONS = "fpgapool:max_sessions"
 AVOID = "avoid"
 HIGH = "high"
 
-# The largest value of the database's column.
+# The largest value that the database column can hold.
 _MAX_SESSIONS = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Requirements:
-    """A flavor's requests to the pool.
+    """What a flavor requests from the pool.
 
-    :ivar affinity: to hosts with boards, as in the extra spec; empty: not set.
+    :ivar affinity: affinity to hosts with boards, as in the extra spec;
+        empty: not set.
     :ivar sla: how much deadlines matter, as in the extra spec; empty: not set.
-    :ivar max_sessions: the sessions that each instance may have at a time;
-        None: any number.
+    :ivar max_sessions: maximum number of simultaneous sessions of each
+        instance; None: any number.
     """
 
     accelerators: tuple[str, ...] = ()
@@ -51,8 +52,8 @@ class Requirements:
 def read(extra_specs: Mapping[str, object]) -> Requirements:
     """Read a flavor's extra specs.
 
-    :param extra_specs: as Nova sends them; a limit that is not a number counts
-        as 0, so that a mistake does not remove a limit.
+    :param extra_specs: as Nova sends them. A limit that is not a number is
+        treated as 0, so that a mistake does not remove the limit.
     """
     names = str(extra_specs.get(ACCELERATORS, "")).split(",")
     return Requirements(
@@ -71,7 +72,7 @@ def _limit(text: object) -> int | None:
     if text is None:
         return None
     words = str(text).strip()
-    # isdecimal() alone also accepts digits of other scripts.
+    # isdecimal() alone would also accept non-ASCII digits.
     if not (words.isascii() and words.isdecimal()):
         return 0
     return min(int(words[:12]), _MAX_SESSIONS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Signals that end a command, so that it cleans up before."""
+"""Makes signals end a command only after it has cleaned up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import contextlib
 import signal
 import typing
 
-#: Signals by which people, terminals, batch systems and limits end a process.
-#: They include SIGQUIT, which therefore dumps no core; SIGABRT does.
+#: Signals by which users, terminals, batch systems and resource limits end a
+#: process. They include SIGQUIT, which therefore does not dump core; use
+#: SIGABRT for that.
 SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -30,10 +31,10 @@ def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
 def interruptible(
     handler: collections.abc.Callable[[int, typing.Any], object] = _interrupt,
 ) -> collections.abc.Iterator[None]:
-    """Let these signals raise KeyboardInterrupt in the main thread.
+    """Make these signals raise KeyboardInterrupt in the main thread.
 
-    Ignored signals stay ignored: the command runs in the background, or by
-    ``nohup``.
+    Signals that are ignored stay ignored: the command may run in the
+    background or under ``nohup``.
     """
     previous = {
         number: signal.getsignal(number) or signal.SIG_DFL

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A driver of oslo.messaging for messages within one process.
+"""An oslo.messaging driver for messages within one process.
 
 The all-in-one pool uses it: its conductor and agents are threads of one
 process and need no broker. The ``fake`` driver of oslo.messaging polls twenty
-times a second, and opening a session would mostly wait for that. This driver
-calls the receiver in the sender's thread. Messages and answers go through
-JSON, as with a broker, so that the two sides share no objects.
+times a second, so opening a session would mostly wait for it. This driver
+calls the receiver in the sender's thread. Messages and replies are converted
+to JSON and back, as with a broker, so that the two sides share no objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fpgapool.common.messaging import codec
 #: Name of the driver, and scheme of its transport URL.
 SCHEME = "fpgapool-memory"
 
-#: Exchange, topic and server; None: any server of the topic.
+#: Exchange, topic and server; None: any of the topic's servers.
 _Address = tuple[str, str, str | None]
 _Callback = typing.Callable[[list[base.RpcIncomingMessage]], None]
 #: A handler's result in JSON, and its exception.
@@ -60,11 +60,11 @@ class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
         self._bus.deliver(self._address, self)
 
     def heartbeat(self) -> None:
-        """Do nothing: a caller's timeout is not extended."""
+        """Do nothing: callers' timeouts are not extended."""
 
 
 class _Listener(base.Listener):  # type: ignore[misc]
-    """Passes messages to a server, in the threads of the senders."""
+    """Passes messages to a server, in the senders' threads."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class _Listener(base.Listener):  # type: ignore[misc]
 
 
 class _Bus:
-    """The listeners, and the messages that wait for a listener."""
+    """The listeners, and messages that wait for a listener."""
 
     def __init__(self) -> None:
-        # Reentrant, because a handler may send in the same thread.
+        # Reentrant, because a handler may send messages in the same thread.
         self._lock = threading.RLock()
         self._waiting: dict[_Address, collections.deque[_Incoming]] = (
             collections.defaultdict(collections.deque)
@@ -106,7 +106,7 @@ class _Bus:
             self._listeners.append(listener)
 
     def begin(self, listener: _Listener) -> None:
-        """Pass a listener the messages that were sent before it started."""
+        """Pass to a listener the messages that were sent before it started."""
         with self._lock:
             for address in listener.addresses:
                 for incoming in self._waiting.pop(address, ()):
@@ -136,7 +136,7 @@ class _Bus:
 
 
 class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
-    """The driver; a process has one transport, and so one bus."""
+    """The driver; a process has one transport and therefore one bus."""
 
     def __init__(self, *args: typing.Any, **kwargs: typing.Any) -> None:
         super().__init__(*args, **kwargs)
@@ -192,14 +192,14 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         return _Listener(self._bus, addresses, batch_size, batch_timeout)
 
     def send_notification(self, *args: object, **kwargs: object) -> None:
-        """Refuse: this driver carries only RPC."""
-        raise NotImplementedError(f"{SCHEME} is for RPC")
+        """Raise an error: this driver supports only RPC."""
+        raise NotImplementedError(f"{SCHEME} supports only RPC")
 
     def listen_for_notifications(
         self, *args: object, **kwargs: object
     ) -> base.Listener:
-        """Refuse: this driver carries only RPC."""
-        raise NotImplementedError(f"{SCHEME} is for RPC")
+        """Raise an error: this driver supports only RPC."""
+        raise NotImplementedError(f"{SCHEME} supports only RPC")
 
     def cleanup(self) -> None:
         """Do nothing."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs a daemon as one process, stopped and reloaded by signals.
+"""Runs a daemon as one process, which signals stop and reload.
 
-Unlike oslo.service, it launches no worker processes: the state of a daemon
-(the scheduling core, the agent's slot table) has a single owner.
+Unlike oslo.service, it launches no worker processes: a daemon's state (the
+scheduling core, the agent's slot table) must have a single owner.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-# A supervisor may send one signal twice, to the process and to its group. A
-# second signal within this time does not end the process at once.
+# A supervisor may send a signal twice: to the process and to its group. So a
+# second signal within this time does not end the process immediately.
 _ECHO_S = 0.5
 
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -41,21 +41,21 @@ class Service(Protocol):
         """Start the service's threads and return."""
 
     def stop(self) -> None:
-        """Stop the service in order; called once."""
+        """Stop the service cleanly; called once."""
 
 
 class _Failed:
-    """Reports to the main loop that a thread of the service has failed."""
+    """Tells the main loop that a thread of a service has failed."""
 
 
 class Runner:
     """Runs services in the main thread until a signal ends them.
 
-    SIGTERM and SIGINT stop the services in order; a second signal ends the
-    process at once. SIGHUP reads the configuration again and applies the
-    mutable options, such as log levels.
+    SIGTERM and SIGINT stop the services cleanly; a second signal ends the
+    process immediately. SIGHUP reloads the configuration and applies mutable
+    options, such as log levels.
 
-    :param on_reload: called after the configuration was read again.
+    :param on_reload: called after the configuration was reloaded.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Runner:
     ) -> None:
         self._conf = conf
         self._on_reload = on_reload
-        # SimpleQueue.put is reentrant: a handler may interrupt another.
+        # SimpleQueue.put is reentrant, as one handler may interrupt another.
         self._inbox: queue.SimpleQueue[signal.Signals | type[_Failed]] = (
             queue.SimpleQueue()
         )
-        # The kernel may deliver a signal to another thread, and the main
-        # thread would sleep on. Python writes a byte here, which wakes it.
+        # If the kernel delivers a signal to another thread, the main thread
+        # would stay asleep. Python writes a byte here, which wakes it.
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
@@ -83,15 +83,14 @@ class Runner:
         self._post(_Failed)
 
     def run(self, services: Sequence[Service]) -> int:
-        """Start the services, wait for the end and stop them.
+        """Start the services, wait until they must end, and stop them.
 
-        It starts them in order and stops them in reverse order. Call it in the
-        main thread.
+        They are stopped in reverse order. Call this in the main thread.
 
-        :returns: the exit code for the process, 1 after :meth:`fail`.
+        :returns: exit code for the process; 1 after :meth:`fail`.
         """
-        # If the kernel ends the process, as after reading a mapped file that
-        # was truncated, standard error shows the line.
+        # If the kernel ends the process, for example because it read a mapped
+        # file that was truncated, standard error shows the line of code.
         if not faulthandler.is_enabled():
             faulthandler.enable(all_threads=False)
         previous = {
@@ -106,7 +105,7 @@ class Runner:
             for service in services:
                 started.append(service)
                 service.start()
-            # The collector need not traverse permanent objects again.
+            # The garbage collector need not visit permanent objects again.
             gc.freeze()
             notify("READY=1")
             return self._wait()
@@ -124,7 +123,7 @@ class Runner:
         if number in _STOP_SIGNALS:
             now_s = time.monotonic()
             if self._stopping and now_s - self._stop_requested_s > _ECHO_S:
-                # Not sys.exit(): it would wait for hanging threads.
+                # sys.exit() would wait for hanging threads.
                 os._exit(128 + number)
             if not self._stopping:
                 self._stop_requested_s = now_s
@@ -133,8 +132,8 @@ class Runner:
 
     def _post(self, message: signal.Signals | type[_Failed]) -> None:
         self._inbox.put(message)
-        # A full socket wakes the main loop anyway; a closed one means that the
-        # loop has ended.
+        # If the socket is full, the main loop wakes up anyway; if it is
+        # closed, the loop has ended.
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
@@ -165,8 +164,8 @@ class Runner:
             if self._on_reload is not None:
                 self._on_reload()
         except Exception:
-            # A typing error in a file must not end a running service.
-            LOG.exception("The configuration was not reloaded")
+            # A typo in a file must not end a running service.
+            LOG.exception("Cannot reload the configuration")
         notify("READY=1")
 
 
@@ -179,16 +178,16 @@ def _stop(services: list[Service]) -> None:
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the limit of open files to the hard limit.
+    """Raise the limit on open files to the hard limit.
 
-    Every client and every worker takes a descriptor or two.
+    Each client and each worker uses one or two descriptors.
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def notify(state: str) -> None:
-    """Report to systemd the service's state, if systemd started it.
+    """Notify systemd of the service's state, if systemd started it.
 
     :param state: as sd_notify(3) defines it, for example ``READY=1``.
     """
@@ -196,11 +195,11 @@ def notify(state: str) -> None:
     if not address:
         return
     if address.startswith("@"):
-        # Linux's abstract namespace.
+        # The address is in Linux's abstract namespace.
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             channel.connect(address)
             channel.send(state.encode())
     except OSError as error:
-        LOG.warning("systemd was not notified of %s: %s", state, error)
+        LOG.warning("Cannot notify systemd of %s: %s", state, error)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""TLS contexts that follow changes of their certificate files."""
+"""TLS contexts that are reloaded when their certificate files change."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: Inode, time of change and size: they differ after a file was changed.
+#: Inode, modification time and size; at least one differs after a change.
 _State = tuple[int, int, int]
 
 
 @dataclasses.dataclass(eq=False)
 class ServerContext:
-    """The TLS context of a server, made again when its files change.
+    """The TLS context of a server, remade when its files change.
 
     New connections use the new context; existing ones keep theirs. If the
-    files are unusable, for example because the key was not replaced yet, the
-    last good context stays.
+    files are unusable, for example because the key has not been replaced yet,
+    the previous context stays in use.
 
-    :param cert_file: the certificate and its intermediate ones; PEM.
-    :param client_ca_file: authority of the clients' certificates, which
-        clients then need; None: clients need no certificate.
+    :param cert_file: PEM file with the certificate and intermediate ones.
+    :param client_ca_file: PEM file with the CA that must have signed clients'
+        certificates; None: clients need no certificate.
     :raises OSError: if the files cannot be used; ``ssl.SSLError`` is one.
     """
 
@@ -42,7 +42,7 @@ class ServerContext:
         self._context = self._make()
 
     def current(self) -> ssl.SSLContext:
-        """Return the context for a new connection; checks the files."""
+        """Check the files, and return the context for a new connection."""
         with self._lock:
             try:
                 states = self._read_states()
@@ -50,7 +50,7 @@ class ServerContext:
                     self._context = self._make()
                     self._states = states
                     self._refused = None
-                    LOG.info("The certificate %s has changed", self.cert_file)
+                    LOG.info("Reloaded the certificate %s", self.cert_file)
             except OSError as error:
                 self._log_unusable(error)
             return self._context
@@ -63,7 +63,7 @@ class ServerContext:
     def _make(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The empty password keeps OpenSSL from asking at the terminal.
+        # With an empty password, OpenSSL does not prompt for one.
         context.load_cert_chain(self.cert_file, self.key_file, password="")
         if self.client_ca_file is not None:
             context.load_verify_locations(self.client_ca_file)
@@ -71,7 +71,7 @@ class ServerContext:
         return context
 
     def _log_unusable(self, error: OSError) -> None:
-        """Log once per change that the files are unusable."""
+        """Log that the files are unusable, once per change."""
         try:
             states = self._read_states()
         except OSError:

@@ -29,21 +29,21 @@ NAME_PATTERN = accelerators.NAME_PATTERN
 
 #: How long an agent waits for a board's first check.
 CHECK_TIMEOUT_S = 10.0
-#: The message of a board whose first check takes longer.
+#: The health message of a board whose first check takes longer.
 UNANSWERED = "no answer yet"
 
 _READ_BYTES = 1 << 20
 
 
 class DriverError(exceptions.CodedError):
-    """A driver cannot do its task.
+    """A driver cannot perform an operation.
 
-    :ivar code: stable machine-readable code.
+    :ivar code: stable, machine-readable code.
     """
 
 
 def one_line(text: str) -> str:
-    """Return what a driver or its runtime says in one line, for people."""
+    """Return the message of a driver or its runtime as a single line."""
     return " ".join(text.split())
 
 
@@ -51,11 +51,11 @@ def one_line(text: str) -> str:
 class SlotInfo:
     """One reconfigurable region.
 
-    :ivar number: from 0 within its device.
-    :ivar shape: decides which bitstreams fit.
-    :ivar programmed: accelerator in it now, None if there is none.
-    :ivar resources: its amounts of resources of bitstreams, such as ``lut``
-        or ``dsp``; None if unknown.
+    :ivar number: its number within the device, from 0.
+    :ivar shape: determines which bitstreams fit.
+    :ivar programmed: accelerator that it contains now; None: none.
+    :ivar resources: amounts of the resources that bitstreams use, such as
+        ``lut`` or ``dsp``; None: unknown.
     """
 
     number: int
@@ -66,10 +66,10 @@ class SlotInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BitstreamFile:
-    """A bitstream of the pool's library, in a file of this host.
+    """A bitstream from the pool's library, in a file on this host.
 
-    :ivar accelerator: the library's name of the accelerator.
-    :ivar path: of the file. The file may be gone or replaced when it is
+    :ivar accelerator: the accelerator's name in the library.
+    :ivar path: path of the file, which may be missing or replaced when it is
         opened.
     :ivar format: one of :data:`formats.FORMATS`.
     """
@@ -83,12 +83,12 @@ class BitstreamFile:
     def read(self, max_bytes: int) -> bytes:
         """Return the verified contents of the file.
 
-        Blocks for as long as reading takes. A driver has to program what was
-        verified, so the contents must be in memory, unless the driver verifies
-        the programmed data itself.
+        Blocks until the file has been read. A driver must program exactly the
+        data that was verified. So the contents are kept in memory, unless the
+        driver verifies the programmed data itself.
 
-        :param max_bytes: the largest size that the driver can use.
-        :raises DriverError: ``BITSTREAM_UNKNOWN`` if it is longer, or
+        :param max_bytes: maximum size that the driver can use.
+        :raises DriverError: ``BITSTREAM_UNKNOWN`` if the file is larger, or
             ``BITSTREAM_DAMAGED`` if it cannot be read or its checksum is
             wrong.
         """
@@ -125,14 +125,14 @@ class BitstreamFile:
 class DeviceInfo:
     """One board.
 
-    :ivar name: unique in the host and stable over reboots; files are named
-        after it, so it has no slash.
+    :ivar name: unique on the host and stable across reboots. Files are named
+        after it, so it must not contain a slash.
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: approximate time to program a slot.
-    :ivar slots: in the order of their numbers.
-    :ivar builtins: the accelerators that its slots can be programmed with
-        without a file, each with the values of those of its parameters that it
-        does not take all values of; None: all accelerators of the library.
+    :ivar slots: its slots, in the order of their numbers.
+    :ivar builtins: accelerators that can be programmed without a file. For
+        each, the supported values of those parameters of which it does not
+        support all values; None: all accelerators of the library.
     """
 
     name: str
@@ -158,10 +158,10 @@ class Health:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Telemetry:
-    """The measurements of a board.
+    """Measurements of a board.
 
-    :ivar power_w: present power, None if it is not measured.
-    :ivar temperature_c: of the chip, None if it is not measured.
+    :ivar power_w: current power; None if it is not measured.
+    :ivar temperature_c: temperature of the chip; None if it is not measured.
     """
 
     power_w: float | None
@@ -172,9 +172,9 @@ class Telemetry:
 class Traffic:
     """The path of a session's data.
 
-    :ivar local: it stays on the host of the board.
-    :ivar origin_host_uuid: the host where the session's program runs; None
-        if it is not one of the pool's hosts, or unknown.
+    :ivar local: whether the data stays on the board's host.
+    :ivar origin_host_uuid: host on which the session's client runs; None
+        if it is unknown or not one of the pool's hosts.
     """
 
     local: bool = True
@@ -183,13 +183,13 @@ class Traffic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checksums:
-    """Sums of a core's input and output since it was opened.
+    """Lengths and CRCs of a core's input and output since it was opened.
 
-    A CRC-32 is that of IEEE 802.3, as :func:`zlib.crc32` computes it; of no
-    bytes it is 0.
+    The CRC-32 is that of IEEE 802.3, as :func:`zlib.crc32` computes it; that
+    of no bytes is 0.
 
-    :ivar input_bytes: input that reached the core.
-    :ivar output_bytes: output that the core produced.
+    :ivar input_bytes: number of bytes of input that reached the core.
+    :ivar output_bytes: number of bytes of output that the core produced.
     """
 
     input_bytes: int = 0
@@ -199,44 +199,45 @@ class Checksums:
 
 
 class ChecksummedCore(Core):
-    """A core with a CRC unit beside it, on the board.
+    """A core next to a CRC unit on the board.
 
-    Optional: a driver whose boards have none opens a plain :class:`Core`,
-    and sessions in its slots cannot be checked end to end. The unit has to be
-    at the core, because it detects changes on the way between the core and the
-    client, including the driver's own part. A driver that computes the sums
-    from its own buffers detects nothing.
+    Optional: a driver whose boards have no CRC units opens a plain
+    :class:`Core`; sessions in its slots cannot be checked end to end. The unit
+    must be at the core, so that it detects any change to data between the core
+    and the client, including changes by the driver. A driver that computes the
+    CRCs from its own buffers detects nothing.
     """
 
     @abc.abstractmethod
     def start_checksums(self) -> None:
-        """Start the sums. Must not block.
+        """Start computing checksums. Must not block.
 
-        Called once at most, before the first call of ``process`` or
-        ``finish``, and only for a session with checksums; without it a core
-        should spend nothing on them.
+        Called at most once, before the first call of ``process`` or
+        ``finish``, and only for sessions with checksums. If it is not called,
+        the core should spend no time on checksums.
         """
 
     @abc.abstractmethod
     def checksums(self) -> Checksums:
-        """Return the sums of all calls of ``process`` and ``finish`` so far.
+        """Return the checksums over all calls of ``process`` and ``finish``.
 
-        Called after each of them, by the same thread, if they were started.
-        Must not block for longer than reading a register takes. May raise
-        any exception; the session then ends as after a failed ``process``.
+        Called after each of these calls, in the same thread, if checksums were
+        started. Must not block for longer than reading a register takes. May
+        raise any exception; the session then ends as if ``process`` had
+        failed.
         """
 
 
 class Driver(abc.ABC):
     """The boards of one host.
 
-    Methods may be called from any thread, but for one slot at most one of
-    ``program``, ``open`` and ``scrub`` at a time. Each of them may raise
-    :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is not there.
+    Methods may be called from any thread, but for each slot only one of
+    ``program``, ``open`` and ``scrub`` runs at once. Each of these may raise
+    :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is missing.
 
-    :param settings: plain values: ``state_dir``, a directory where the
-        driver may keep files, ``host_uuid``, the UUID of this host, and the
-        options of the driver, by name.
+    :param settings: plain values: ``state_dir``, a directory in which the
+        driver may keep files; ``host_uuid``, the UUID of this host; and the
+        driver's options, by name.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -244,9 +245,8 @@ class Driver(abc.ABC):
     def options(cls) -> collections.abc.Sequence[typing.Any]:
         """List the driver's options. Called by agents.
 
-        They are read from the section of the configuration that has the
-        driver's name. Import oslo.config in this method: workers do not load
-        it.
+        They are read from the configuration section with the driver's name.
+        Import oslo.config in this method, because workers do not load it.
         """
         return ()
 
@@ -260,24 +260,24 @@ class Driver(abc.ABC):
     def discover(self) -> tuple[DeviceInfo, ...]:
         """Find the boards. Called by agents when they start.
 
-        May block for seconds; idempotent; disturbs no running slot.
+        May block for seconds; idempotent; does not disturb running slots.
 
-        :returns: the boards, also faulty ones, in a stable order.
+        :returns: the boards, including faulty ones, in a stable order.
         :raises DriverError: if the host's boards cannot be listed at all.
         """
 
     def check(self, device: str) -> Health:
-        """Test whether a board can run accelerators. Called by agents when
-        they start, after :meth:`discover`.
+        """Test whether a board can run accelerators.
 
-        It tries what sessions need: compilers, libraries, permissions and the
-        board's answers. The agent reports a board that fails as unhealthy
-        until :meth:`health` returns otherwise, so :meth:`health` must
-        remember the result. The test must return within
-        :data:`CHECK_TIMEOUT_S`, with the message :data:`UNANSWERED` if it
-        continues in the background. Idempotent; disturbs no running slot.
+        Called by agents when they start, after :meth:`discover`. It tests what
+        sessions need: compilers, libraries, permissions and a response from
+        the board. The agent reports a board that fails as unhealthy until
+        :meth:`health` says otherwise, so :meth:`health` must remember the
+        result. Must return within :data:`CHECK_TIMEOUT_S`, with the message
+        :data:`UNANSWERED` if the test continues in the background.
+        Idempotent; does not disturb running slots.
 
-        :returns: the message names what is missing, in one line.
+        :returns: the result; its message names what is missing, in one line.
         """
         return self.health(device)
 
@@ -289,26 +289,26 @@ class Driver(abc.ABC):
         bitstream: str,
         file: BitstreamFile | None = None,
     ) -> Profile:
-        """Put an accelerator into a slot. Called by workers.
+        """Program an accelerator into a slot. Called by workers.
 
-        May block for as long as programming takes; the caller bounds it.
-        Idempotent: programming the same bitstream again may cost nothing. The
-        same bitstream means the same name: another version of the accelerator
-        is another bitstream, and has to be programmed.
+        May block for as long as programming takes; the caller has a timeout.
+        Idempotent: if the slot already contains a bitstream with this name,
+        nothing need be done. Another version of an accelerator is a bitstream
+        with another name, so it must be programmed.
 
-        With a file, verify the checksum of the programmed data right before
+        If there is a file, verify the checksum of the data immediately before
         programming the slot; see :meth:`BitstreamFile.read`. The contents of
         the file come from a tenant.
 
         :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
             or ``bitstream:<SHA-256 of the file>``.
-        :param file: of the bitstream; None if it is the driver's own.
+        :param file: the bitstream's file; None if it is built in.
         :returns: the profile of the accelerator; with a file, its name is the
             file's ``accelerator``.
         :raises DriverError: ``BITSTREAM_UNKNOWN`` (this driver cannot use
-            it), ``BITSTREAM_UNFIT`` (it does not fit this slot),
-            ``BITSTREAM_DAMAGED`` (the file is missing or wrong), which all
-            leave the slot as it was and do not count against it; or
+            it), ``BITSTREAM_UNFIT`` (it does not fit this slot) or
+            ``BITSTREAM_DAMAGED`` (the file is missing or damaged). These leave
+            the slot unchanged and are not held against it. Or
             ``PROGRAMMING_FAILED`` (the slot may be unusable).
         """
 
@@ -316,7 +316,7 @@ class Driver(abc.ABC):
         """Announce the path of the next session's data. Called by workers.
 
         Called before each ``open``, in the same thread. Must not block;
-        idempotent. A driver may ignore it.
+        idempotent. A driver need not override it.
         """
         return
 
@@ -329,40 +329,40 @@ class Driver(abc.ABC):
     ) -> Core:
         """Start a session on a programmed slot. Called by workers.
 
-        Must not block for longer than milliseconds: a client waits. Not
-        idempotent; there is one session at a time, until ``scrub``. In a
-        group's slot each task opens the slot anew, and the core before is not
-        used again; see :meth:`clear_task`.
+        Must not block for longer than milliseconds, because a client waits.
+        Not idempotent: a slot has one session until ``scrub`` is called. In a
+        group's slot, each task opens the slot again, and the previous core is
+        no longer used; see :meth:`clear_task`.
 
         :param params: the session's parameters, as its client sent them.
-        :returns: the core that processes the session's data; it may raise any
-            exception when it cannot continue, such as ``DEVICE_FAILED``. A
-            :class:`ChecksummedCore` if the board has CRC units.
+        :returns: the core that processes the session's data. It may raise any
+            exception when it cannot continue, such as a DriverError with
+            ``DEVICE_FAILED``. A :class:`ChecksummedCore` if the board has CRC
+            units.
         :raises ~fpgapool.accelerators.base.InvalidParams: if the
-            accelerator does not accept them.
+            accelerator does not accept the parameters.
         :raises DriverError: ``NOT_PROGRAMMED``.
         """
 
     @abc.abstractmethod
     def scrub(self, device: str, slot: int) -> None:
-        """Remove all data of a session from a slot. Called after every
-        session.
+        """Remove all data of a session from a slot.
 
-        May block for as long as it takes. Idempotent, and safe in a slot
-        that was never opened or programmed.
+        Called after every session. May block for as long as necessary.
+        Idempotent, and safe for a slot that was never opened or programmed.
 
-        :raises DriverError: ``SCRUB_FAILED``; the slot must not be used. Or
-            ``PROCESS_SPENT``: only the end of this process removes the data,
-            and the worker ends; the next one can use the slot.
+        :raises DriverError: ``SCRUB_FAILED``: the slot must not be used. Or
+            ``PROCESS_SPENT``: the data is removed only when this process ends.
+            The worker then ends, and the next worker can use the slot.
         """
 
     def clear_task(self, device: str, slot: int) -> None:
-        """Remove all data of a client's tasks from a slot of a group.
+        """Remove all data of a client's tasks from a group's slot.
 
-        Called between the tasks of different clients, and of different
-        projects in a shared group: the next task must find nothing of the ones
-        before. The accelerator stays programmed. A driver that can do so in
-        less time than :meth:`scrub`, which this calls, overrides it.
+        Called between tasks of different clients, and of different projects in
+        a shared group: a task must not find data of earlier tasks. The
+        accelerator stays programmed. By default, this calls :meth:`scrub`;
+        override it if the driver can do this faster.
 
         :raises DriverError: as :meth:`scrub`.
         """
@@ -370,24 +370,26 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def health(self, device: str) -> Health:
-        """Return whether a board can be used. Called by agents, often.
+        """Return whether a board can be used. Agents call this often.
 
         Must not block for longer than a second; idempotent.
         """
 
     def power_cap_w(self) -> float | None:
-        """Return the operator's cap on this host. Called by agents, often.
+        """Return the operator's power cap for this host.
 
-        The conductor gives no slot with which the slots in use would take
-        more. Must not block for longer than a second; idempotent.
+        Agents call this often. The conductor does not assign a slot if the
+        slots in use would then draw more power than this. Must not block for
+        longer than a second; idempotent.
 
-        :returns: W, in addition to idle boards, at least 0; None: no cap.
+        :returns: power in W in addition to that of idle boards, at least 0;
+            None: no cap.
         """
         return None
 
     @abc.abstractmethod
     def telemetry(self, device: str) -> Telemetry:
-        """Read a board's sensors. Called by agents, often.
+        """Read a board's sensors. Agents call this often.
 
         Must not block for longer than a second; idempotent.
 

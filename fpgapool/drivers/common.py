@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What several drivers do alike: settings, slots, profiles and small files."""
+"""What drivers share: settings, slots, profiles and small files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def make_directory(
     settings: collections.abc.Mapping[str, typing.Any],
     *needed: str,
 ) -> pathlib.Path:
-    """Make a driver's directory in ``state_dir``.
+    """Create a driver's directory in ``state_dir``.
 
-    :param needed: further settings that must be given, as text.
+    :param needed: other settings that must be set, to strings.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
     for name in ("state_dir", *needed):
         if not isinstance(settings.get(name), str) or not settings[name]:
             raise base.DriverError(
-                codes.INVALID_SETTINGS, f"{driver} needs the setting {name!r}"
+                codes.INVALID_SETTINGS, f"{driver} requires setting {name!r}"
             )
     directory = pathlib.Path(settings["state_dir"]) / driver
     try:
@@ -47,12 +47,12 @@ def no_such_slot(device: str, slot: int) -> base.DriverError:
 
 def not_programmed(device: str, slot: int) -> base.DriverError:
     return base.DriverError(
-        codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+        codes.NOT_PROGRAMMED, f"slot {slot} of {device} is not programmed"
     )
 
 
 def load_profile(accelerator: str) -> base.Profile:
-    """Read the profile of an accelerator of this host.
+    """Read the profile of one of this host's accelerators.
 
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
     """
@@ -63,20 +63,21 @@ def load_profile(accelerator: str) -> base.Profile:
 
 
 def check_shape(profile: base.Profile, shape: str, name: str) -> None:
-    """Refuse a bitstream that does not fit a slot's shape.
+    """Reject a bitstream that does not fit a slot's shape.
 
-    :param name: of the bitstream, for the message.
+    :param name: name of the bitstream, for the message.
     :raises base.DriverError: ``BITSTREAM_UNFIT``.
     """
     if profile.shapes and shape not in profile.shapes:
         raise base.DriverError(
             codes.BITSTREAM_UNFIT,
-            f"{name!r:.80} fits {', '.join(profile.shapes)}, not {shape}",
+            f"bitstream {name!r:.80} is for slots of shape"
+            f" {', '.join(profile.shapes)}; this slot has shape {shape}",
         )
 
 
 def replace_file(path: pathlib.Path, contents: bytes) -> None:
-    """Write a file that other processes may read at any time."""
+    """Replace a file that other processes may read at any time."""
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_bytes(contents)
     fresh.replace(path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the YAML files of drivers, with errors that name the place."""
+"""Reads drivers' YAML files; errors say where in the file they are."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def number(least: float, most: float) -> shapes.Shape[float]:
         try:
             return check(value, where)
         except shapes.Invalid as error:
-            # YAML 1.1 reads 2e9 as text, which is easily overlooked.
+            # YAML 1.1 reads 2e9 as a string, which is easy to overlook.
             hint = "; write 2.0e+9, not 2e9" if isinstance(value, str) else ""
             raise shapes.Invalid(where, error.reason + hint) from None
 
     return checked
 
 
-#: Member of boards files: the most power that all slots of the host may draw.
+#: Member of boards files: maximum power that all slots of the host may draw.
 POWER_CAP = {"power_cap_w": number(0, 1e6)}
 
 
 def boards(
     shape: shapes.Shape[_Board], least: int, most: int
 ) -> shapes.Shape[tuple[_Board, ...]]:
-    """Return the shape of lists of boards with different names."""
+    """Return the shape of lists of boards with unique names."""
     entries = shapes.list_of(shape, least, most)
 
     def check(value: object, where: str) -> tuple[_Board, ...]:
@@ -83,8 +83,8 @@ def read(
 ) -> tuple[_T, str]:
     """Read and check a file.
 
-    :returns: its checked contents, and its version; see :func:`file_version`.
-    :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
+    :returns: its checked contents and its version; see :func:`file_version`.
+    :raises base.DriverError: ``INVALID_SETTINGS``, naming the file, the member
         and the error.
     """
     import yaml
@@ -92,7 +92,7 @@ def read(
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         with open(path, encoding="utf-8") as file:
-            # Of the open file: the path may name another one by now.
+            # The open file's version: the path may already name another file.
             version = _version(os.fstat(file.fileno()))
             return shape(yaml.load(file, Loader=loader), ""), version
     except (

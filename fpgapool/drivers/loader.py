@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finding drivers by name, or by path in processes that must start fast."""
+"""Finds drivers by name, or by path in processes that must start fast."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NAMESPACE = "fpgapool.drivers"
 def driver_path(name: str) -> str:
     """Return the path of a driver's class.
 
-    :param name: its name in the entry points of ``fpgapool.drivers``.
+    :param name: its name in the entry point group ``fpgapool.drivers``.
     :returns: ``module:Class``, for :func:`load_driver_path`.
-    :raises base.DriverError: ``DRIVER_UNKNOWN``, with the known names.
+    :raises base.DriverError: ``DRIVER_UNKNOWN``, listing the known names.
     """
     import stevedore
 
@@ -31,7 +31,8 @@ def driver_path(name: str) -> str:
     if name not in paths:
         raise base.DriverError(
             codes.DRIVER_UNKNOWN,
-            f"no driver {name!r}; known are: {', '.join(sorted(paths))}",
+            f"unknown driver {name!r};"
+            f" known drivers: {', '.join(sorted(paths))}",
         )
     return paths[name]
 
@@ -39,7 +40,7 @@ def driver_path(name: str) -> str:
 def load_driver_path(
     path: str, settings: collections.abc.Mapping[str, typing.Any]
 ) -> base.Driver:
-    """Instantiate a driver without searching for it.
+    """Instantiate the driver at a path.
 
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver, or ``INVALID_SETTINGS``.
@@ -57,7 +58,7 @@ def load_driver_class(path: str) -> type[base.Driver]:
         driver_class = pkgutil.resolve_name(path)
     except (ImportError, AttributeError, ValueError) as exc:
         raise base.DriverError(
-            codes.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"
+            codes.DRIVER_UNKNOWN, f"cannot load driver {path!r}: {exc}"
         ) from exc
     if not (
         isinstance(driver_class, type)

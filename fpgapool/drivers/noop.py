@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver of hosts that have no boards."""
+"""The driver for hosts without boards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fpgapool.vocabulary import codes
 
 
 class NoopDriver(base.Driver):
-    """Has no boards, so that an agent serves its host's programs only."""
+    """Has no boards, so the agent serves only clients on its host."""
 
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
@@ -51,5 +51,6 @@ class NoopDriver(base.Driver):
 
 def _no_such_slot(device: str) -> base.DriverError:
     return base.DriverError(
-        codes.NO_SUCH_SLOT, f"no device {device!r}: this host has no boards"
+        codes.NO_SUCH_SLOT,
+        f"device {device!r} was not found: this host has no boards",
     )

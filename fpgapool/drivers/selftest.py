@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Self-tests of slots: a known answer for each core.
+"""Self-tests of slots, with the known answers of their cores.
 
-A self-test uses only what a session would use: the slot is already programmed,
-and is opened, fed and asked for its output through the driver.
+A self-test uses only what a session would use. The slot is already programmed;
+it is opened, and receives input and returns output, through the driver.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
-# A few bytes of the wrong answer suffice; more may flood a log.
+# A few bytes of a wrong answer are enough; more could flood a log.
 _SHOWN_BYTES = 8
 
 
@@ -21,11 +21,11 @@ def run(
 ) -> None:
     """Compare the output of a programmed slot with the known answers.
 
-    The accelerator's software core has the answers. Blocks for as long as the
-    slot computes. The slot has to be scrubbed afterwards.
+    The known answers are those of the accelerator's software core. Blocks
+    while the slot computes. The slot must be scrubbed afterwards.
 
-    :param profile: the result of programming it. Without known answers the
-        slot passes because it could be programmed.
+    :param profile: the profile that programming returned. If there are no
+        known answers, the slot passes, because it could be programmed.
     :raises base.DriverError: ``SELF_TEST_FAILED``.
     """
     try:
@@ -46,7 +46,8 @@ def _check(
         driver.expect(device, slot, base.Traffic())
         core = driver.open(device, slot, answer.params)
     except accelerators.InvalidParams:
-        # A bitstream that fixes these parameters.
+        # The bitstream sets these parameters itself, so the answer does not
+        # apply.
         return
     except Exception as exc:
         raise _failure(f"cannot be opened: {type(exc).__name__}") from exc
@@ -55,18 +56,19 @@ def _check(
         output = _compute(core, answer.data)
     except Exception as exc:
         # A driver may raise any exception.
-        raise _failure(f"does not compute: {type(exc).__name__}") from exc
+        raise _failure(f"failed to compute: {type(exc).__name__}") from exc
     finally:
         core.cancel()
     if output != answer.output:
         raise _failure(
-            f"computes a wrong result: {_shown(output)} instead of"
+            f"computed a wrong result: {_shown(output)} instead of"
             f" {_shown(answer.output)}"
         )
 
 
 def _compute(core: base.Core, data: bytes) -> bytes:
-    # A core that works in place needs no separate room, but may have it.
+    # A separate buffer for output is also valid for a core that works in
+    # place.
     room = bytearray(core.max_output_bytes(len(data)))
     count = core.process(memoryview(bytearray(data)), memoryview(room), 0)
     output = bytes(room[:count])

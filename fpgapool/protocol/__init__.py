@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What goes over the wires between clients, workers and desks; bytes only.
+"""The protocols between clients, workers and desks, as bytes.
 
-``frames`` has the data plane's frames, ``stream`` the two directions of a
-session, ``blocks`` data with names; ``messages`` the JSON of front doors and
-control sockets; ``groups`` and ``records`` what the clients, desks and members
-of a group exchange. Sockets, threads and memory belong to those who use it.
+``frames`` has the frames of the data plane, ``stream`` the two directions of a
+session, and ``blocks`` data with names. ``messages`` has the JSON messages of
+front doors and control sockets. ``groups`` and ``records`` have what clients,
+desks and members of a group exchange. Sockets, threads and memory are left to
+the callers.
 """

@@ -2,10 +2,10 @@
 
 """Blocks: data that has a name, so that it need not be sent again.
 
-A reference says which data is meant. In a session it is the payload of an
+A reference identifies the data. In a session, it is the payload of an
 ``INPUT`` frame with the flag ``BLOCK``; the input of a group's task begins
-with a list of them. :class:`Shelf` decides which blocks stay in a limited
-memory. Bytes and decisions only; the memory belongs to the callers.
+with a list of references. :class:`Shelf` decides which blocks to keep in
+limited memory. The memory itself belongs to the callers.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from collections.abc import Iterable
 
 from fpgapool.protocol import frames
 
-#: Length of the name of a block.
+#: Length of a block's name.
 ID_BYTES = 16
-#: Highest number of an argument of a core.
+#: Highest number of a core's argument.
 MAX_ARGUMENT = 255
-#: Most references of a task in a group.
+#: Maximum number of references in a group's task.
 MAX_REFERENCES = 64
 
 _REFERENCE = struct.Struct(">16sQII")
 REFERENCE_BYTES = _REFERENCE.size
-# How many references there are, and a bit for each that includes its data.
+# Number of references, and a bit for each whose data is included.
 _HEAD = struct.Struct(">IQ")
 _HEAD_BYTES = _HEAD.size
 
 
 def name_of(data: frames.Buffer) -> bytes:
-    """Return the name of data: a digest of 16 bytes."""
+    """Return the name of a block: a digest of 16 bytes."""
     digest = hashlib.blake2b(digest_size=ID_BYTES)
     digest.update(len(data).to_bytes(8, "big"))
     digest.update(data)
@@ -44,12 +44,12 @@ def name_of(data: frames.Buffer) -> bytes:
 
 
 class Reference(typing.NamedTuple):
-    """Which data is meant, and what for.
+    """Identifies a block, and says what it is used for.
 
-    :ivar block_id: name of the data, see :func:`name_of`.
-    :ivar length_bytes: its length, 1 at least.
+    :ivar block_id: name of the block; see :func:`name_of`.
+    :ivar length_bytes: its length, at least 1.
     :ivar crc32: its CRC-32, for workers that do not check the name.
-    :ivar argument: 0: it is input; else the number of a core's argument.
+    :ivar argument: number of the core's argument that it is; 0: input.
     """
 
     block_id: bytes
@@ -59,7 +59,7 @@ class Reference(typing.NamedTuple):
 
     @classmethod
     def of(cls, data: frames.Buffer, argument: int = 0) -> Reference:
-        """Return the reference of data, reading its bytes."""
+        """Return a reference to a block of this data."""
         return cls(name_of(data), len(data), zlib.crc32(data), argument)
 
     def names(self, data: frames.Buffer) -> bool:
@@ -71,43 +71,46 @@ class Reference(typing.NamedTuple):
     def encode(self) -> bytes:
         """Encode the reference."""
         if len(self.block_id) != ID_BYTES:
-            raise ValueError(f"the name of a block has {ID_BYTES} bytes")
+            raise ValueError(f"the name of a block must be {ID_BYTES} bytes")
         try:
             return _REFERENCE.pack(*self)
         except struct.error as exc:
-            raise ValueError(f"reference not encodable: {exc}") from None
+            raise ValueError(f"cannot encode the reference: {exc}") from None
 
     @classmethod
     def decode(cls, payload: frames.Buffer, max_bytes: int) -> Reference:
         """Decode and check a reference.
 
-        :param max_bytes: longest block that the caller accepts.
-        :raises frames.ProtocolError: ``PROTOCOL_ERROR`` if it is none,
-            ``FRAME_TOO_LARGE`` if the block is too long.
+        :param max_bytes: length of the longest block that the caller accepts.
+        :raises frames.ProtocolError: ``PROTOCOL_ERROR`` if it is not a valid
+            reference, ``FRAME_TOO_LARGE`` if the block is too long.
         """
         if len(payload) != REFERENCE_BYTES:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                f"invalid reference of {len(payload)} bytes",
+                f"a reference is {len(payload)} bytes instead of"
+                f" {REFERENCE_BYTES}",
             )
         reference = cls(*_REFERENCE.unpack(payload))
         if reference.length_bytes > max_bytes:
             raise frames.ProtocolError(
                 frames.FRAME_TOO_LARGE,
-                f"a block of {reference.length_bytes} bytes, "
-                f"at most {max_bytes} are allowed",
+                f"the block is {reference.length_bytes} bytes, larger than"
+                f" the limit of {max_bytes}",
             )
         if not reference.length_bytes or reference.argument > MAX_ARGUMENT:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a reference is out of range"
+                frames.PROTOCOL_ERROR,
+                "the length or argument of a reference is out of range",
             )
         return reference
 
 
 class Part(typing.NamedTuple):
-    """A reference of a group's task.
+    """A reference in a group's task.
 
-    :ivar data: that the task brings along; None: the member should have it.
+    :ivar data: the block's data, if the task includes it; None: the member
+        should already have it.
     """
 
     reference: Reference
@@ -115,14 +118,14 @@ class Part(typing.NamedTuple):
 
 
 def head_bytes(count: int) -> int:
-    """Return the length of a list of so many references, without data."""
+    """Return the length of a list of references, without their data."""
     return _HEAD_BYTES + count * REFERENCE_BYTES
 
 
 def encode_parts(parts: Iterable[Part]) -> list[frames.Buffer]:
-    """Encode the references of a task, and the data that they bring along.
+    """Encode the references in a task and the data that it includes.
 
-    :returns: the front of the task's input, in pieces.
+    :returns: the start of the task's input, in pieces.
     """
     found = list(parts)
     brought = 0
@@ -138,11 +141,11 @@ def encode_parts(parts: Iterable[Part]) -> list[frames.Buffer]:
 def decode_parts(
     data: memoryview, max_bytes: int
 ) -> tuple[list[Part], memoryview]:
-    """Take the input of a task apart; see :func:`encode_parts`.
+    """Decode the input of a task; see :func:`encode_parts`.
 
-    :param data: the input; its list of references is read once.
-    :param max_bytes: longest block that the caller accepts.
-    :returns: the references, with views of their data, and the rest.
+    :param data: the input; its list of references is read only once.
+    :param max_bytes: length of the longest block that the caller accepts.
+    :returns: the references, with views of their data, and the other input.
     :raises frames.ProtocolError: as :meth:`Reference.decode`, and if the data
         is too short.
     """
@@ -162,10 +165,10 @@ def decode_parts(
 
 
 def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
-    """Return the names and lengths of the blocks of a task.
+    """Return the names and lengths of the blocks that a task refers to.
 
-    :param data: its input; see :func:`encode_parts`. A client may be changing
-        it.
+    :param data: the task's input; see :func:`encode_parts`. A client may be
+        changing it.
     :returns: the names and lengths, and a copy of the list of references.
     """
     references, _, front = _decode_head(data, 2**64)
@@ -175,7 +178,7 @@ def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
 def _decode_head(
     data: memoryview, max_bytes: int
 ) -> tuple[list[Reference], int, bytes]:
-    """Return the references, which bring data along, and their copied list."""
+    """Return the references, which include data, and a copy of the list."""
     front = bytes(data[: head_bytes(MAX_REFERENCES)])
     if len(front) < _HEAD_BYTES:
         raise _damaged_list()
@@ -194,7 +197,7 @@ def _decode_head(
 
 def _damaged_list() -> frames.ProtocolError:
     return frames.ProtocolError(
-        frames.PROTOCOL_ERROR, "a task's list of references is damaged"
+        frames.PROTOCOL_ERROR, "a task's list of references is invalid"
     )
 
 
@@ -207,18 +210,18 @@ class _Place(typing.NamedTuple):
 
 
 class Shelf(typing.Generic[Key]):
-    """Decides which blocks stay: the least recently used ones go first.
+    """Decides which blocks to keep: the least recently used are removed first.
 
     Lasting blocks, which are arguments for all tasks, are removed only when no
-    others are left. Pinned ones stay.
+    others are left. Pinned blocks are not removed.
 
-    :param capacity_bytes: of the memory; 0 keeps nothing.
+    :param capacity_bytes: capacity of the memory; 0: no block is kept.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.kept_bytes = 0
-        # The least recently used ones first.
+        # Least recently used blocks first.
         self._places: collections.OrderedDict[Key, _Place] = (
             collections.OrderedDict()
         )
@@ -231,7 +234,7 @@ class Shelf(typing.Generic[Key]):
         return len(self._places)
 
     def use(self, key: Key) -> bool:
-        """Record that a block is used now."""
+        """Record that a block is used now; return whether it is kept."""
         if key not in self._places:
             return False
         self._places.move_to_end(key)
@@ -242,9 +245,9 @@ class Shelf(typing.Generic[Key]):
     ) -> list[Key] | None:
         """Keep a block, if there is room for it.
 
-        :param lasting: whether other blocks are removed before it.
-        :returns: the blocks removed to make room; None: it is not kept, and
-            nothing has changed.
+        :param lasting: whether all other blocks are removed before it.
+        :returns: the blocks removed to make room; None: there is not enough
+            room, and nothing has changed.
         """
         if self.use(key):
             return []
@@ -258,7 +261,7 @@ class Shelf(typing.Generic[Key]):
         return going
 
     def _going(self, needed_bytes: int) -> list[Key] | None:
-        """Return the blocks to remove; None if that is not enough."""
+        """Return the blocks to remove; None if there are not enough."""
         over_bytes = needed_bytes - self.capacity_bytes
         going: list[Key] = []
         for lasting in (False, True):
@@ -281,13 +284,13 @@ class Shelf(typing.Generic[Key]):
             del self._pins[key]
 
     def drop(self, key: Key) -> None:
-        """Forget a block, if it is kept."""
+        """Remove a block, if it is kept."""
         place = self._places.pop(key, None)
         if place is not None:
             self.kept_bytes -= place.length_bytes
 
     def drop_all(self, chosen: Callable[[Key], bool]) -> list[Key]:
-        """Forget all blocks whose key is chosen, also pinned ones."""
+        """Remove all chosen blocks, even pinned ones; return their keys."""
         going = [key for key in self._places if chosen(key)]
         for key in going:
             self.drop(key)

@@ -2,9 +2,10 @@
 
 """The frames of the data plane: a 32-byte header and a payload.
 
-Only bytes in and bytes out: sockets, buffers and threads belong to the
-callers. Encoders raise ValueError if a member does not fit its field, decoders
-ProtocolError. The protocol document describes the layout for implementers.
+This module only converts bytes: sockets, buffers and threads belong to the
+callers. Encoders raise ValueError if a member does not fit its field; decoders
+raise ProtocolError. The protocol document describes the layout for
+implementers.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ MAGIC = 0x4650
 VERSION = 1
 HEADER_BYTES = 32
 
-#: Upper bound of every JSON payload and of every control message.
+#: Maximum length of any JSON payload and control message.
 MAX_JSON_BYTES = 64 * 1024
-#: Upper bound of the payload of a data frame whatever the chunk size is.
+#: Maximum length of a data frame's payload, whatever the chunk size.
 MAX_DATA_BYTES = 256 * 1024 * 1024
-#: First type number of the frames that a receiver may skip.
+#: Lowest type number of frames that a receiver may skip.
 FIRST_OPTIONAL_TYPE = 128
 #: Name of the feature of CHECKSUM frames.
 CHECKSUM_FEATURE = "checksum"
 #: Name of the feature of CHECKPOINT frames.
 CHECKPOINT_FEATURE = "checkpoint"
-#: Longest state of a core in a CHECKPOINT frame.
+#: Maximum length of a core's state in a CHECKPOINT frame.
 MAX_CHECKPOINT_BYTES = 1024 * 1024
 #: Name of the feature of references to blocks.
 BLOCKS_FEATURE = "blocks"
-#: Name of the feature of connections to the desk of a group.
+#: Name of the feature of connections to a group's desk.
 GROUPS_FEATURE = "groups"
-#: Name of the feature of connections that only carry what a worker sends.
+#: Name of the feature of connections that carry only what a worker sends.
 RETURN_FEATURE = "return"
 
-# Flags. Plain integers, because they are tested for every frame.
+# Flags. Plain integers are faster, and each frame's flags are tested.
 END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
 TASK_MORE = 0x0008
 BLOCK = 0x0010
 
-# Codes of protocol violations.
+# Error codes for protocol violations.
 PROTOCOL_ERROR = codes.PROTOCOL_ERROR
 FRAME_TOO_LARGE = codes.FRAME_TOO_LARGE
 
@@ -114,19 +115,19 @@ EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG, LOCK, LOCKED, RETURN})
 
 
 class ProtocolError(exceptions.CodedError):
-    """The peer sent bytes that the protocol does not allow."""
+    """The peer violated the protocol."""
 
 
 class FrameHeader(typing.NamedTuple):
     """The header of one frame, without magic, version and reserved bits.
 
-    :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``,
+    :ivar flags: bitmask of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE`` and
         ``BLOCK``.
-    :ivar offset_bytes: position in the input or the output of the session.
-    :ivar payload_length_bytes: length of the payload, on the wire or, with
+    :ivar offset_bytes: position in the session's input or output.
+    :ivar payload_length_bytes: length of the payload: on the wire or, with
         ``SHM``, in the shared buffer.
-    :ivar aux: number of the shared buffer with ``SHM``, of the lock of a
-        group's task, else 0.
+    :ivar aux: with ``SHM``, the number of the shared buffer; for a group's
+        task, the number of its lock; otherwise 0.
     """
 
     type: int
@@ -139,14 +140,14 @@ class FrameHeader(typing.NamedTuple):
 
     @property
     def wire_payload_bytes(self) -> int:
-        """Bytes that follow the header on the connection."""
+        """Number of bytes that follow the header on the connection."""
         if self.flags & SHM and self.type in DATA_TYPES:
             return 0
         return self.payload_length_bytes
 
     @property
     def optional(self) -> bool:
-        """Whether a receiver that does not know the type skips the frame."""
+        """Whether receivers that do not know the type skip the frame."""
         return self.type >= FIRST_OPTIONAL_TYPE
 
     def pack(self) -> bytes:
@@ -159,12 +160,12 @@ class FrameHeader(typing.NamedTuple):
     ) -> FrameHeader:
         """Decode and check a header.
 
-        :param buffer: begins with the header.
-        :param max_data_bytes: longest payload of a data or optional frame
-            that the caller accepts.
-        :raises ProtocolError: if the bytes are not a header of version 1,
-            the type is unknown and not optional, or the length is above the
-            limit of its type.
+        :param buffer: bytes that begin with the header.
+        :param max_data_bytes: length of the longest payload of a data or
+            optional frame that the caller accepts.
+        :raises ProtocolError: if the bytes are not a header of version 1, the
+            type is unknown and not optional, or the length exceeds the limit
+            for the type.
         """
         if len(buffer) < HEADER_BYTES:
             raise ProtocolError(PROTOCOL_ERROR, "truncated frame header")
@@ -181,7 +182,9 @@ class FrameHeader(typing.NamedTuple):
             aux,
         ) = _HEADER.unpack_from(buffer)
         if magic != MAGIC:
-            raise ProtocolError(PROTOCOL_ERROR, f"bad magic 0x{magic:04x}")
+            raise ProtocolError(
+                PROTOCOL_ERROR, f"wrong magic number 0x{magic:04x}"
+            )
         if version != VERSION:
             raise ProtocolError(PROTOCOL_ERROR, f"unknown version {version}")
         if reserved:
@@ -189,7 +192,7 @@ class FrameHeader(typing.NamedTuple):
         header = cls(
             kind, flags, stream_id, task_id, offset_bytes, length_bytes, aux
         )
-        # Nearly all headers have these types.
+        # A quick check for the types of nearly all headers.
         if kind in DATA_TYPES:
             plain = length_bytes <= max_data_bytes
         else:
@@ -213,12 +216,14 @@ class FrameHeader(typing.NamedTuple):
         if length_bytes > limit_bytes:
             raise ProtocolError(
                 FRAME_TOO_LARGE,
-                f"{length_bytes} bytes in a frame of type {self.type}, "
-                f"at most {limit_bytes} are allowed",
+                f"the payload of a frame of type {self.type} is "
+                f"{length_bytes} bytes, larger than the limit of "
+                f"{limit_bytes}",
             )
         if self.flags & SHM and self.type not in DATA_TYPES:
             raise ProtocolError(
-                PROTOCOL_ERROR, f"SHM flag on a frame of type {self.type}"
+                PROTOCOL_ERROR,
+                f"the flag SHM is not allowed in frames of type {self.type}",
             )
 
 
@@ -231,7 +236,7 @@ def pack_header(
     payload_length_bytes: int = 0,
     aux: int = 0,
 ) -> bytes:
-    """Encode a header without making one; see :class:`FrameHeader`."""
+    """Encode a header from its members; see :class:`FrameHeader`."""
     try:
         return _HEADER.pack(
             MAGIC,
@@ -246,11 +251,11 @@ def pack_header(
             aux,
         )
     except struct.error as exc:
-        raise ValueError(f"frame header not encodable: {exc}") from None
+        raise ValueError(f"cannot encode the frame header: {exc}") from None
 
 
 class Checksums(typing.NamedTuple):
-    """Payload of a CHECKSUM frame: sums of a core's input and output.
+    """Payload of a CHECKSUM frame: lengths and CRCs of input and output.
 
     :ivar input_bytes: length of the core's input in this slot.
     """
@@ -265,7 +270,7 @@ class Checksums(typing.NamedTuple):
         try:
             return _CHECKSUMS.pack(*self)
         except struct.error as exc:
-            raise ValueError(f"checksums not encodable: {exc}") from None
+            raise ValueError(f"cannot encode the checksums: {exc}") from None
 
     @classmethod
     def decode(cls, payload: Buffer) -> Checksums:
@@ -273,17 +278,18 @@ class Checksums(typing.NamedTuple):
         if len(payload) != _CHECKSUMS.size:
             raise ProtocolError(
                 PROTOCOL_ERROR,
-                f"invalid CHECKSUM frame of {len(payload)} bytes",
+                f"the payload of a CHECKSUM frame is {len(payload)} bytes "
+                f"instead of {_CHECKSUMS.size}",
             )
         return cls(*_CHECKSUMS.unpack(payload))
 
 
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
-    """Encode a CHECKPOINT frame: a core's state between two pieces."""
+    """Encode a CHECKPOINT frame, with a core's state between two pieces."""
     if len(state) > MAX_CHECKPOINT_BYTES:
         raise ValueError(
-            f"a state of {len(state)} bytes, "
-            f"at most {MAX_CHECKPOINT_BYTES} are allowed"
+            f"the checkpoint state is {len(state)} bytes, larger than the "
+            f"limit of {MAX_CHECKPOINT_BYTES}"
         )
     crc32 = zlib.crc32(state).to_bytes(_CRC32_BYTES, "big")
     header = pack_header(
@@ -302,7 +308,7 @@ def checkpoint_state(payload: Buffer) -> bytes:
         or zlib.crc32(state).to_bytes(_CRC32_BYTES, "big") != crc32
     ):
         raise ProtocolError(
-            PROTOCOL_ERROR, "a checkpoint is damaged, or too long"
+            PROTOCOL_ERROR, "a checkpoint is damaged or too long"
         )
     return state
 
@@ -315,11 +321,11 @@ def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
     try:
         payload = _ENCODER.encode(document).encode()
     except (TypeError, RecursionError) as exc:
-        raise ValueError(f"not encodable as JSON: {exc}") from None
+        raise ValueError(f"cannot encode as JSON: {exc}") from None
     if len(payload) > MAX_JSON_BYTES:
         raise ValueError(
-            f"JSON of {len(payload)} bytes, "
-            f"at most {MAX_JSON_BYTES} are allowed"
+            f"the JSON document is {len(payload)} bytes, larger than the "
+            f"limit of {MAX_JSON_BYTES}"
         )
     return payload
 
@@ -333,19 +339,19 @@ def decode_json(payload: Buffer) -> dict[str, typing.Any]:
     if len(payload) > MAX_JSON_BYTES:
         raise ProtocolError(
             FRAME_TOO_LARGE,
-            f"JSON of {len(payload)} bytes, "
-            f"at most {MAX_JSON_BYTES} are allowed",
+            f"the JSON document is {len(payload)} bytes, larger than the "
+            f"limit of {MAX_JSON_BYTES}",
         )
     try:
         document = _DECODER.decode(bytes(payload).decode())
     except (ValueError, RecursionError):
-        # The parser's error quotes the peer's bytes, which may be a mistyped
-        # secret.
+        # Hide the parser's error: it quotes the peer's bytes, which may be a
+        # mistyped secret.
         raise ProtocolError(
-            PROTOCOL_ERROR, "payload is not valid JSON"
+            PROTOCOL_ERROR, "the payload is not valid JSON"
         ) from None
     if not isinstance(document, dict):
-        raise ProtocolError(PROTOCOL_ERROR, "payload is not a JSON object")
+        raise ProtocolError(PROTOCOL_ERROR, "the payload is not a JSON object")
     return document
 
 
@@ -353,8 +359,9 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(name)
 
 
-# Creating one takes longer than encoding most documents. A reference cycle
-# raises RecursionError: checking for cycles takes a third of the time.
+# Made only once: creating an encoder takes longer than encoding most
+# documents. Checking for cycles would take a third of the time; a cycle raises
+# RecursionError anyway.
 _ENCODER = json.JSONEncoder(
     separators=(",", ":"), allow_nan=False, check_circular=False
 )
@@ -379,8 +386,8 @@ def error_frame(
 ) -> bytes:
     """Encode an ERROR frame.
 
-    :param message: explanation, shortened if it is long.
-    :param task_id: of a group's task, the only one that has failed.
+    :param message: explanation, which is truncated if it is long.
+    :param task_id: number of a group's task, if only this task has failed.
     """
     return encode_frame(
         FrameHeader(
@@ -397,7 +404,7 @@ _T = typing.TypeVar("_T")
 
 
 def checked(shape: shapes.Shape[_T], document: object, where: str = "") -> _T:
-    """Check a decoded payload or a message, or its member ``where``.
+    """Check a decoded payload or message, or its member ``where``.
 
     :raises ProtocolError: if it does not have the shape.
     """
@@ -412,20 +419,22 @@ def require(
     name: str,
     kind: type | tuple[type, ...],
 ) -> typing.Any:
-    """Return a required member of the right type.
+    """Return a required member, after checking its type.
 
     :param kind: type that it must have; ``bool`` does not count as a number.
-    :raises ProtocolError: if it is missing or of another type.
+    :raises ProtocolError: if it is missing or has the wrong type.
     """
     value = document.get(name)
     if type(value) is kind:
         return value
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if isinstance(value, bool) and bool not in kinds:
-        raise ProtocolError(PROTOCOL_ERROR, f"member '{name}' is a boolean")
+        raise ProtocolError(
+            PROTOCOL_ERROR, f"member '{name}' must not be a Boolean"
+        )
     if not isinstance(value, kinds):
         raise ProtocolError(
-            PROTOCOL_ERROR, f"member '{name}' is missing or of another type"
+            PROTOCOL_ERROR, f"member '{name}' is missing or has the wrong type"
         )
     return value
 
@@ -441,6 +450,6 @@ def features(
     return frozenset(checked(FEATURES, found, "features") or ())
 
 
-#: Shapes of members of several messages.
+#: Shapes of members that several messages have.
 OFFSET = shapes.integer(0, _UINT64_MAX)
 FEATURES = shapes.nullable(shapes.list_of(shapes.text()))

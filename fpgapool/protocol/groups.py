@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the clients of a group and its desk exchange.
+"""What a group's clients and its desk exchange.
 
-On one host, records go through rings of shared memory. They have the header
-of those between desk and members (:mod:`fpgapool.protocol.records`), so that
-the desk passes them on as they are, and more kinds. Across hosts the same
-records go as frames: :class:`TaskReader` and :class:`ResultReader` turn frames
-into records, :func:`task_frames` and :func:`result_frames` do the opposite.
+On one host, they exchange records through rings in shared memory. Records have
+the same header as those between desk and members
+(:mod:`fpgapool.protocol.records`), so the desk passes them on unchanged; there
+are additional kinds. Across hosts, the same records are sent as frames:
+:class:`TaskReader` and :class:`ResultReader` convert frames to records;
+:func:`task_frames` and :func:`result_frames` convert records to frames.
 
-Bytes in and bytes out.
+This module only converts bytes.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ from fpgapool.vocabulary import shapes
 SHM = "shm"
 STREAM = "stream"
 
-#: Default and limit of a client's unanswered tasks at one desk.
+#: Default and maximum number of a client's unanswered tasks at one desk.
 WINDOW_TASKS = 256
 MAX_WINDOW_TASKS = 4096
-#: Longest piece of a task's input or output in one frame.
+#: Maximum length of a piece of a task's input or output in one frame.
 CHUNK_BYTES = 256 * 1024
 
-# Kinds of records beyond those of members; a task's kind has the number of its
-# lock in the upper 24 bits.
+# Kinds of records in addition to those of members. The upper 24 bits of a
+# task's kind are the number of its lock.
 LOCK = frames.LOCK
 LOCKED = frames.LOCKED
 UNLOCK = frames.UNLOCK
 MEMBERS = frames.MEMBERS
-#: Stands for a task of which the input was too long to keep.
+#: Stands for a task whose input was too long to keep.
 TOO_LARGE = 6
 
 KIND_BITS = 8
 KIND_MASK = (1 << KIND_BITS) - 1
 MAX_LOCK_ID = (1 << 24) - 1
 
-#: Longest name of an application.
+#: Maximum length of an application's name.
 MAX_APPLICATION = 255
 
 _MAX_HOSTS = 1024
 
 
 class Hello(typing.NamedTuple):
-    """The first message of a client to a desk.
+    """A client's first message to a desk.
 
-    :ivar window_tasks: how many unanswered tasks it wants to have.
-    :ivar application: with which it shares blocks; empty: none.
+    :ivar window_tasks: number of unanswered tasks that the client requests.
+    :ivar application: application whose clients share blocks; empty: none.
     """
 
     group_id: str
@@ -79,7 +80,9 @@ class Hello(typing.NamedTuple):
         """Check the payload of a HELLO frame."""
         if frames.GROUPS_FEATURE not in frames.features(document):
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "this is the desk of a group"
+                frames.PROTOCOL_ERROR,
+                "this is a group's desk: the client must send the feature"
+                f" {frames.GROUPS_FEATURE!r}",
             )
         return cls(**frames.checked(_HELLO, document))
 
@@ -88,10 +91,11 @@ class Opened(typing.NamedTuple):
     """The desk's answer.
 
     :ivar window_tasks: how many unanswered tasks the client may have.
-    :ivar max_task_bytes: longest input, and longest output, of a task.
-    :ivar chunk_bytes: longest piece in one frame.
+    :ivar max_task_bytes: maximum length of a task's input and of its output.
+    :ivar chunk_bytes: maximum length of a piece in one frame.
     :ivar resume_grace_s: how long locks survive without a connection.
-    :ivar cache_bytes: of each member, for blocks; None: the desk knows none.
+    :ivar cache_bytes: each member's memory for blocks; None: the desk does not
+        support blocks.
     """
 
     window_tasks: int
@@ -124,9 +128,11 @@ class Opened(typing.NamedTuple):
 class Host(typing.NamedTuple):
     """A host with members of a group.
 
-    :ivar host_id: orders hosts that are equally suitable.
+    :ivar host_id: identifies the host; determines the order of hosts that are
+        equally suitable.
+    :ivar members: number of members on the host.
     :ivar endpoints: where its desk listens, as in a session's view.
-    :ivar certificate_sha256: of its desk, if TLS is on.
+    :ivar certificate_sha256: digest of its desk's certificate, if TLS is used.
     """
 
     host_id: str
@@ -181,7 +187,7 @@ class MemberList(typing.NamedTuple):
 
 _TEXT = shapes.text()
 _NATURAL = shapes.integer(0, 2**31 - 1)
-#: Tasks that a client may send before it awaits answers.
+#: Number of tasks that a client may send before it must wait for answers.
 WINDOW = shapes.integer(1, MAX_WINDOW_TASKS)
 #: The name that a client gives its program.
 APPLICATION = shapes.text(MAX_APPLICATION, printable=True)
@@ -233,7 +239,7 @@ _MEMBERS = shapes.Members(
 
 
 class TaskReader:
-    """Turns the frames of a client into records."""
+    """Converts a client's frames to records."""
 
     def __init__(self, max_task_bytes: int) -> None:
         self._max_task_bytes = max_task_bytes
@@ -250,15 +256,15 @@ class TaskReader:
     def feed(
         self, header: frames.FrameHeader, payload: frames.Buffer
     ) -> bytes | None:
-        """Take a frame.
+        """Read a frame.
 
-        :param payload: kept until its task is complete.
-        :returns: a record, or None if its task is not complete.
+        :param payload: its payload, kept until its task is complete.
+        :returns: a record; None if the task is not complete.
         """
         kind = header.type
         if header.stream_id:
             raise frames.ProtocolError(
-                codes.STREAM_LIMIT, "only stream 0 exists"
+                codes.STREAM_LIMIT, "only stream 0 is allowed"
             )
         if kind == frames.INPUT:
             return self._input(header, payload)
@@ -273,7 +279,8 @@ class TaskReader:
         if kind in (frames.LOCK, frames.UNLOCK):
             if not 0 < header.task_id <= MAX_LOCK_ID:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "the lock's number is out of range"
+                    frames.PROTOCOL_ERROR,
+                    f"the lock's number must be from 1 to {MAX_LOCK_ID}",
                 )
             return records.header(kind, header.task_id)
         raise frames.ProtocolError(
@@ -286,7 +293,7 @@ class TaskReader:
     ) -> bytes | None:
         if header.flags & frames.SHM:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "there are no shared buffers here"
+                frames.PROTOCOL_ERROR, "this connection has no shared buffers"
             )
         if self._task_id not in (None, header.task_id):
             raise frames.ProtocolError(
@@ -340,7 +347,7 @@ class TaskReader:
 
 
 class ResultReader:
-    """Turns the frames of a desk into records."""
+    """Converts a desk's frames to records."""
 
     def __init__(self, max_task_bytes: int) -> None:
         self._max_task_bytes = max_task_bytes
@@ -351,11 +358,11 @@ class ResultReader:
     def feed(
         self, header: frames.FrameHeader, payload: frames.Buffer
     ) -> bytes | None:
-        """Take a frame.
+        """Read a frame.
 
-        :param header: its header; not an ERROR of the connection.
-        :param payload: kept until its task is complete.
-        :returns: a record, or None if its task is not complete.
+        :param header: its header; must not be an ERROR of the connection.
+        :param payload: its payload, kept until its task is complete.
+        :returns: a record; None if the task is not complete.
         """
         kind = header.type
         if kind == frames.OUTPUT:
@@ -390,7 +397,9 @@ class ResultReader:
         self._output_bytes += len(payload)
         if self._output_bytes > self._max_task_bytes:
             raise frames.ProtocolError(
-                frames.FRAME_TOO_LARGE, "the output of a task is too long"
+                frames.FRAME_TOO_LARGE,
+                "the output of a task is larger than the limit of"
+                f" {self._max_task_bytes} bytes",
             )
         self._pieces.append(payload)
         if not header.flags & frames.TASK_END:
@@ -407,9 +416,9 @@ class ResultReader:
 def task_frames(
     record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
-    """Return a client's record as frames.
+    """Convert a client's record to frames.
 
-    :param record: of a task or a lock.
+    :param record: record about a task or a lock.
     """
     task_id, kind, offset, params, data = records.split(record)
     if kind & KIND_MASK not in (records.TASK, records.BLOCKS_TASK):
@@ -423,7 +432,7 @@ def task_frames(
         )
         yield params
     begins = kind & KIND_MASK == records.BLOCKS_TASK and frames.BLOCK
-    # Without any input there is still one piece.
+    # A task without input still has one piece.
     for start in range(0, max(1, len(data)), chunk_bytes):
         piece = data[start : start + chunk_bytes]
         more = start + chunk_bytes < len(data)
@@ -441,9 +450,9 @@ def task_frames(
 def result_frames(
     record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
-    """Return a desk's record as frames.
+    """Convert a desk's record to frames.
 
-    :param record: of a result, a lock, or the list of members.
+    :param record: record about a result, a lock or the list of members.
     """
     task_id, kind, _, detail, data = records.split(record)
     if kind == records.DONE:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Framing of the front door and of the worker's control socket.
+"""Framing of messages at the front door and the worker's control socket.
 
-A message is a JSON object behind its length as four big-endian bytes. Both
-sockets carry requests, replies with the request's ``id``, and notifications
-with ``event`` and no ``id``. Only bytes in and bytes out.
+A message is a JSON object, preceded by its length in four big-endian bytes.
+Both sockets carry requests, replies with the request's ``id``, and
+notifications with an ``event`` and no ``id``. This module only converts bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode(message: collections.abc.Mapping[str, object]) -> bytes:
 
 
 class MessageDecoder:
-    """Incremental decoder: feed it bytes as they come, and get messages."""
+    """Decodes messages incrementally, as bytes arrive."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class MessageDecoder:
     ) -> list[Message]:
         """Feed more bytes.
 
-        :param limit: return at most that many messages; further calls, with
+        :param limit: maximum number of messages to return; later calls, with
             or without data, return the rest.
         :returns: the messages that are now complete, oldest first.
         :raises frames.ProtocolError: if a length is 0 or too large, or a
-            message is not a JSON object; then the connection is unusable.
+            message is not a JSON object; the connection is then unusable.
         """
         self._buffer += data
         messages: list[Message] = []
@@ -67,8 +67,8 @@ class MessageDecoder:
                     frames.FRAME_TOO_LARGE
                     if length_bytes
                     else frames.PROTOCOL_ERROR,
-                    f"a message of {length_bytes} bytes; from 1 to "
-                    f"{MAX_MESSAGE_BYTES} are allowed",
+                    f"the message is {length_bytes} bytes; it must be from 1 "
+                    f"to {MAX_MESSAGE_BYTES}",
                 )
             start = position + LENGTH_BYTES
             end = start + length_bytes
@@ -100,7 +100,7 @@ def error_reply(
 ) -> dict[str, object]:
     """Build the reply to a request that failed.
 
-    :param request_number: ``id`` of the request, None if it had none.
+    :param request_number: ``id`` of the request; None if it had none.
     """
     return {
         "id": request_number,

@@ -3,16 +3,16 @@
 """The two directions of a session: sending, receiving and resending.
 
 Each end of a connection has one :class:`Outbound` and one :class:`Inbound`:
-the client sends the input and receives the output, the worker the other way
-round. The machines know pieces and positions only; threads, sockets, memory
-and time belong to the two ends. Positions count from the first byte of the
-session, in any slot.
+the client sends input and receives output, the worker vice versa. These
+classes handle only pieces and positions; threads, sockets, memory and time
+belong to the two ends. Positions count from the first byte of the session,
+in any slot.
 
-A connection may break anywhere. Both ends then ``resume``: the sender resends
-all that the receiver has not used. When the slot is lost, the client's output
-goes back to the position where it was ``settled``, behind the output of all
-acknowledged input. The next slot repeats a part of the output, and the client
-drops that part.
+A connection may be lost at any point. Both ends then ``resume``: the sender
+resends everything that the receiver has not used. When the slot is lost, the
+client's output position is reset to where it was ``settled``: just after the
+output of all acknowledged input. The next slot repeats part of the output, and
+the client drops that part.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ from collections.abc import Callable
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: More than any window. An integer, because each piece is compared with it.
+#: Larger than any window. An integer rather than None, because each piece is
+#: compared with it.
 UNLIMITED = 2**64
 
 
 class Side(typing.NamedTuple):
     """One end of a connection.
 
-    :ivar is_client: the worker acknowledges a client's input task by task,
-        and the client keeps the input until its output has come, too.
+    :ivar is_client: whether it is the client's end. The worker acknowledges
+        input task by task, and the client keeps input until it has also
+        received the output.
+    :ivar code: error code if the other end sends a wrong offset.
     """
 
     is_client: bool
@@ -50,11 +53,11 @@ WORKER = Side(False, codes.BAD_OFFSET, "output", "input")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Piece:
-    """Content of one frame, kept until it is acknowledged.
+    """The content of one frame, kept until it is acknowledged.
 
-    :ivar data: its bytes; none for an END alone.
-    :ivar number: of its shared buffer, if it is in one.
-    :ivar flags: ``END`` and ``TASK_END``.
+    :ivar data: its bytes; empty if it is only an END.
+    :ivar number: number of its shared buffer, if it is in one.
+    :ivar flags: bitmask of ``END`` and ``TASK_END``.
     :ivar task_id: number of its task, set when it is added.
     :ivar offset_bytes: position of its first byte, set when it is added.
     """
@@ -67,11 +70,11 @@ class Piece:
 
     @property
     def end_offset_bytes(self) -> int:
-        """Position behind its last byte."""
+        """Position after its last byte."""
         return self.offset_bytes + len(self.data)
 
     def header(self, kind: int, shared: bool) -> bytes:
-        """Encode the header that announces it."""
+        """Encode the header of its frame."""
         return frames.pack_header(
             kind,
             self.flags | frames.SHM if shared else self.flags,
@@ -90,8 +93,8 @@ class Outbound(typing.Generic[_Piece]):
     """The direction in which one end sends.
 
     :param start_bytes: position of the first byte in this slot.
-    :param window_bytes: how much may be sent and not acknowledged.
-    :param cuts: whether a piece may be resent without its front.
+    :param window_bytes: how many sent bytes may be unacknowledged.
+    :param cuts: whether a piece may be resent in part, without its start.
 
     :ivar added_bytes: end position of all added pieces.
     :ivar sent_bytes: end position of pieces sent on this connection.
@@ -99,7 +102,7 @@ class Outbound(typing.Generic[_Piece]):
     :ivar asked_bytes: position up to which it last requested an
         acknowledgement.
     :ivar kept: the unacknowledged pieces, in order.
-    :ivar unsent: the pieces among them that are still to be sent.
+    :ivar unsent: those of them that are not sent yet.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Outbound(typing.Generic[_Piece]):
         return in_flight_bytes + length_bytes <= self._window_bytes
 
     def has_credit(self) -> bool:
-        """Whether there is a piece that may be sent now."""
+        """Whether there is a piece to send, and the window allows it."""
         if not self.unsent:
             return False
         in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
@@ -134,9 +137,8 @@ class Outbound(typing.Generic[_Piece]):
     def may_ask(self, is_short: bool) -> bool:
         """Whether to request an acknowledgement of everything sent.
 
-        The other end counts bytes, and owes no acknowledgement while it holds
-        few. On request, it acknowledges these, too. One request is open at a
-        time.
+        The other end acknowledges only when it has enough bytes, but on
+        request it also acknowledges fewer. Only one request is open at once.
 
         :param is_short: whether there is little room for more pieces.
         """
@@ -147,7 +149,7 @@ class Outbound(typing.Generic[_Piece]):
     def ask(self) -> int:
         """Request an acknowledgement; see :meth:`may_ask`.
 
-        :returns: the offset up to which it is wanted.
+        :returns: the offset up to which it is requested.
         """
         self.asked_bytes = self.sent_bytes
         return self.sent_bytes
@@ -164,7 +166,7 @@ class Outbound(typing.Generic[_Piece]):
         self.unsent.append(piece)
 
     def take(self) -> _Piece:
-        """Take the next piece to send it now; see :meth:`has_credit`."""
+        """Return the next piece, to be sent now; see :meth:`has_credit`."""
         piece = self.unsent.popleft()
         self.sent_bytes += len(piece.data)
         return piece
@@ -177,8 +179,10 @@ class Outbound(typing.Generic[_Piece]):
     ) -> list[_Piece]:
         """Release the pieces that the other end has acknowledged.
 
-        :param task_id: of the ACK; from a worker, the last task in it.
-        :param check: looks at these pieces before the ACK counts; may raise.
+        :param task_id: the ACK's; in a worker's ACK, the last task that it
+            covers.
+        :param check: called with these pieces before they are released; may
+            raise an exception to reject the ACK.
         :raises frames.ProtocolError: if the offset exceeds the bytes sent, or
             is lower than an earlier one.
         """
@@ -191,13 +195,14 @@ class Outbound(typing.Generic[_Piece]):
         for piece in kept:
             length_bytes = len(piece.data)
             if piece.offset_bytes + length_bytes > offset_bytes or (
-                # An END that is about to be resent may be acknowledged.
+                # An END may be acknowledged while it waits to be resent.
                 left <= 0 and (length_bytes or not by_task)
             ):
                 break
             done.append(piece)
             left -= 1
-            # Empty pieces share their offset with the previous piece.
+            # An empty piece has the same offset as the end of the previous
+            # piece, so only the task shows whether the ACK covers it.
             if length_bytes or not by_task or piece.task_id == task_id:
                 covered = len(done)
         del done[covered:]
@@ -213,12 +218,12 @@ class Outbound(typing.Generic[_Piece]):
     def resume(self, offset_bytes: int) -> list[_Piece]:
         """Continue at an offset, on another connection or in another slot.
 
-        Empty pieces at the offset are resent: it does not tell whether they
-        arrived.
+        Empty pieces at the offset are resent, because the offset does not show
+        whether they arrived.
 
         :param offset_bytes: the position from which the other end lacks data.
-            A client has received everything before it; a worker has processed
-            everything before it and still has to acknowledge it.
+            A client has received everything before it. A worker has processed
+            everything before it, but may not have acknowledged it yet.
         """
         side = self._side
         if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
@@ -235,7 +240,8 @@ class Outbound(typing.Generic[_Piece]):
             if not self._cuts:
                 raise frames.ProtocolError(
                     side.code,
-                    f"{side.sends} resumed at {offset_bytes}, within a piece",
+                    f"{side.sends} cannot resume at {offset_bytes}, which is"
+                    " within a piece",
                 )
             first = unsent[0]
             first.data = first.data[offset_bytes - first.offset_bytes :]
@@ -244,20 +250,20 @@ class Outbound(typing.Generic[_Piece]):
         self.sent_bytes = offset_bytes
         if side.is_client:
             return []
-        # An earlier request is lost with its connection.
+        # An earlier request was lost with the previous connection.
         self.acknowledged_bytes = self.asked_bytes = offset_bytes
         self.kept = unsent.copy()
         if self._end is not None and not unsent:
-            # All bytes have arrived, but perhaps not the END.
+            # All bytes have arrived, but perhaps not the END, so resend it.
             end = copy.copy(self._end)
             end.data = end.data[:0]
             self.add(end, end.task_id, True)
         return there
 
     def go_back(self, task_id: int) -> _Piece:
-        """Resend a piece of this connection, and all after it.
+        """Resend a piece that was sent on this connection, and all later ones.
 
-        :raises frames.ProtocolError: if it was not sent, or is acknowledged.
+        :raises frames.ProtocolError: if it was not sent, or was acknowledged.
         """
         sent = len(self.kept) - len(self.unsent)
         for index, piece in enumerate(self.kept):
@@ -269,11 +275,11 @@ class Outbound(typing.Generic[_Piece]):
                 return piece
         raise frames.ProtocolError(
             self._side.code,
-            f"{self._side.sends} of task {task_id} is not on its way",
+            f"{self._side.sends} of task {task_id} is not in flight",
         )
 
     def finish(self) -> None:
-        """Release all pieces: the other end needs none of them."""
+        """Release all pieces, because the other end does not need them."""
         self.kept.clear()
         self.unsent.clear()
         self._end = None
@@ -284,8 +290,8 @@ class Outbound(typing.Generic[_Piece]):
     ) -> frames.ProtocolError:
         return frames.ProtocolError(
             self._side.code,
-            f"{self._side.sends} {what} at {offset_bytes}, not from "
-            f"{self.acknowledged_bytes} to {end_bytes}",
+            f"{self._side.sends} {what} at {offset_bytes}; the offset must be "
+            f"from {self.acknowledged_bytes} to {end_bytes}",
         )
 
 
@@ -293,18 +299,20 @@ class Inbound:
     """The direction in which one end receives.
 
     :param start_bytes: position of the first byte in this slot.
-    :param credit_bytes: how many unacknowledged bytes may come.
-    :param multiple_bytes: all pieces but the last are multiples of it.
-    :param due_bytes: bytes held before an acknowledgement is due.
+    :param credit_bytes: how many unacknowledged bytes may arrive.
+    :param multiple_bytes: the length of all pieces but the last is a multiple
+        of this.
+    :param due_bytes: used bytes after which an acknowledgement is due.
 
-    :ivar due_pieces: pieces held before an acknowledgement is due.
-    :ivar buffers: number of shared buffers with pieces; 0: frames hold them.
+    :ivar due_pieces: used pieces after which an acknowledgement is due.
+    :ivar buffers: number of shared buffers that contain pieces; 0: frames
+        contain them.
     :ivar received_bytes: end position of all announced pieces.
     :ivar consumed_bytes: end position of used pieces.
     :ivar acknowledged_bytes: end position of acknowledged pieces.
     :ivar delivered_bytes: end position of the output of all slots so far.
-    :ivar task_id: of the last used piece.
-    :ivar closed: the other end sends no more.
+    :ivar task_id: task of the last used piece.
+    :ivar closed: whether the other end will not send any more.
     """
 
     def __init__(
@@ -326,16 +334,16 @@ class Inbound:
         self.delivered_bytes = self.settled_bytes = start_bytes
         self.task_id = self._held_pieces = 0
         self.finished = self.closed = self._ended = self.ack_due = False
-        # Empty pieces before the END may be repeated.
+        # Whether the other end may repeat empty pieces before the END.
         self._repeats = False
 
     def accept(self, header: frames.FrameHeader) -> bool:
         """Accept the header of a data frame.
 
-        :returns: False if it is an END that came before, or an empty piece
-            at the END: a client that resumes cannot tell whether they arrived.
+        :returns: False if it repeats an END, or an empty piece before the END:
+            a client that resumes does not know whether they arrived.
         :raises frames.ProtocolError: if it is out of order, exceeds the
-            credit, follows the END, or names no existing buffer.
+            credit, follows the END, or names a buffer that does not exist.
         """
         offset_bytes = header.offset_bytes
         length_bytes = header.payload_length_bytes
@@ -344,20 +352,20 @@ class Inbound:
         if offset_bytes != self.received_bytes:
             raise frames.ProtocolError(
                 self._side.code,
-                f"{self._side.takes} at {offset_bytes}, "
-                f"expected at {self.received_bytes}",
+                f"{self._side.takes} at offset {offset_bytes}; expected "
+                f"offset {self.received_bytes}",
             )
         received_bytes = offset_bytes + length_bytes
         if received_bytes - self.acknowledged_bytes > self._credit_bytes:
             raise frames.ProtocolError(
                 codes.CREDIT_EXCEEDED,
                 f"more than {self._credit_bytes} bytes of {self._side.takes} "
-                "unacknowledged",
+                "are unacknowledged",
             )
         if offset_bytes % self._multiple_bytes:
             raise frames.ProtocolError(
                 self._side.code,
-                "the previous piece was not a multiple of "
+                "the length of the previous piece is not a multiple of "
                 f"{self._multiple_bytes} bytes",
             )
         if length_bytes and (
@@ -367,8 +375,9 @@ class Inbound:
         ):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                f"{self._side.takes} by the other transport, or in buffer "
-                f"{header.aux} of {self.buffers}",
+                f"{self._side.takes} used the wrong transport, or named "
+                f"buffer {header.aux} although there are only {self.buffers} "
+                "buffers",
             )
         self.received_bytes = received_bytes
         self._ended = bool(header.flags & frames.END)
@@ -391,7 +400,7 @@ class Inbound:
     def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
         """Mark the oldest piece as used.
 
-        :returns: how many bytes of its front another slot already delivered.
+        :returns: how many bytes at its start another slot already delivered.
         """
         consumed_bytes = self.consumed_bytes + length_bytes
         known_bytes = self.delivered_bytes - self.consumed_bytes
@@ -411,27 +420,27 @@ class Inbound:
         return known_bytes
 
     def acknowledge(self) -> int:
-        """Acknowledge all used bytes."""
+        """Mark all used bytes as acknowledged; return their end position."""
         self.ack_due = False
         self._held_pieces = 0
         self.acknowledged_bytes = self.consumed_bytes
         return self.consumed_bytes
 
     def settle(self) -> None:
-        """Mark the input before this position as acknowledged."""
+        """Record that the input for all output so far is acknowledged."""
         self.settled_bytes = self.consumed_bytes
 
     def move(self) -> None:
-        """Go back to the settled position, to continue in another slot."""
+        """Return to the settled position, to continue in another slot."""
         self.consumed_bytes = self.settled_bytes
         self.finished = False
 
     def resume(self, offset_bytes: int) -> None:
         """Continue with the unused bytes, on another connection.
 
-        :param offset_bytes: the other end's position of this direction: from
-            a client, the last acknowledgement that it knows of; a worker
-            repeats the position that it was given.
+        :param offset_bytes: the other end's position in this direction: a
+            client sends the last acknowledgement that it received; a worker
+            repeats the position that the client sent.
         """
         consumed_bytes = self.consumed_bytes
         if offset_bytes > consumed_bytes or (
@@ -439,8 +448,8 @@ class Inbound:
         ):
             raise frames.ProtocolError(
                 self._side.code,
-                f"{self._side.takes} resumed at {offset_bytes}, it is at "
-                f"{consumed_bytes}",
+                f"{self._side.takes} cannot resume at offset {offset_bytes}; "
+                f"it is at offset {consumed_bytes}",
             )
         self.acknowledge()
         self.received_bytes = consumed_bytes

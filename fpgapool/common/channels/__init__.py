@@ -2,6 +2,6 @@
 
 """Bytes between processes: sockets, TLS, shared memory and doorbells.
 
-Clients, agents and workers use them; standard library only. Frames and
-messages are :mod:`fpgapool.protocol`'s.
+Clients, agents and workers use them. They need only the standard library.
+Frames and messages are defined in :mod:`fpgapool.protocol`.
 """

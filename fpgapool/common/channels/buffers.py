@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory of sessions: shared between a worker and its client, or not.
+"""Memory of sessions: private, or shared between a worker and its client.
 
-Shared memory has a fixed size. Its last byte is 1 while the rest is what it
-should be.
+Shared memory has a fixed size. Its last byte is 1 while its contents are
+valid, and becomes 0 before they are cleared.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import os
 
 LOG = logging.getLogger(__name__)
 
-#: A session has input buffers and output buffers, each with a descriptor.
+#: Descriptors per session: one for its input buffers, one for its output
+#: buffers.
 DESCRIPTORS = 2
 
-# Size of the large pages of most processors.
+# Size of large pages on most processors.
 _LARGE_PAGE_BYTES = 2 * 1024 * 1024
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -28,26 +29,25 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 def blank(length_bytes: int) -> memoryview:
     """Make private memory that is only allocated when written.
 
-    It has large pages except at its start: those cost few faults, and copies
-    of long pieces are faster. The small pages at the start keep small jobs
-    small.
+    Large pages cause fewer page faults and make long copies faster. The start
+    has small pages, so that small jobs use little memory.
     """
     if not length_bytes:
         return memoryview(bytearray())
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     mapped = mmap.mmap(-1, length_bytes, flags)
     if length_bytes > _LARGE_PAGE_BYTES:
-        # Not every kernel has them.
+        # Not every kernel supports large pages.
         with contextlib.suppress(OSError):
             mapped.madvise(mmap.MADV_HUGEPAGE, _LARGE_PAGE_BYTES)
     return memoryview(mapped)
 
 
 def make(name: str, length_bytes: int) -> int:
-    """Return a descriptor of new memory.
+    """Create shared memory and return its descriptor.
 
-    :param name: visible to those who inspect the process.
-    :param length_bytes: its size, sealed: nobody can truncate it.
+    :param name: name that tools which inspect the process show.
+    :param length_bytes: size, which is sealed so that nobody can change it.
     """
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -62,21 +62,23 @@ def make(name: str, length_bytes: int) -> int:
 def size_bytes(fd: int) -> int:
     """Return the size of memory that :func:`make` made.
 
-    :raises ValueError: if it is of anything else.
+    :raises ValueError: if the descriptor is of anything else.
     """
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as exc:
         raise ValueError(f"not a memory descriptor: {exc}") from exc
     if seals != SEALS:
-        # Its size could change, or it could not be emptied.
-        raise ValueError(f"memory with the seals {seals}")
+        # Without these seals its size could change; with more, it might be
+        # impossible to clear.
+        raise ValueError(f"unexpected memory seals: {seals}")
     return os.fstat(fd).st_size
 
 
 def empty(mapped: mmap.mmap) -> None:
-    """Clear memory, and give its pages back to the system everywhere."""
-    # First, because a client that reads this byte has seen all the output.
+    """Clear memory, and release its pages in all processes."""
+    # First, so that a client that still reads 1 knows that the output it read
+    # before was intact.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)
 
@@ -88,7 +90,7 @@ def discard(fds: collections.abc.Iterable[int]) -> None:
             with mmap.mmap(fd, 0) as mapped:
                 empty(mapped)
         except (OSError, ValueError) as exc:
-            LOG.warning("cannot empty the shared buffers: %s", exc)
+            LOG.warning("Cannot clear shared buffers: %s", exc)
         finally:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -2,13 +2,14 @@
 
 """Blocking byte channels over sockets, for clients, agents and workers.
 
-Standard library only and cheap to import. A channel may be read by one
+Needs only the standard library; cheap to import. A channel may be read by one
 thread and written by several at once; :meth:`Channel.shutdown` may be called
 from any thread and wakes all of them.
 
-Deadlines are absolute values of :func:`time.monotonic`, ``None`` waits for
-ever. What waits raises ChannelClosed if the connection is gone or ends, and
-DeadlineExceeded if the deadline passes first; bytes received so far are lost.
+Deadlines are absolute values of :func:`time.monotonic`; ``None`` waits without
+limit. Functions that wait raise ChannelClosed if the connection is lost or
+ends, and DeadlineExceeded if the deadline passes first; bytes received so far
+are then lost.
 """
 
 from __future__ import annotations
@@ -30,25 +31,26 @@ from fpgapool.protocol import frames
 #: Descriptors that one message may carry.
 MAX_FDS = 8
 
-# The most bytes to receive together with a header; they are copied once more.
+# Maximum number of bytes to receive together with a header. They are copied a
+# second time.
 _AHEAD_BYTES = 16 * 1024
-# The module's enum is slow to compute with.
+# A plain integer: computing with the socket module's enums is slow.
 _TRUNCATED = int(socket.MSG_CTRUNC)
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 # poll() takes its milliseconds as a C int.
 _LONGEST_POLL_S = 1e6
-# The first and the longest pause before another attempt at a full backlog.
+# First and longest pause before retrying to connect when the backlog is full.
 _FIRST_BACKLOG_PAUSE_S = 0.05
 _LONGEST_BACKLOG_PAUSE_S = 1.0
 _KEEPALIVE_IDLE_S = 5
 _KEEPALIVE_INTERVAL_S = 5
 _KEEPALIVE_PROBES = 3
-# An unacknowledged byte older than this means that the path is gone.
+# TCP drops the connection if data stays unacknowledged for this long.
 _TCP_USER_TIMEOUT_MS = 20_000
 
 
 class ChannelClosed(ConnectionError):
-    """The peer closed the connection, or it broke, or was shut down."""
+    """The peer closed the connection, or it was lost or shut down."""
 
 
 class ChannelEnded(ChannelClosed):
@@ -60,14 +62,14 @@ class DeadlineExceeded(TimeoutError):
 
 
 def deadline_after(timeout_s: float | None) -> float | None:
-    """Turn a duration into a deadline."""
+    """Convert a duration into a deadline."""
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def remaining_s(deadline_s: float | None) -> float | None:
-    """Turn a deadline into a duration.
+    """Convert a deadline into a duration.
 
-    :returns: seconds left, 0 at least, or None.
+    :returns: seconds left, at least 0; None if there is no deadline.
     """
     if deadline_s is None:
         return None
@@ -77,7 +79,7 @@ def remaining_s(deadline_s: float | None) -> float | None:
 def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
     """Wait until a descriptor is ready, has failed, or was hung up.
 
-    :param events: bit set of ``select.POLLIN`` and ``select.POLLOUT``.
+    :param events: bitmask of ``select.POLLIN`` and ``select.POLLOUT``.
     """
     if fd < 0:
         raise ChannelClosed("the channel is closed")
@@ -88,7 +90,8 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
         if left_s is None:
             timeout_ms = None
         else:
-            # Rounded up, so that the last millisecond is not a busy loop.
+            # Round up: a timeout of 0 would make the last millisecond a busy
+            # loop.
             timeout_ms = int(min(left_s, _LONGEST_POLL_S) * 1000) + 1
         if poller.poll(timeout_ms):
             return
@@ -97,9 +100,9 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
 
 
 class Link(typing.Protocol):
-    """Carries frames to a worker and back, wherever it is.
+    """Carries frames to and from a worker, local or remote.
 
-    Its methods are as those of :class:`Channel`.
+    Has the methods of :class:`Channel`.
     """
 
     def send(
@@ -118,27 +121,27 @@ class Link(typing.Protocol):
         """Fill a small buffer."""
 
     def shutdown(self) -> None:
-        """Wake every thread that waits here, for good."""
+        """End the link and wake every thread that waits for it."""
 
     def close(self) -> None:
-        """Shut down and release what it holds."""
+        """Shut down and release all resources."""
 
 
 class Channel(abc.ABC):
     """A connected byte stream.
 
-    :ivar sock: the socket underneath; owned by the channel.
+    :ivar sock: the underlying socket, which the channel owns.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._send_lock = threading.Lock()
-        # Takes over sending from the socket.
+        # If set, sends in place of this channel's socket.
         self._other: Channel | None = None
         self._is_shut = False
 
     def fileno(self) -> int:
-        """Descriptor of the socket, -1 once it is closed."""
+        """Return the socket's descriptor, or -1 once it is closed."""
         return self.sock.fileno()
 
     @abc.abstractmethod
@@ -166,7 +169,7 @@ class Channel(abc.ABC):
     def recv_small_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        """Fill a small buffer; may receive more, and keep it for later."""
+        """Fill a small buffer; may receive more and keep it for later."""
         self.recv_exact_into(buffer, deadline_s)
 
     def send(
@@ -174,9 +177,9 @@ class Channel(abc.ABC):
     ) -> None:
         """Send buffers as one uninterrupted sequence of bytes.
 
-        Calls of several threads do not mix. Nothing is copied.
+        The data of concurrent calls does not mix. Nothing is copied.
 
-        :raises DeadlineExceeded: if the peer does not read in time; part of
+        :raises DeadlineExceeded: if the peer does not read in time; some of
             the bytes may have been sent.
         """
         with self._send_lock:
@@ -186,20 +189,20 @@ class Channel(abc.ABC):
                 self._other.send(*parts, deadline_s=deadline_s)
 
     def send_over(self, other: Channel, last: frames.Buffer) -> None:
-        """Send on another channel from now on, which belongs to this one.
+        """Send on another channel from now on, and take ownership of it.
 
-        A sending thread holds the lock of a TCP socket or TLS connection,
-        which blocks the other direction.
+        While a thread sends, it holds the lock of the TCP socket or the TLS
+        connection. With two channels, this does not block receiving.
 
-        :param other: its peer reads there once it has read ``last``.
-        :param last: the last bytes that are sent here.
+        :param other: channel on which the peer reads after ``last``.
+        :param last: the last bytes that are sent on this channel's socket.
         :raises ChannelClosed: if this connection is gone; the caller then
             still owns the other channel.
         """
         with self._send_lock:
             if self._other is not None:
                 raise ChannelClosed(
-                    "the channel already sends through another one"
+                    "this channel already sends over another channel"
                 )
             self._send_parts((last,), None)
             self._other = other
@@ -207,14 +210,14 @@ class Channel(abc.ABC):
             self.shutdown()
 
     def end_sending(self) -> None:
-        """Signal the end of the sent data to the peer; receiving continues.
+        """Signal the end of the data to the peer; receiving continues.
 
         :raises OSError: if the connection is gone.
         """
         (self._other or self).sock.shutdown(socket.SHUT_WR)
 
     def _recv_raw(self, buffer: memoryview, flags: int) -> int:
-        """Receive bytes from the socket as they are."""
+        """Receive raw bytes from the socket."""
         try:
             received_bytes = self.sock.recv_into(buffer, 0, flags)
         except OSError as exc:
@@ -224,7 +227,7 @@ class Channel(abc.ABC):
         return received_bytes
 
     def _send_raw(self, part: memoryview, deadline_s: float | None) -> None:
-        """Send bytes over the socket as they are."""
+        """Send raw bytes over the socket."""
         flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
         while part:
             sent_bytes = self._try_send((part,), flags)
@@ -264,14 +267,14 @@ class Channel(abc.ABC):
 class PlainChannel(Channel):
     """A channel over a TCP or Unix socket without encryption.
 
-    :param sock: a connected stream socket; put into blocking mode.
+    :param sock: a connected stream socket, which is put into blocking mode.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         sock.settimeout(None)
         self._store = memoryview(b"")
-        # The bytes received ahead are between these.
+        # Range of the bytes in the store that were received ahead.
         self._start = 0
         self._end = 0
 
@@ -284,7 +287,7 @@ class PlainChannel(Channel):
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
         received_bytes = self._take_ahead(buffer)
-        # The kernel fills the buffer: one system call for 4 MiB.
+        # The kernel fills the whole buffer, up to 4 MiB, in one system call.
         flags = socket.MSG_WAITALL if deadline_s is None else 0
         while received_bytes < len(buffer):
             received_bytes += self._recv(
@@ -294,8 +297,8 @@ class PlainChannel(Channel):
     def recv_small_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        # Receives a small payload together with its header, and frames that
-        # were sent together.
+        # One system call receives a small payload with its header, or several
+        # frames that were sent together.
         while self._end - self._start < len(buffer):
             if self._start == self._end:
                 self._start = self._end = 0
@@ -330,16 +333,16 @@ class PlainChannel(Channel):
         max_fds: int = MAX_FDS,
         deadline_s: float | None = None,
     ) -> tuple[int, list[int]]:
-        """Receive available bytes, with the descriptors that came with them.
+        """Receive available bytes and the descriptors attached to them.
 
-        Only on Unix sockets. Descriptors travel with the first byte of their
-        message. A reader that does not ask for them loses them.
+        Only for Unix sockets. Descriptors travel with the first byte of their
+        message. The other methods drop them.
 
         :returns: number of bytes, and the descriptors. The caller must close
-            them; its child processes do not inherit them.
+            them; child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
-            ``max_fds`` descriptors came; with the number ``EMFILE`` if this
-            process has no room for them.
+            ``max_fds`` descriptors were attached; with errno ``EMFILE`` if
+            this process cannot open that many descriptors.
         """
         taken_bytes = self._take_ahead(buffer)
         if taken_bytes:
@@ -357,10 +360,11 @@ class PlainChannel(Channel):
         if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
             if len(fds) < max_fds:
-                # The message had room for them, but this process did not.
+                # The buffer had room for more, so this process reached its
+                # limit.
                 raise ChannelClosed(
                     errno.EMFILE,
-                    "no file descriptor is free for a received one",
+                    "too many open files to receive a descriptor",
                 )
             raise ChannelClosed("received more descriptors than expected")
         if received_bytes == 0:
@@ -374,11 +378,11 @@ class PlainChannel(Channel):
         max_fds: int = MAX_FDS,
         deadline_s: float | None = None,
     ) -> list[int]:
-        """Fill a buffer and collect the descriptors that come with it.
+        """Fill a buffer and collect the descriptors attached to its bytes.
 
         :returns: the descriptors; the caller must close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
-            or if more than ``max_fds`` descriptors came.
+            or if more than ``max_fds`` descriptors were attached.
         """
         fds: list[int] = []
         received_bytes = 0
@@ -406,7 +410,7 @@ class PlainChannel(Channel):
     ) -> None:
         """Send bytes with descriptors attached to the first of them.
 
-        Only on Unix sockets. The caller keeps its own descriptors.
+        Only for Unix sockets. The caller still owns its descriptors.
         """
         ancillary = [
             (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
@@ -440,8 +444,8 @@ class PlainChannel(Channel):
 def tune(sock: socket.socket) -> None:
     """Set the options of a data connection, as far as the system allows.
 
-    TCP sends small frames at once and notices a dead path within seconds; the
-    kernel sizes its buffers. Unix sockets get large buffers.
+    TCP sockets send small frames at once and detect a dead path within
+    seconds; the kernel sizes their buffers. Unix sockets get large buffers.
     """
     if sock.family == socket.AF_UNIX:
         options = [
@@ -475,13 +479,13 @@ def connect_tcp(
     except TimeoutError as exc:
         raise DeadlineExceeded(f"no answer from {address}:{port}") from exc
     except (OSError, ValueError, OverflowError) as exc:
-        # The last two: the given address or port is invalid.
+        # ValueError and OverflowError: the address or port is invalid.
         raise ChannelClosed(f"{address!r}:{port}: {exc}") from exc
     tune(sock)
     return sock
 
 
-#: The kernel's limit for the path of a Unix socket, less the final zero.
+#: The kernel's limit on the path of a Unix socket, without the final zero.
 MAX_UNIX_PATH_BYTES = 107
 
 
@@ -492,13 +496,14 @@ def connect_unix(
 ) -> socket.socket:
     """Connect to a Unix stream socket.
 
-    :param deadline_s: absolute deadline; a full backlog may need waiting.
-    :param pause: waits for some seconds; what it raises ends the attempt.
+    :param deadline_s: absolute deadline, up to which this waits if the backlog
+        is full.
+    :param pause: waits for some seconds; an exception ends the attempt.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     tune(sock)
-    # A blocking connect cannot be interrupted, and one with a timeout does not
-    # wait for a full backlog.
+    # A blocking connect cannot be interrupted, and a connect with a timeout
+    # fails at once if the backlog is full.
     sock.setblocking(False)
     pause_s = _FIRST_BACKLOG_PAUSE_S
     try:
@@ -520,7 +525,7 @@ def _connect_at_once(
 ) -> bool:
     """Connect to a Unix socket.
 
-    :returns: whether it is connected; else its backlog is full.
+    :returns: True if it is connected, False if the backlog is full.
     :raises ChannelClosed: if the connection is refused.
     """
     try:
@@ -554,9 +559,9 @@ def recv_payload(
     header: frames.FrameHeader,
     deadline_s: float | None = None,
 ) -> bytearray:
-    """Receive the payload of a frame into memory of its own.
+    """Receive the payload of a frame into newly allocated memory.
 
-    For JSON and other rare frames; data goes into pooled buffers.
+    For JSON and other rare frames; data is received into pooled buffers.
     """
     payload = bytearray(header.wire_payload_bytes)
     channel.recv_exact_into(memoryview(payload), deadline_s)
@@ -573,7 +578,7 @@ def close_fds(fds: collections.abc.Iterable[int]) -> None:
 def take_fds(
     ancillary: collections.abc.Iterable[tuple[int, int, bytes]],
 ) -> list[int]:
-    """Return the descriptors that ``recvmsg`` has received."""
+    """Extract the descriptors from what ``recvmsg`` received."""
     fds = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waits for descriptors, also above 1023, where ``select`` fails."""
+"""Waits for descriptors, even above 1023, where ``select`` fails."""
 
 import select
 import socket
@@ -16,7 +16,7 @@ class _HasDescriptor(typing.Protocol):
 
 
 def is_readable(file: int | _HasDescriptor, timeout_s: float | None) -> bool:
-    """Wait until bytes can be read, or the file ends.
+    """Wait until bytes can be read or the file has ended.
 
     :param timeout_s: in seconds; None waits without limit.
     """
@@ -28,7 +28,8 @@ def is_readable(file: int | _HasDescriptor, timeout_s: float | None) -> bool:
 def read_line(file: typing.BinaryIO, timeout_s: float) -> bytes:
     """Read a line from an unbuffered pipe.
 
-    :returns: less than a line if the writer ended or the timeout passed.
+    :returns: an incomplete line if the writer has closed the pipe or the
+        timeout has expired.
     """
     deadline_s = time.monotonic() + timeout_s
     line = b""
@@ -43,7 +44,7 @@ def read_line(file: typing.BinaryIO, timeout_s: float) -> bytes:
 
 
 def peer(sock: socket.socket) -> tuple[int, int]:
-    """Return the process and user that made the other end of a Unix socket."""
+    """Return process ID and user ID of a Unix socket's peer."""
     credentials = sock.getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Doorbells, with which a process wakes another one.
+"""Doorbells, by which one process wakes another.
 
-Standard library only.
+They need only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import stat
 
 _COUNT_BYTES = 8
-# The most rings of a socket that are silenced at once.
+# Most rings that one call reads from a socket.
 _MOST_BYTES = 4096
 
 
@@ -24,8 +24,8 @@ class PeerGone(ConnectionError):
 class Bell:
     """A doorbell: an eventfd, or one end of a pair of sockets.
 
-    Neither ringing nor silencing blocks, whatever the peer does with a socket;
-    nor does silencing an eventfd.
+    Ringing and silencing a socket never block, whatever the peer does. Nor
+    does silencing an eventfd, but its peer can make ringing block.
     """
 
     def __init__(self, fd: int) -> None:
@@ -38,7 +38,8 @@ class Bell:
         self._count = bytearray(_COUNT_BYTES)
 
     def ring(self) -> None:
-        # A full socket, or a counter at its limit, has been rung before.
+        # If the socket is full or the counter at its limit, the peer has
+        # already been rung.
         with contextlib.suppress(OSError):
             if self._sock is None:
                 os.eventfd_write(self.fd, 1)
@@ -46,12 +47,13 @@ class Bell:
                 self._sock.send(b"1", socket.MSG_DONTWAIT)
 
     def silence(self) -> None:
-        # The peer could have made the descriptor a blocking one.
+        # These calls do not block even if the peer has set the descriptor to
+        # blocking mode.
         with contextlib.suppress(BlockingIOError):
             if self._sock is None:
                 os.preadv(self.fd, [self._count], -1, os.RWF_NOWAIT)
             elif not self._sock.recv(_MOST_BYTES, socket.MSG_DONTWAIT):
-                raise PeerGone("the peer has closed its doorbell")
+                raise PeerGone("the peer closed its doorbell")
 
     def close(self) -> None:
         if self._sock is not None:

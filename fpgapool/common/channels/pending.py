@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A limit for connections that have not identified themselves yet."""
+"""A limit on connections whose peers have not authenticated yet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fpgapool.common.monitoring import ratelimit
 
 
 class PendingConnections:
-    """The unidentified connections; the oldest is cut if there are too many.
+    """The unauthenticated connections; closes one if there are too many.
 
-    Honest clients identify themselves within moments. At the limit, the class
-    cuts the oldest connection of the address that has most of them. So a peer
-    that opens many connections and sends nothing loses its own.
+    Honest clients authenticate within moments. At the limit, this closes the
+    oldest connection of the address that has the most. So a peer that opens
+    many connections and sends nothing only loses its own.
 
     Safe to use from several threads.
     """
@@ -27,7 +27,7 @@ class PendingConnections:
         self._limit = limit
         self._log = ratelimit.RateLimitedLog(__name__)
         self._lock = threading.Lock()
-        # In the order of their arrival.
+        # In the order in which the connections arrived.
         self._addresses: dict[socket.socket, str] = {}
         self.cut_count = 0
 
@@ -36,7 +36,7 @@ class PendingConnections:
             return len(self._addresses)
 
     def enter(self, sock: socket.socket, address: str) -> None:
-        """Add a connection, and cut another one if there are too many."""
+        """Add a connection, and close another one if there are too many."""
         with self._lock:
             cut = None
             if len(self._addresses) >= self._limit:
@@ -48,18 +48,18 @@ class PendingConnections:
             self._log.warning(
                 "Too many unauthenticated connections; closed one"
             )
-            # Its own thread notices and closes it.
+            # The thread that serves it notices this and closes it.
             with contextlib.suppress(OSError):
                 cut.shutdown(socket.SHUT_RDWR)
 
     def leave(self, sock: socket.socket) -> None:
-        """Remove a connection: it is identified, has ended, or was cut."""
+        """Remove a connection that is authenticated or has ended."""
         with self._lock:
             self._addresses.pop(sock, None)
 
     @contextlib.contextmanager
     def one(self, sock: socket.socket, address: str) -> Iterator[None]:
-        """Add a connection during the context; see :meth:`enter`."""
+        """Keep a connection here during the context; see :meth:`enter`."""
         self.enter(sock, address)
         try:
             yield

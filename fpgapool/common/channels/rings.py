@@ -2,17 +2,17 @@
 
 """Rings of records in memory that two processes share.
 
-A *ring* has one writer and one reader. A record is one piece of bytes; the
-reader gets it in place. A *channel* is a ring in each direction, with a
+A *ring* has one writer and one reader. A *record* is a sequence of bytes that
+the reader accesses in place. A *channel* is a ring in each direction, with a
 doorbell for each side, which the other side rings only if this one sleeps.
 
 The peer may be hostile. Each side keeps its own position in private memory and
-checks what the peer wrote before using it. A peer may change a record while it
-is read, so a :class:`Record` in place cannot be inspected: copy what you
-check, and use the copy.
+checks the peer's values before using them. The peer may change a record while
+it is read. So copy what you check, and use only the copy: a :class:`Record`
+itself cannot be inspected.
 
-Methods raise RingDamaged if what the peer wrote is impossible. Standard
-library only. A ring and a channel belong to one thread on each side.
+Methods raise RingDamaged if the peer wrote invalid values. On each side, only
+one thread may use a ring or channel. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from fpgapool.common.channels import doorbells
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 
-#: Limits of a ring's size.
+#: Minimum and maximum size of a ring.
 MIN_RING_BYTES = 4096
 MAX_RING_BYTES = 1 << 32
 
-#: Free space when the reader has freed all records.
+#: As the room to wait for: the whole ring, once all records are freed.
 ALL = -1
 
-#: Number of descriptors that a channel's peer needs.
+#: Number of descriptors that the peer of a channel needs.
 CHANNEL_FDS = 4
 
 _PAGE_BYTES = 4096
@@ -56,11 +56,11 @@ _AT_WRITER_WAITS = 9
 _AT_READ = 16
 _AT_READER_SLEEPS = 17
 
-#: In place of a length: the record is at the start of the ring.
+#: Stands in place of a length if the record is at the start of the ring.
 _SKIP = 0xFFFF_FFFF_FFFF_FFFF
 
-# Parts of a record up to this length are joined, which is cheaper than writing
-# each of them.
+# The parts of a record up to this length are joined, which is cheaper than
+# writing each part.
 _SMALL_BYTES = 4096
 
 _ZEROS = bytes(64 * 1024)
@@ -73,8 +73,8 @@ class RingDamaged(ValueError):
 class Record:
     """A record in place, which the peer may be changing.
 
-    It cannot be inspected, but copied: ``bytes(record)``. Only code that reads
-    each byte once, and hands out copies, uses the memory directly.
+    Copy it with ``bytes(record)`` to inspect it. Only code that reads each
+    byte once, and returns copies, may use the memory directly.
     """
 
     __slots__ = ("_memory",)
@@ -89,23 +89,23 @@ class Record:
         return bytes(self._memory)
 
     def view(self) -> memoryview:
-        """Return the memory, for a core, another ring, or a copy.
+        """Return the memory, to pass to a core or another ring, or to copy.
 
-        No decision may depend on its contents, which may change between reads.
+        Make no decisions based on its contents: they may change between reads.
         """
         return self._memory
 
 
 class Ring:
-    """A ring, as its writer or its reader sees it.
+    """A ring, used by its writer or its reader.
 
     Positions count bytes since the ring was made. Lengths and records begin at
     multiples of 8 bytes, and no record crosses the end of the ring.
 
-    :ivar fd: descriptor of the memory, -1 if :meth:`close_fd` was called.
-    :ivar max_record_bytes: size of the largest record. Half of the ring, so
-        that it has room in an empty ring wherever its positions are.
-    :ivar held: whether :meth:`get` has returned a record that is not free.
+    :ivar fd: descriptor of the memory; -1 after :meth:`close_fd`.
+    :ivar max_record_bytes: size of the largest record. About half of the ring,
+        so that it fits in an empty ring whatever the positions are.
+    :ivar held: whether :meth:`get` has returned a record that was not freed.
     """
 
     def __init__(self, fd: int, size_bytes: int) -> None:
@@ -116,8 +116,8 @@ class Ring:
         self._words = memory[:_PAGE_BYTES].cast("Q")
         self._data = memory[_PAGE_BYTES:]
         self._lengths = self._data.cast("Q")
-        # Taking it is an atomic operation: what comes before is done, and
-        # visible to the peer, before what follows.
+        # Used as a memory fence: taking it is an atomic operation, so what
+        # comes before is visible to the peer before what follows.
         self._lock = threading.Lock()
         self._record: Record | None = None
         self._taken_bytes = 0
@@ -137,11 +137,12 @@ class Ring:
         """
         if not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES:
             raise ValueError(
-                f"a ring has {MIN_RING_BYTES} to {MAX_RING_BYTES} bytes,"
-                f" not {size_bytes}"
+                f"the ring size must be from {MIN_RING_BYTES} to"
+                f" {MAX_RING_BYTES} bytes, not {size_bytes}"
             )
         size_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
-        # If a peer could shorten it, reading would be a fatal fault.
+        # The size is sealed: if a peer could truncate it, reading it would
+        # kill this process.
         fd = buffers.make("fpgapool-ring", _PAGE_BYTES + size_bytes)
         try:
             ring = cls(fd, size_bytes)
@@ -155,9 +156,9 @@ class Ring:
     def attach(cls, fd: int) -> Ring:
         """Map a ring that another process made.
 
-        :param fd: descriptor of its memory; the ring's own from now on.
+        :param fd: descriptor of its memory; the ring takes ownership.
         :raises RingDamaged: if it is not a ring, or its size could change; the
-            descriptor then stays the caller's.
+            caller then still owns the descriptor.
         """
         try:
             seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -172,7 +173,7 @@ class Ring:
             not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES
             or size_bytes % _PAGE_BYTES
         ):
-            raise RingDamaged(f"{size_bytes} bytes is not the size of a ring")
+            raise RingDamaged(f"{size_bytes} bytes is not a valid ring size")
         ring = cls(fd, size_bytes)
         if ring._words[_AT_MAGIC] != _MAGIC:
             ring._unmap()
@@ -185,9 +186,9 @@ class Ring:
     def put(self, *parts: Buffer) -> bool:
         """Write a record.
 
-        :param parts: buffers; joined, they are the record.
+        :param parts: buffers that together make the record.
         :returns: False if there is no room now.
-        :raises ValueError: if there would be no room in an empty ring.
+        :raises ValueError: if the record is too large even for an empty ring.
         """
         if not self._write(parts):
             return False
@@ -197,8 +198,8 @@ class Ring:
     def put_all(self, records: collections.abc.Sequence[Buffer]) -> int:
         """Write records that the reader sees all at once.
 
-        :returns: how many of them, from the first one on, had room.
-        :raises: as :meth:`put`; those before are written.
+        :returns: how many were written; the ring had no room for the rest.
+        :raises: as :meth:`put`; earlier records are written.
         """
         count = 0
         try:
@@ -241,7 +242,7 @@ class Ring:
         return True
 
     def _publish(self) -> None:
-        # A reader that sees the position must see the records too.
+        # A reader that sees the new position must also see the records.
         with self._lock:
             pass
         self._words[_AT_WRITTEN] = self._written
@@ -251,9 +252,9 @@ class Ring:
         return self._place(length_bytes) is not None
 
     def wipe(self) -> bool:
-        """Overwrite the written records that the reader has freed.
+        """Overwrite the records that the reader has freed.
 
-        :returns: whether these are all.
+        :returns: whether the reader has freed all records.
         """
         end = self._written - self._unread_bytes()
         start = max(self._wiped, self._written - self.size_bytes)
@@ -266,16 +267,16 @@ class Ring:
         return end == self._written
 
     def is_whole(self) -> bool:
-        """Whether the ring is in use, so that what was read was intact."""
-        # What was read must have been read before.
+        """Whether the ring is still in use, so that data read was intact."""
+        # All earlier reads must happen before this check.
         with self._lock:
             pass
         return self._words[_AT_MAGIC] == _MAGIC
 
     def discard(self) -> None:
-        """Release the memory, wherever it is mapped; the ring ends."""
+        """End the ring and release its memory in all processes."""
         self._words[_AT_MAGIC] = 0
-        # Before any record goes.
+        # The peer must see this before any record disappears.
         with self._lock:
             pass
         mapped = typing.cast(mmap.mmap, self._words.obj)
@@ -286,7 +287,10 @@ class Ring:
         return not self._unread_bytes()
 
     def get(self) -> Record | None:
-        """Return the oldest record, in place, until it is freed."""
+        """Return the oldest record in place; the same one until it is freed.
+
+        None if there is no record.
+        """
         if self._record is None and (self._seen != self._read or self._look()):
             start, length_bytes, self._taken_bytes = self._oldest()
             self._record = Record(self._data[start : start + length_bytes])
@@ -295,18 +299,20 @@ class Ring:
     def take(self, count: int, max_bytes: int) -> list[bytes]:
         """Copy the oldest records and free them.
 
-        No view of a record that :meth:`get` has returned may be used
-        afterwards, if there are any.
+        Views of a record that :meth:`get` returned must not be used
+        afterwards.
 
-        :param max_bytes: a record that is longer is left for :meth:`get`.
+        :param count: maximum number of records.
+        :param max_bytes: stop at a longer record, and leave it for
+            :meth:`get`.
         :returns: the records, oldest first.
         :raises RingDamaged: as :meth:`get`, and if the peer has discarded the
-            ring meanwhile; the records before are lost.
+            ring meanwhile; records copied so far are lost.
         """
         taken: list[bytes] = []
         data, held = self._data, self._record
         if held is not None:
-            # Its length was read already.
+            # get() has read and checked its length.
             if len(held) > max_bytes or not count:
                 return taken
             taken.append(bytes(held))
@@ -324,7 +330,8 @@ class Ring:
         finally:
             if taken:
                 self._give_back()
-                # After the fence there: all of it was read before.
+                # _give_back() has a fence, so all records were read before
+                # this check.
                 if self._words[_AT_MAGIC] != _MAGIC:
                     raise RingDamaged("the ring was discarded")
         return taken
@@ -335,7 +342,7 @@ class Ring:
         if seen == self._read:
             return False
         if not self._read < seen <= self._read + self.size_bytes:
-            raise RingDamaged("the writer's position is impossible")
+            raise RingDamaged("the writer's position is out of range")
         self._seen = seen
         # The records must not be read before the position.
         with self._lock:
@@ -345,7 +352,7 @@ class Ring:
     def _oldest(self) -> tuple[int, int, int]:
         """Find the oldest record; there must be one.
 
-        :returns: its start, its length, and the bytes to give back with it.
+        :returns: its start, its length, and the number of bytes to free.
         """
         unread_bytes = self._seen - self._read
         at = self._read % self.size_bytes
@@ -354,17 +361,17 @@ class Ring:
         taken_bytes = _padded(length_bytes)
         if length_bytes == _SKIP:
             if unread_bytes < room_bytes + _WORD_BYTES:
-                raise RingDamaged("the writer skips more than it has written")
+                raise RingDamaged("the writer skips beyond its position")
             at = 0
             length_bytes = self._lengths[0]
             taken_bytes = room_bytes + _padded(length_bytes)
             room_bytes = unread_bytes
         if taken_bytes > unread_bytes or taken_bytes > room_bytes:
-            raise RingDamaged("a record is longer than the writer has written")
+            raise RingDamaged("a record extends beyond the writer's position")
         return at + _WORD_BYTES, length_bytes, taken_bytes
 
     def _give_back(self) -> None:
-        # The writer must not write before the records were read.
+        # The writer must not overwrite the records before they were read.
         with self._lock:
             pass
         self._words[_AT_READ] = self._read
@@ -374,13 +381,13 @@ class Ring:
         return self._record is not None
 
     def is_empty(self) -> bool:
-        """Whether no record is left to read; a held one is left."""
+        """Whether no record is left to free; a held one counts."""
         return self._words[_AT_WRITTEN] == self._read
 
     def free(self, *, wipe: bool = False) -> None:
-        """Give back the room of the record that :meth:`get` returned.
+        """Free the record that :meth:`get` returned.
 
-        No view of it may be used afterwards.
+        Its views must not be used afterwards.
         """
         if self._record is None:
             raise ValueError("get() has returned no record")
@@ -391,22 +398,25 @@ class Ring:
         self._give_back()
 
     def close(self) -> None:
-        """Close the descriptor; the map ends with its last view."""
+        """Close the descriptor; the mapping ends with its last view."""
         self.close_fd()
         self._unmap()
 
     def close_fd(self) -> None:
-        """Close the descriptor; the ring can be used as before."""
+        """Close the descriptor; the ring remains usable."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def _place(self, length_bytes: int) -> tuple[int, int] | None:
-        """Return how many bytes to skip, and where the length goes."""
+        """Return how many bytes to skip, and where to write the length.
+
+        None if there is no room now.
+        """
         if length_bytes > self.max_record_bytes:
             raise ValueError(
-                f"a record of {length_bytes} bytes does not fit into a ring"
-                f" for at most {self.max_record_bytes}"
+                f"the record is {length_bytes} bytes, larger than the ring's"
+                f" limit of {self.max_record_bytes}"
             )
         size_bytes = self.size_bytes
         needed_bytes = _padded(length_bytes)
@@ -422,11 +432,11 @@ class Ring:
         return skip_bytes, at
 
     def _unread_bytes(self) -> int:
-        """Return the bytes that the reader has not freed, for the writer."""
+        """Return, for the writer, how many bytes the reader has not freed."""
         unread_bytes = self._written - self._words[_AT_READ]
         if not 0 <= unread_bytes <= self.size_bytes:
-            raise RingDamaged("the reader's position is impossible")
-        # Without a fence: writes that depend on a position come after it.
+            raise RingDamaged("the reader's position is out of range")
+        # No fence needed: writes that depend on this position come after it.
         return unread_bytes
 
     def _unmap(self) -> None:
@@ -436,12 +446,12 @@ class Ring:
     def set(self, flag: int) -> None:
         """Set a flag that the peer reads."""
         self._words[flag] = 1
-        # The flag must be visible before the caller checks again.
+        # The flag must be visible before the caller checks the ring again.
         with self._lock:
             pass
 
     def clear(self, flag: int) -> bool:
-        """Clear a flag."""
+        """Clear a flag; return whether it was set."""
         with self._lock:
             pass
         if not self._words[flag]:
@@ -451,16 +461,17 @@ class Ring:
 
 
 class Channel:
-    """Two rings and two doorbells, as one side sees them.
+    """One side of two rings and two doorbells.
 
-    The side that waits keeps to this order::
+    To wait, call the methods in this order::
 
         if channel.arm():
             ...  # wait until channel.fileno() is readable
         channel.disarm()
         ...  # get() and free() until get() returns None
 
-    :ivar fds: descriptors for :meth:`attach`, empty after :meth:`forget_fds`.
+    :ivar fds: descriptors that the peer passes to :meth:`attach`; empty after
+        :meth:`forget_fds`.
     """
 
     def __init__(
@@ -473,15 +484,18 @@ class Channel:
         self._discards = False
         self.fds: list[int] = []
         self.max_record_bytes = outgoing.max_record_bytes
-        #: The oldest record from the peer: :meth:`Ring.get`.
+        #: Return the oldest record from the peer; see :meth:`Ring.get`.
         self.get = incoming.get
-        #: Whether there is no record from the peer: :meth:`Ring.is_empty`.
+        #: Whether the peer has sent no further record; see
+        #: :meth:`Ring.is_empty`.
         self.is_empty = incoming.is_empty
-        #: Whether :meth:`put` would write: :meth:`Ring.has_room`.
+        #: Whether :meth:`put` would write now; see :meth:`Ring.has_room`.
         self.has_room = outgoing.has_room
-        #: Whether the peer has freed all records: :meth:`Ring.is_drained`.
+        #: Whether the peer has freed all records; see
+        #: :meth:`Ring.is_drained`.
         self.is_drained = outgoing.is_drained
-        #: Whether the peer has not closed the channel: :meth:`Ring.is_whole`.
+        #: Whether the peer has not discarded its ring; see
+        #: :meth:`Ring.is_whole`.
         self.is_whole = incoming.is_whole
 
     @classmethod
@@ -494,11 +508,13 @@ class Channel:
     ) -> Channel:
         """Make a channel.
 
+        :param size_bytes: size of the ring to the peer.
         :param incoming_bytes: size of the ring from the peer; None: the same.
-        :param stranger: whether the peer is untrusted. It is then rung through
-            a socket, because a process that shares an eventfd can make writing
-            to it block. This is slower. :meth:`close` releases the memory,
-            which counts as this process's however long the peer keeps it.
+        :param stranger: whether the peer is untrusted. Its doorbell is then a
+            socket, which is slower, because an untrusted peer could make
+            writing to an eventfd block. :meth:`close` then also releases the
+            memory, which is charged to this process as long as it exists,
+            even if only the peer still maps it.
         """
         with contextlib.ExitStack() as undo:
             outgoing = Ring.create(size_bytes)
@@ -523,29 +539,32 @@ class Channel:
 
     @classmethod
     def attach(cls, fds: collections.abc.Sequence[int]) -> Channel:
-        """Take the other side of a channel.
+        """Attach to a channel that another process created.
 
-        :param fds: what :attr:`fds` of the first side has, or duplicates; the
-            channel's own from now on, and closed if this fails.
-        :raises RingDamaged: if they are not a channel's.
+        :param fds: the creator's :attr:`fds`, or duplicates of them. The
+            channel takes ownership, and closes them if this fails.
+        :raises RingDamaged: if they do not belong to a channel.
         """
         with contextlib.ExitStack() as undo:
             for fd in fds:
                 undo.callback(_close, fd)
             if len(fds) != CHANNEL_FDS:
                 raise RingDamaged(
-                    f"expected {CHANNEL_FDS} descriptors, not {len(fds)}"
+                    f"{len(fds)} descriptors received, {CHANNEL_FDS} expected"
                 )
             incoming, outgoing = (Ring.attach(fd) for fd in fds[:2])
             channel = cls(incoming, outgoing, fds[2], fds[3])
             undo.pop_all()
-        # The maps have their own descriptors.
+        # The mappings keep their own duplicates of the descriptors.
         incoming.close_fd()
         outgoing.close_fd()
         return channel
 
     def forget_fds(self) -> None:
-        """Close what only the peer needs, after it has received it."""
+        """Close the descriptors that only the peer needs.
+
+        Call this after the peer has received them.
+        """
         for fd in self.fds:
             if fd not in (self._bell.fd, self._peers_bell.fd):
                 os.close(fd)
@@ -553,11 +572,11 @@ class Channel:
         self.fds = []
 
     def fileno(self) -> int:
-        """Descriptor that is readable when the peer has rung."""
+        """Return the descriptor that is readable when the peer has rung."""
         return self._bell.fd
 
     def put(self, *parts: Buffer) -> bool:
-        """Write a record, and ring if the peer sleeps: :meth:`Ring.put`."""
+        """See :meth:`Ring.put`; rings if the peer sleeps."""
         if not self._outgoing.put(*parts):
             return False
         if self._outgoing.clear(_AT_READER_SLEEPS):
@@ -565,7 +584,7 @@ class Channel:
         return True
 
     def put_all(self, records: collections.abc.Sequence[Buffer]) -> int:
-        """Write records, and ring once: :meth:`Ring.put_all`."""
+        """See :meth:`Ring.put_all`; rings once if the peer sleeps."""
         count = self._outgoing.put_all(records)
         if count and self._outgoing.clear(_AT_READER_SLEEPS):
             self._peers_bell.ring()
@@ -585,16 +604,17 @@ class Channel:
             self._peers_bell.ring()
 
     def wipe(self) -> bool:
-        """Overwrite the records that the peer has freed: :meth:`Ring.wipe`."""
+        """Overwrite the records that the peer has freed; :meth:`Ring.wipe`."""
         return self._outgoing.wipe()
 
     def arm(self, room_bytes: int | None = None) -> bool:
-        """Ask the peer to ring.
+        """Request that the peer ring when it writes a record.
 
-        :param room_bytes: also when a record of this length may have room;
-            :data:`ALL` when the peer has freed all records.
-        :returns: whether to wait; False if there is a record that is not held,
-            or the room.
+        :param room_bytes: request a ring also when there may be room for a
+            record of this length; :data:`ALL`: when the peer has freed all
+            records.
+        :returns: whether to wait; False if there already is the room, or a
+            record that is not held.
         """
         if room_bytes is None or not self._incoming.held:
             self._incoming.set(_AT_READER_SLEEPS)
@@ -605,8 +625,9 @@ class Channel:
     def disarm(self) -> None:
         """Silence the doorbell, after :meth:`arm` and perhaps a wait.
 
-        :raises PeerGone: if a peer that hears this side by a socket has closed
-            it. Other channels do not notice; watch a connection beside them.
+        :raises PeerGone: if this side's doorbell is a socket and the peer has
+            closed its end. An eventfd does not show this, so its user must
+            also watch a connection to the peer.
         """
         self._outgoing.clear(_AT_WRITER_WAITS)
         # A flag that is still set shows that the peer has not rung.
@@ -619,7 +640,7 @@ class Channel:
         """Wait for a record, or for room.
 
         :param timeout_s: in seconds; None waits without limit.
-        :returns: False if neither came in time.
+        :returns: False if the timeout expired.
         """
         poller = select.poll()
         poller.register(self._bell.fd, select.POLLIN)
@@ -644,7 +665,7 @@ class Channel:
         return not self._incoming.is_empty()
 
     def close(self) -> None:
-        """Close all descriptors; the memory goes with its last view."""
+        """Close all descriptors; the last view keeps the memory mapped."""
         self.forget_fds()
         for ring in (self._incoming, self._outgoing):
             if self._discards:

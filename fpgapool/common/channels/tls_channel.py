@@ -18,8 +18,8 @@ from fpgapool.protocol import frames
 if typing.TYPE_CHECKING:
     import ssl
 
-# Bytes to encrypt, and to receive, in one step: some records. The thread holds
-# the lock of the TLS object meanwhile, which the other direction needs, too.
+# Bytes to encrypt or receive in one step: several records. Meanwhile, the
+# thread holds the TLS object's lock, which the other direction needs, too.
 _TLS_SEND_BYTES = 64 * 1024
 _TLS_RECEIVE_BYTES = 256 * 1024
 _TLS_RECORD_BYTES = 16 * 1024
@@ -33,13 +33,14 @@ class TlsChannel(channel.Channel):
     """A channel over TLS.
 
     Two threads must not use a TLS object at once, so a lock guards every call
-    of the library. The TLS object works on bytes in memory. This class moves
-    many records at a time between memory and the socket, without the lock: so
-    neither direction waits for the socket of the other, and system calls are
-    few.
+    to the library. The TLS object works on bytes in memory. This class moves
+    many records at once between memory and the socket, without holding the
+    lock. So a direction never waits for the other's socket operations, and
+    there are few system calls.
 
-    :param server_side: whether this is the server. Use :meth:`connect` or
-        :meth:`accept`, which shake hands.
+    Use :meth:`connect` or :meth:`accept`, which perform the handshake.
+
+    :param server_side: whether this is the server.
     """
 
     def __init__(
@@ -65,12 +66,12 @@ class TlsChannel(channel.Channel):
         certificate_sha256: str,
         deadline_s: float | None = None,
     ) -> TlsChannel:
-        """Shake hands as the client and check the peer's certificate.
+        """Perform the handshake as client and check the peer's certificate.
 
         :param sock: a connected TCP socket; closed if this fails.
-        :param certificate_sha256: SHA-256 of the certificate that the peer
-            must have, in DER, as 64 hexadecimal digits.
-        :raises PinMismatch: if the peer has another certificate.
+        :param certificate_sha256: SHA-256 of the DER form of the certificate
+            that the peer must have, as 64 hexadecimal digits.
+        :raises PinMismatch: if the peer has a different certificate.
         """
         return cls._start(
             sock,
@@ -86,7 +87,7 @@ class TlsChannel(channel.Channel):
         context: ssl.SSLContext,
         deadline_s: float | None = None,
     ) -> TlsChannel:
-        """Shake hands as the server.
+        """Perform the handshake as server.
 
         :param sock: an accepted TCP socket; closed if this fails.
         """
@@ -140,11 +141,11 @@ class TlsChannel(channel.Channel):
             self._receive(deadline_s)
 
     def _decrypt(self, buffer: memoryview) -> int:
-        """Decrypt the available bytes; the caller holds the lock."""
+        """Decrypt available bytes; the caller must hold the lock."""
         filled_bytes = 0
         try:
             while filled_bytes < len(buffer):
-                # The library returns one record at a time.
+                # Each call returns at most one record.
                 rest = buffer[filled_bytes:]
                 more_bytes = self._tls.read(len(rest), rest)
                 if not more_bytes:
@@ -171,7 +172,7 @@ class TlsChannel(channel.Channel):
         self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
     ) -> None:
         if sum(map(len, parts)) <= _TLS_RECORD_BYTES:
-            # One record instead of one per part.
+            # Send one record instead of one per part.
             parts = (b"".join(parts),)
         for part in parts:
             rest = memoryview(part)
@@ -180,10 +181,10 @@ class TlsChannel(channel.Channel):
                 self._send_raw(memoryview(data), deadline_s)
 
     def _encrypt(self, rest: memoryview) -> tuple[bytes, memoryview]:
-        """Return some records for the peer, and the remaining bytes."""
+        """Encrypt some bytes; return the records and the remaining bytes."""
         with self._tls_lock:
             try:
-                # The library encrypts all that it gets.
+                # The library encrypts everything that it is given.
                 rest = rest[self._tls.write(rest[:_TLS_SEND_BYTES]) :]
             except OSError as exc:
                 raise channel.ChannelClosed(
@@ -196,10 +197,10 @@ class TlsChannel(channel.Channel):
 
 
 def make_client_tls_context() -> ssl.SSLContext:
-    """Make the context of clients: TLS 1.3, identity by :func:`check_pin`.
+    """Make a TLS 1.3 context for clients, which must call :func:`check_pin`.
 
-    :returns: a context that checks no chain of certificates: workers have
-        self-signed ones and are identified by their fingerprint.
+    :returns: a context that does not verify certificate chains: workers have
+        self-signed certificates and are identified by their fingerprints.
     """
     import ssl
 
@@ -213,13 +214,14 @@ def make_client_tls_context() -> ssl.SSLContext:
 def check_pin(tls: ssl.SSLObject, certificate_sha256: str) -> None:
     """Check that the peer has the expected certificate.
 
-    :param certificate_sha256: SHA-256 of the DER, hexadecimal.
-    :raises PinMismatch: if it is another one.
+    :param certificate_sha256: SHA-256 of its DER form, in hexadecimal.
+    :raises PinMismatch: if it is a different certificate.
     """
     certificate = tls.getpeercert(binary_form=True) or b""
     found = hashlib.sha256(certificate).hexdigest()
     expected = certificate_sha256.lower().encode(errors="replace")
     if not hmac.compare_digest(found.encode(), expected):
         raise PinMismatch(
-            f"the peer's certificate has SHA-256 {found}, not the expected one"
+            f"the peer's certificate is not the expected one; its SHA-256 is"
+            f" {found}"
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Messages between the services of the pool, over oslo.messaging.
+"""Messages between the pool's services, over oslo.messaging.
 
-``rpc`` has clients and servers, ``signing`` the signatures of messages,
-``codec`` their JSON, ``context`` the callers of the REST API. The methods
-themselves are in :mod:`fpgapool.rpcapi`.
+``rpc`` has clients and servers, ``signing`` signs messages, ``codec`` encodes
+them as JSON, and ``context`` describes callers of the REST API. The RPC
+methods themselves are defined in :mod:`fpgapool.rpcapi`.
 """

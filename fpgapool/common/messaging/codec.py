@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JSON, several times as fast as the standard library's.
+"""A JSON codec, several times as fast as the standard library's.
 
-For remote calls, ``oslo_serialization.jsonutils`` does what it refuses: texts
-that are not Unicode, objects of other libraries, and numbers that are not
-finite. Such numbers are written as null, since JSON has none.
+For remote calls, ``oslo_serialization.jsonutils`` handles what this codec
+rejects, such as invalid Unicode and objects of other libraries. Numbers that
+are not finite are written as null, because JSON cannot represent them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def dump_as_bytes(value: Any) -> bytes:
-    """Return a value in JSON."""
+    """Encode a value as JSON."""
     try:
         return _encode(value)
     except (TypeError, ValueError):
@@ -30,12 +30,12 @@ def dump_as_bytes(value: Any) -> bytes:
 
 
 def dumps(value: Any) -> str:
-    """Return a value in JSON; see :func:`dump_as_bytes`."""
+    """Encode a value as JSON; see :func:`dump_as_bytes`."""
     return dump_as_bytes(value).decode()
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the value of a text in JSON."""
+    """Decode JSON."""
     try:
         return _decode(text)
     except msgspec.DecodeError:
@@ -43,12 +43,12 @@ def loads(text: str | bytes) -> Any:
 
 
 def decode_json(payload: frames.Buffer) -> dict[str, Any]:
-    """Do what :func:`frames.decode_json` does."""
+    """Do the same as :func:`frames.decode_json`, but faster."""
     if len(payload) <= frames.MAX_JSON_BYTES:
         try:
             document = _decode(payload)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            # The other decoder gives the exact reasons.
+            # That function reports the exact reason.
             return frames.decode_json(payload)
         if isinstance(document, dict):
             return document

@@ -9,21 +9,20 @@ from oslo_context import context
 
 
 class RequestContext(context.RequestContext):
-    """The user, and the request id that log lines carry."""
+    """The caller of a request, and the request ID for log lines."""
 
     @functools.cached_property
     def seen_by_policies(self) -> str:
-        """What policies see of the caller; it must not change later."""
+        """The caller's values that policies see; they must not change."""
         return repr([*self.to_policy_values().items()])
 
     def of_request(
         self, request_id: str, global_request_id: str | None
     ) -> Self:
-        """Create the caller's context for a request, and bind it to this
-        thread.
+        """Create the caller's context for a request; bind it to this thread.
 
-        This is much faster than creating a context from its many values, which
-        both share.
+        The new context shares this one's values, which is much faster than
+        creating a context from scratch.
         """
         known = type(self).__new__(type(self))
         known.__dict__.update(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Set-up of oslo.messaging: one transport per process.
+"""Sets up oslo.messaging, with one transport per process.
 
-RPC needs the global ``cfg.CONF``: oslo.messaging registers some of its own
-options nowhere else.
+RPC needs the global ``cfg.CONF``, because oslo.messaging registers some of its
+own options only there.
 """
 
 import concurrent.futures
@@ -45,9 +45,9 @@ _OFTEN = ratelimit.RateLimitedLog(__name__)
 EXCHANGE = "fpgapool"
 ALLOWED_EXMODS = ["fpgapool.common.exception"]
 
-# Further attempts of a cast on a broken connection: one to notice, one to
+# Retries of a cast on a lost connection: one to notice the loss, one to
 # reconnect. A sender must not hang while the broker is unavailable; higher
-# layers send lost messages again.
+# layers resend lost messages.
 SEND_RETRIES = 2
 
 CALL_TIMEOUT_S = 10
@@ -55,14 +55,14 @@ CALL_TIMEOUT_S = 10
 #: The method that carries several casts in one message.
 SEVERAL = "several"
 
-#: The method that carries any other call, with a signature.
+#: The method that carries any other call together with a signature.
 SIGNED = "signed"
 
 #: Called with the method, its duration in seconds, and whether it succeeded.
 Watch = Callable[[str, float, bool], None]
 
-# The defaults of oslo.messaging wait a minute for a dead peer. Operators' own
-# settings take precedence over these.
+# With oslo.messaging's defaults, it takes a minute to detect a dead peer. The
+# operator's settings take precedence over these.
 _RABBIT_DEFAULTS = {
     "heartbeat_timeout_threshold": 15,
     "rabbit_interval_max": 5,
@@ -73,22 +73,22 @@ _RABBIT_DEFAULTS = {
 #: Topic -> option of the group [upgrade_levels].
 _PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
 
-# After each message the driver's listeners wait so long for the next one, then
-# twice as long, and so on: its 1 ms makes them wake up several times for every
-# message. They do so to acknowledge notifications; RPC is acknowledged on
-# arrival.
+# After each message, the driver's listeners wait this long for the next one,
+# then twice as long, and so on. The driver's own value of 1 ms would wake them
+# several times for each message. They wake up only to acknowledge
+# notifications; RPC messages are acknowledged on arrival.
 _FIRST_WAIT_S = 0.1
 
 _THREADS_OPTION = "executor_thread_pool_size"
 
-# The start of a signed body.
+# Matches the start of a signed body, which names the method.
 _SIGNED_METHOD = re.compile(r'\["(\w+)"')
 
-#: A topic that no service has.
+#: A topic to which no service listens.
 NOBODY = "fpgapool-nobody"
 
-# The context of all messages. Services do not act in the name of a user, so a
-# user's token on the bus could only be stolen.
+# The context of all messages. It contains no user's token: services do not act
+# on behalf of users, and a token on the bus could be stolen.
 _CONTEXT: dict[str, Any] = {}
 
 _transport: messaging.Transport | None = None
@@ -100,11 +100,11 @@ _pins: dict[str, str] = {}
 def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
     """Create the process's transport.
 
-    It does not connect yet, so it works while the broker is away. A second
-    call keeps the first transport.
+    It does not connect yet, so this works even if the broker is unreachable. A
+    second call keeps the first transport.
 
-    :param url: None means the option ``transport_url``.
-    :raises: oslo_messaging.MessagingException for an unusable URL.
+    :param url: None: the option ``transport_url``.
+    :raises: oslo_messaging.MessagingException if the URL is invalid.
     """
     global _transport, _pins, _was_reached
     if _transport is not None:
@@ -121,7 +121,7 @@ def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
 
 
 def _use_fast_json() -> None:
-    # A message is JSON within JSON: the driver's envelope, and kombu's body.
+    # A message is JSON within JSON: the driver's envelope in kombu's body.
     drivers_common.jsonutils = codec
     serialization.register(
         "json", codec.dumps, codec.loads, "application/json", "utf-8"
@@ -156,14 +156,14 @@ def _pinned(target: messaging.Target) -> str:
     if _numbers(pin)[0] != _numbers(own)[0]:
         raise exception.ConfigurationError(
             reason=f"[upgrade_levels] {_PINS[target.topic]}: {pin} is not"
-            f" compatible with {own} of this release"
+            f" compatible with this release, which uses {own}"
         )
     return min(pin, own, key=_numbers)
 
 
 def _set_rabbit_defaults(conf: cfg.ConfigOpts) -> None:
-    # The driver registers its group when the transport is created and reads
-    # these values when it connects.
+    # The driver registers its options when the transport is created, and reads
+    # their values when it connects.
     for name, value in _RABBIT_DEFAULTS.items():
         try:
             conf.set_default(name, value, group="oslo_messaging_rabbit")
@@ -182,22 +182,20 @@ def cleanup() -> None:
 
 def _require_transport() -> messaging.Transport:
     if _transport is None:
-        raise RuntimeError(
-            "fpgapool.common.messaging.rpc.init() was not called"
-        )
+        raise RuntimeError("call fpgapool.common.messaging.rpc.init() first")
     return _transport
 
 
 class Client:
     """Sends to one topic, on behalf of the service itself.
 
-    :param since: the version that introduced each method; 1.0 if it is not
-        listed. The client does not send methods that are newer than
+    :param since: the version that introduced each method; 1.0 for methods that
+        are not listed. The client does not send methods that are newer than
         ``[upgrade_levels]`` allows.
-    :param watch: called after each message, by any thread.
-    :param by_server: sign with the key of the addressed server; else with that
-        of this process's party.
-    :raises: ConfigurationError if ``[upgrade_levels]`` names a version that is
+    :param watch: called after each message, in any thread.
+    :param by_server: whether to sign with the addressed server's key instead
+        of this process's.
+    :raises: ConfigurationError if ``[upgrade_levels]`` has a version that is
         not compatible with the target's.
     """
 
@@ -234,10 +232,10 @@ class Client:
     def together(self) -> Iterator[None]:
         """Collect this thread's casts, and send them at the end.
 
-        Each server gets one message with its casts in order, because a message
-        costs far more than another cast in it.
+        Each server gets a single message with all its casts in order: another
+        cast in a message costs far less than another message.
 
-        :raises: as :meth:`cast`, at the end; some may have been sent then.
+        :raises: as :meth:`cast`, at the end; some casts may have been sent.
         """
         held: list[tuple[str | None, str, dict[str, Any]]] = []
         self._held.casts = held
@@ -266,9 +264,9 @@ class Client:
     ) -> None:
         """Send without waiting for a result.
 
-        :param server: one server of the topic; None means any.
-        :raises: oslo_messaging.MessagingException if the broker cannot be
-            reached.
+        :param server: one of the topic's servers; None: any.
+        :raises: oslo_messaging.MessagingException if the broker is
+            unreachable.
         """
         self._require(method)
         if self._held.casts is not None:
@@ -291,11 +289,11 @@ class Client:
         timeout_s: float | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Send and return the answer.
+        """Send a message and return the reply.
 
-        :param server: one server of the topic; None means any.
-        :raises: oslo_messaging.MessagingException if the broker cannot be
-            reached or no answer comes in time; exceptions of the method.
+        :param server: one of the topic's servers; None: any.
+        :raises: oslo_messaging.MessagingException if the broker is unreachable
+            or no reply arrives in time; exceptions that the method raises.
         """
         self._require(method)
         prepared = self._prepared(server)
@@ -311,8 +309,8 @@ class Client:
     ) -> tuple[str, dict[str, Any]]:
         """Return the message to send, signed if there are keys.
 
-        The signed body is a text, so that the signature does not depend on how
-        each side writes JSON.
+        The signed body is a string, so that the signature does not depend on
+        how each side formats JSON.
         """
         keys = self._keys
         if keys is None:
@@ -320,16 +318,16 @@ class Client:
         party = keys.party
         if self._by_server:
             if server is None:
-                raise ValueError("a message without a server cannot be signed")
+                raise ValueError("cannot sign a message without a server")
             party = server
         body = json.dumps([method, kwargs])
         signature = keys.sign(party, self._topic, body)
         return SIGNED, {"party": party, "body": body, "signature": signature}
 
     def _reach_broker(self) -> None:
-        """Fail if the broker has been away since the process began.
+        """Fail if the broker has never been reachable from this process.
 
-        The driver waits without limit for its first connection for answers,
+        The driver waits without limit for its first connection for replies,
         but not for that of a cast. So send a cast first.
         """
         global _was_reached
@@ -353,8 +351,8 @@ class Client:
             ok = False
             raise
         except (OSError, amqp.AMQPError, kombu.exceptions.KombuError) as error:
-            # The driver wraps the errors of established connections only, not
-            # those of connecting.
+            # The driver wraps only the errors of established connections, not
+            # those that occur while it connects.
             ok = False
             raise messaging.MessageDeliveryFailure(str(error)) from error
         finally:
@@ -368,7 +366,7 @@ class Client:
 
 
 class _Held(threading.local):
-    """The casts that a thread collects; None if it sends at once."""
+    """The casts that a thread has collected; None: it sends them at once."""
 
     casts: list[tuple[str | None, str, dict[str, Any]]] | None = None
 
@@ -377,19 +375,20 @@ class _Held(threading.local):
 class Sender:
     """The context of a signed message.
 
-    :ivar host_uuid: the host that signed it; None: the pool's key signed it.
+    :ivar host_uuid: the host that signed it; None if it was signed with the
+        control key.
     """
 
     host_uuid: str | None
 
 
 def host_of(ctxt: Any) -> str | None:
-    """Return the host that signed a message; None if it was no host."""
+    """Return the host that signed a message; None if it was not a host."""
     return ctxt.host_uuid if isinstance(ctxt, Sender) else None
 
 
 def tell_refused(party: object, method: object, why: str) -> None:
-    """Log that a message was refused, at a limited rate."""
+    """Log that a message was rejected, at a limited rate."""
     _OFTEN.warning(
         "%s: %.80r from %.80r refused: %s",
         codes.MESSAGE_REFUSED,
@@ -403,10 +402,10 @@ _signature = functools.cache(inspect.signature)
 
 
 class Endpoint:
-    """Handles messages of :meth:`Client.together`, and signed ones.
+    """Handles signed messages and those from :meth:`Client.together`.
 
-    :cvar CASTS: the methods that :meth:`Client.together` may carry. They must
-        not wait for anything: the thread that receives them runs them.
+    :cvar CASTS: the methods that :meth:`Client.together` may send. They must
+        not wait for anything, because they run in the receiving thread.
     :cvar OF_HOSTS: the methods that a host may call; None: all.
     """
 
@@ -431,25 +430,25 @@ class Endpoint:
             try:
                 method, kwargs = self._known_cast(cast)
             except ValueError as error:
-                LOG.error("Dropped one of several messages: %s", error)
+                LOG.error("Dropped a cast from a combined message: %s", error)
                 continue
             try:
                 getattr(self, method)(ctxt, **kwargs)
             except Exception:
-                # The other casts are independent of it.
-                LOG.exception("Dropped one of several messages")
+                # The other casts do not depend on this one.
+                LOG.exception("A cast from a combined message failed")
 
     def _known_cast(self, cast: Any) -> tuple[str, dict[str, Any]]:
         if not isinstance(cast, list | tuple) or len(cast) != 2:
-            raise ValueError("not a pair")
+            raise ValueError("not a pair of method and arguments")
         method, kwargs = cast
         found = None
         if isinstance(method, str) and method in self.CASTS:
             found = getattr(type(self), method, None)
         if found is None:
-            raise ValueError(f"no such cast: {method!r:.60}")
+            raise ValueError(f"unknown cast {method!r:.60}")
         if not isinstance(kwargs, dict):
-            raise ValueError(f"{method} has no arguments")
+            raise ValueError(f"{method}: the arguments must be a dict")
         try:
             _signature(found).bind(self, None, **kwargs)
         except TypeError as error:
@@ -458,7 +457,7 @@ class Endpoint:
 
 
 class _Guard:
-    """Passes only signed messages to an endpoint."""
+    """Passes only correctly signed messages to an endpoint."""
 
     def __init__(
         self,
@@ -489,7 +488,7 @@ class _Guard:
         body: Any = None,
         signature: Any = None,
     ) -> Any:
-        """Run a signed method, if its signature is right."""
+        """Run a signed method, if its signature is valid."""
         texts = (party, body, signature)
         if not all(
             isinstance(text, str) for text in texts
@@ -499,7 +498,7 @@ class _Guard:
         host = None if party == signing.CONTROL else party
         allowed = self._endpoint.OF_HOSTS
         if host is not None and allowed is not None and method not in allowed:
-            self._refuse(party, method, "hosts may not call it")
+            self._refuse(party, method, "hosts may not call this method")
         return _method(self._endpoint, method)(Sender(host), **kwargs)
 
     @messaging.expected_exceptions(exception.MessageRefused)
@@ -529,9 +528,9 @@ def _method(endpoint: object, name: str) -> Callable[..., Any]:
 
 
 def handler_threads(conf: cfg.ConfigOpts = cfg.CONF) -> int:
-    """Return the number of messages that a server handles at a time."""
-    # oslo.messaging registers it with the first server, which is too late to
-    # refuse a bad value.
+    """Return how many messages a server handles at once."""
+    # oslo.messaging registers the option with the first server, which is too
+    # late to reject an invalid value.
     for group, options in messaging_opts.list_opts():
         for option in options:
             if option.name == _THREADS_OPTION:
@@ -550,16 +549,15 @@ def get_server(
 ) -> messaging.MessageHandlingServer:
     """Return a server, not yet started, whose handlers run in threads.
 
-    Its ``start()`` returns when the broker has been reached; after that it
-    reconnects by itself. The thread that receives messages runs those of
-    :attr:`Endpoint.CASTS` itself.
+    Its ``start()`` returns once the broker has been reached; from then on, the
+    server reconnects automatically. The methods in :attr:`Endpoint.CASTS` run
+    in the thread that receives messages.
 
-    :param endpoints: objects whose public methods are the RPC interface; of
-        the class :class:`Endpoint`, if there are keys.
-    :param keys: to check signatures; the server refuses messages without a
-        valid one. None: it accepts all.
-    :param accept_unsigned: accept messages without a signature, even with
-        keys.
+    :param endpoints: objects whose public methods are the RPC interface;
+        instances of :class:`Endpoint`, if there are keys.
+    :param keys: keys to check signatures; the server rejects messages without
+        a valid signature. None: it accepts all messages.
+    :param accept_unsigned: whether to accept unsigned messages despite keys.
     """
     casts = {
         method
@@ -577,18 +575,18 @@ def get_server(
         list(endpoints),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
-    # The library's own starts a thread for each message until there are as
-    # many as allowed, and each of these then wakes up every second.
+    # The library's own executor starts a thread for each message up to the
+    # limit, and each of these threads then wakes up every second.
     server._executor_cls = concurrent.futures.ThreadPoolExecutor
-    # The library has no public way to choose the thread of a method: its
-    # executors are plug-ins that cannot know the endpoints, and dispatchers
-    # run in the pool's threads. A release may lack this one.
+    # The library has no public way to choose a method's thread: its executors
+    # are plug-ins that do not know the endpoints, and dispatchers run in the
+    # pool's threads. Other releases may lack this private method.
     hand_over = getattr(server, "_on_incoming", None)
     if hand_over is None:
         return server
 
     def receive(incoming: Sequence[Any]) -> None:
-        # A thread of the pool costs more than running most casts.
+        # Handing a cast to a pool thread costs more than running most casts.
         if _method_of(incoming[0].message) in casts:
             server._process_incoming(incoming)
         else:
@@ -599,7 +597,7 @@ def get_server(
 
 
 def _method_of(message: Mapping[str, Any]) -> str:
-    """Return the method of a message; empty if it is hard to find."""
+    """Return the method of a message; empty if it is not easily found."""
     method, arguments = message.get("method"), message.get("args")
     if method == SIGNED and isinstance(arguments, dict):
         begin = _SIGNED_METHOD.match(str(arguments.get("body")))

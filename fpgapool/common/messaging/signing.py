@@ -2,13 +2,13 @@
 
 """Signatures of messages between hosts and the rest of the pool.
 
-A process with access to the broker can send any message in any name. So each
-message names its party and carries a signature that only this party and the
-holders of the pool's key can create.
+A process with access to the broker can send any message under any name. So
+each message names a party and carries a signature that only this party and
+the holders of the pool key can create.
 
-All other keys derive from the pool's key. Each host has its own key, which
-signs messages from and to the host. Conductors, the API and operators share
-one key. A host's key is useless to another host.
+All other keys are derived from the pool key. Each host has its own key, which
+signs messages from and to that host. Conductors, the API and operators share
+one key. A host's key does not help to impersonate another host.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from oslo_config import cfg
 
 from fpgapool.common import exception
 
-#: The party of conductors, the API and operators' commands. Hosts' parties are
-#: UUIDs.
+#: Party of conductors, the API and operators' commands. A host's party is its
+#: UUID.
 CONTROL = "control"
 
 KEY_BYTES = 32
-#: Bounds the memory of the key cache: senders choose the names.
+#: Limits the memory of the key cache, because senders choose the names.
 MAX_PARTY_LENGTH = 64
 
 _KEY = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES},}}")
@@ -40,19 +40,19 @@ _MAX_FILE_BYTES = 4096
 class Keys:
     """The keys that a process holds.
 
-    :ivar secrets: of the pool if the party is :data:`CONTROL`, else of the
-        host. The first one signs; all are accepted, so that they can be
-        replaced one by one.
+    :ivar secrets: pool keys if the party is :data:`CONTROL`, else keys of the
+        host. The first one signs; all are accepted, so that a key can be
+        replaced on one machine after the other.
     """
 
     party: str
     secrets: tuple[bytes, ...] = dataclasses.field(repr=False)
 
     def sign(self, party: str, topic: str, body: str) -> str:
-        """Return the signature of a message, hexadecimal.
+        """Return the signature of a message, in hexadecimal.
 
-        :param party: the sender, or the host that gets the message.
-        :raises ValueError: if this process has no key of that party.
+        :param party: the sender, or the host that receives the message.
+        :raises ValueError: if this process has no key for that party.
         """
         keys = self._keys(party)
         if not keys:
@@ -62,7 +62,7 @@ class Keys:
     def has_signed(
         self, party: str, topic: str, body: str, signature: str
     ) -> bool:
-        """Whether a signature is right.
+        """Whether a signature is valid.
 
         The other parameters are those of :meth:`sign`.
         """
@@ -77,7 +77,7 @@ class Keys:
         )
 
     def host_key(self, host_uuid: str) -> str:
-        """Return the content of a host's key file, a line for each secret."""
+        """Return the content of a host's key file, one secret per line."""
         return "\n".join(key.hex() for key in self._keys(host_uuid))
 
     def _keys(self, party: str) -> Sequence[bytes]:
@@ -99,11 +99,11 @@ def host_keys(conf: cfg.ConfigOpts) -> Keys | None:
 
 
 def read(path: str | None, party: str, option: str) -> Keys | None:
-    """Read the keys of a file, a line for each, hexadecimal.
+    """Read the keys in a file, one per line, in hexadecimal.
 
-    :param path: of the file; None: no keys.
-    :raises ConfigurationError: if the file cannot be read, or its content is
-        not keys.
+    :param path: path of the file; None: no keys.
+    :raises ConfigurationError: if the file cannot be read, or contains
+        anything but keys.
     """
     if not path:
         return None
@@ -119,8 +119,8 @@ def read(path: str | None, party: str, option: str) -> Keys | None:
         _KEY.fullmatch(line) and len(line) % 2 == 0 for line in lines
     ):
         raise exception.ConfigurationError(
-            reason=f"{option}: {path} must hold a key in each line, of"
-            f" {2 * KEY_BYTES} hexadecimal digits at least"
+            reason=f"{option}: {path} must contain one key per line: an even"
+            f" number of hexadecimal digits, at least {2 * KEY_BYTES}"
         )
     return Keys(party, tuple(bytes.fromhex(line) for line in lines))
 
@@ -138,8 +138,9 @@ def _mac(key: bytes, *parts: str) -> bytes:
     message = bytearray()
     for part in parts:
         data = part.encode(errors="surrogatepass")
-        # With the lengths, different lists of parts never give the same bytes.
+        # The lengths make sure that different lists of parts never give the
+        # same bytes.
         message += len(data).to_bytes(8, "big")
         message += data
-    # In one call: updating an object part by part costs more for short parts.
+    # For short messages, one call is faster than updating an object.
     return hmac.digest(key, message, "sha256")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators see of a service: its logs, audit log and metrics.
+"""Monitoring of a service: its logs, audit log and metrics.
 
 ``tallies``, ``ratelimit`` and ``lost_lines`` need only the standard library,
-so that workers and pure code may use them.
+so that workers and the scheduling core can use them.
 """

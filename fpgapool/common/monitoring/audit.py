@@ -2,8 +2,8 @@
 
 """The audit log: one line for each action that needs privileges.
 
-A line is a JSON object, so that a value cannot imitate another line. The
-logger has a name of its own, so that operators can direct it elsewhere.
+Each line is a JSON object, so that a value cannot fake another line. The
+logger has its own name, so that operators can send it to another destination.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DONE = "done"
 DENIED = "denied"
 FAILED = "failed"
 
-# Longer values, current or previous, are cut.
+# Longer values are truncated.
 _MAX_CHARACTERS = 4096
 
 
@@ -39,10 +39,12 @@ def record(
     values: Mapping[str, object] | None = None,
     before: Mapping[str, object] | None = None,
 ) -> None:
-    """Write the line of one action.
+    """Write the line for one action.
 
-    :param target_projects: the projects that own the target, if others.
-    :param code: the error code, unless it was done.
+    :param target_projects: the projects that own the target, if they are not
+        the user's project.
+    :param code: the error code; None if the action was done.
+    :param before: the values that the action replaced.
     """
     line = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(),
@@ -67,7 +69,7 @@ def record(
 
 
 def _cut(values: Mapping[str, object] | None) -> dict[str, object] | None:
-    """Return values; only their beginning if they are long."""
+    """Return the values; if they are too long, only their beginning."""
     if not values:
         return None
     text = json.dumps(dict(values), default=str)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a process does if it cannot write its log."""
+"""Counts and reports log lines that a process could not write."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import logging
 import sys
 import time
 
-# Interval between two lines about the same log.
+# Minimum interval between two reports about the same log.
 INTERVAL_S = 60.0
 
 
 def count() -> None:
-    """Have the root logger's handlers count the lines that they cannot write.
+    """Make the root logger's handlers count the lines that they cannot write.
 
-    A plain handler writes a traceback for each line to standard error,
-    or raises its error where the line was logged.
+    Otherwise, a handler would write a traceback to standard error for each
+    line, or raise an error in the code that logged the line.
     """
     for handler in logging.getLogger().handlers:
         _Counted(handler)
 
 
 class _Counted:
-    """Counts what a handler cannot write.
+    """Counts the lines that a handler cannot write.
 
-    It reports this on standard error, and later in the log, at intervals.
+    It reports them at intervals: on standard error at once, and in the log
+    when it can be written again.
     """
 
     def __init__(self, handler: logging.Handler) -> None:
@@ -40,7 +41,7 @@ class _Counted:
         handler.handleError = self.lose  # type: ignore[method-assign]
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Log a line, and then how many were lost before it."""
+        """Log a line, and then how many lines were lost before it."""
         self._handler.acquire()
         try:
             before = self._lost
@@ -61,7 +62,7 @@ class _Counted:
             return False
 
     def lose(self, record: logging.LogRecord) -> None:
-        """Count a line; called while its error is handled."""
+        """Count a lost line; called while its error is being handled."""
         error = sys.exc_info()[1]
         self._lost += 1
         self._cause = error
@@ -72,11 +73,11 @@ class _Counted:
         # Standard error may be closed.
         with contextlib.suppress(OSError, ValueError):
             if not isinstance(error, OSError):
-                # The line is wrong, not the log.
+                # A bug in the code that logged the line; the log is fine.
                 self._tell_of_bug(record)
             elif sys.stderr is not None:
                 sys.stderr.write(
-                    f"The log {self._name()} cannot be written:"
+                    f"Cannot write to the log {self._name()}:"
                     f" {error.strerror or error}; lines lost: {self._lost}\n"
                 )
                 sys.stderr.flush()

@@ -2,9 +2,9 @@
 
 """Metrics pages for Prometheus.
 
-Each service makes a page of its own at each scrape; several services may run
-in one process. A service has tables of metrics, one for each object that it
-reads; a new metric is one more row.
+A page is made anew for each scrape, from all services of the process. A
+service has tables of metrics, one for each object from which it reads values.
+To add a metric, add a row to a table.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _FAMILIES: dict[str, Callable[..., metrics_core.Metric]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric; :func:`table` makes it of a row.
+    """One metric; :func:`table` makes it from a row.
 
-    :ivar read: where its value is in what :meth:`Page.fill` gets: names of
-        attributes, methods or keys, with dots. The value is a number, a
-        histogram, or a mapping of these by the values of the labels.
+    :ivar read: path of the value in the source of :meth:`Page.fill`: names of
+        attributes, methods or keys, separated by dots. The value is a number,
+        a histogram, or a mapping from label values to these.
     """
 
     name: str
@@ -63,7 +63,9 @@ class Definition:
         if self.kind not in _FAMILIES:
             raise ValueError(f"{self.name}: unknown kind {self.kind!r}")
         if (self.kind == COUNTER) != self.name.endswith("_total"):
-            raise ValueError(f"{self.name}: counters end in _total")
+            raise ValueError(
+                f"{self.name}: counters, and only these, must end in _total"
+            )
 
 
 _ROW = re.compile(
@@ -74,10 +76,10 @@ _ROW = re.compile(
 
 
 def table(text: str) -> tuple[Definition, ...]:
-    """Return the metrics of a table.
+    """Return the metrics in a table.
 
-    :param text: rows such as ``gauge NAME{LABEL,LABEL} = PATH`` with a help
-        text in indented lines below; see :class:`Definition`.
+    :param text: rows such as ``gauge NAME{LABEL,LABEL} = PATH``, each followed
+        by its help text in indented lines; see :class:`Definition`.
     """
     rows = list(_ROW.finditer(text))
     if "".join(row[0] for row in rows) != text.lstrip("\n"):
@@ -106,8 +108,8 @@ BUILD = Definition(
 class Page:
     """The metrics of one scrape.
 
-    :param definitions: all metrics of the service; also those without a value
-        appear.
+    :param definitions: all metrics of the service; those without a value
+        appear, too.
     """
 
     def __init__(self, definitions: Sequence[Definition]) -> None:
@@ -127,8 +129,8 @@ class Page:
     ) -> None:
         """Add the values of all rows of a table.
 
-        :param labels: the values of the first labels of all rows.
-        :param more: what they read although the source does not have it.
+        :param labels: values of the first labels of each row.
+        :param more: additional values that rows read, which the source lacks.
         """
         for row in rows:
             self.put(row, _read(row.read, source, more), *labels)
@@ -137,7 +139,7 @@ class Page:
         """Add the value of a row; see :class:`Definition`."""
         if not isinstance(value, Mapping):
             value = {(): value}
-        # Another thread may change it.
+        # Copied because another thread may change it.
         for key, one in list(value.items()):
             self._add(row.name, one, (*labels, *_tuple(key)))
 
@@ -168,10 +170,10 @@ Fill = Callable[[Page], None]
 
 
 class Collector(registry.Collector):
-    """Makes pages for Prometheus's library.
+    """Makes pages for the Prometheus client library.
 
-    :param fills: called with each page, by any thread; one for each service
-        that has these metrics.
+    :param fills: functions that fill a page, one for each service with these
+        metrics; called in any thread.
     """
 
     def __init__(
@@ -187,8 +189,8 @@ class Collector(registry.Collector):
             try:
                 fill(page)
             except Exception:
-                # The other services' values are still useful.
-                LOG.exception("Metrics are incomplete")
+                # The values of other services are still useful.
+                LOG.exception("Cannot read all metrics")
         yield from page.families()
 
     def describe(self) -> list[metrics_core.Metric]:
@@ -196,12 +198,12 @@ class Collector(registry.Collector):
 
 
 class Endpoint:
-    """Serves pages by HTTP or HTTPS; a service of the process.
+    """Serves pages over HTTP or HTTPS; one of the process's services.
 
-    Without a port it does nothing. It checks for each connection whether the
-    certificate's files changed.
+    Without a port, it does nothing. For each connection, it checks whether the
+    certificate files have changed.
 
-    :param option: the option of that group that has the port.
+    :param option: name of the option in [metrics] that sets the port.
     """
 
     def __init__(
@@ -217,7 +219,7 @@ class Endpoint:
         self._port: int | None = conf.metrics[option] if port is None else port
         self._registry = registry.CollectorRegistry()
         self._registry.register(Collector(definitions, fills))
-        # The process's CPU time, memory and descriptors.
+        # Adds the process's CPU time, memory and descriptors.
         prometheus_client.ProcessCollector(registry=self._registry)
         self._conf = conf.metrics
         self._server: scraping.Server | None = None
@@ -225,7 +227,7 @@ class Endpoint:
 
     @property
     def port(self) -> int | None:
-        """The port on which it listens; None while it does not."""
+        """The port on which it listens; None if it does not listen."""
         return self._server.server_port if self._server else None
 
     def start(self) -> None:
@@ -245,14 +247,14 @@ class Endpoint:
             )
         except OSError as error:
             raise exception.ConfigurationError(
-                reason=f"[metrics] {self._option}: {self._address} port"
-                f" {self._port}: {error.strerror}"
+                reason=f"[metrics] {self._option}: cannot listen on"
+                f" {self._address} port {self._port}: {error.strerror}"
             ) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
         self._thread.start()
-        LOG.info("Metrics at %s port %d", self._address, self.port)
+        LOG.info("Serving metrics on %s port %d", self._address, self.port)
 
     def _certificate(self) -> tls.ServerContext | None:
         options = self._conf

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rate limits: for callers, and for log lines that untrusted peers can
-cause.
-"""
+"""Rate limits on callers, and on log lines that untrusted peers can cause."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from collections.abc import Callable
 BURST = 10
 INTERVAL_S = 60.0
 
-# Callers per limiter; those that asked longest ago are forgotten.
+# Most callers per limiter; it forgets those whose last request is oldest.
 _MAX_BUCKETS = 10_000
 
 
@@ -30,9 +28,9 @@ class _Kind:
 
 
 class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
-    """Logs at most :data:`BURST` lines of each format in an interval.
+    """Logs at most :data:`BURST` lines of each format per interval.
 
-    The first line of the next interval says how many were left out. Safe to
+    The first line of the next interval says how many were omitted. Safe to
     use from several threads.
     """
 
@@ -42,23 +40,23 @@ class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logging.getLogger(name), {})
         self._clock = clock or time.monotonic
         self._lock = threading.Lock()
-        # By format; the code has few.
+        # Keyed by format; there are only as many as the code has.
         self._kinds: dict[object, _Kind] = {}
 
     def log(
         self, level: int, msg: object, *args: object, **kwargs: typing.Any
     ) -> None:
-        """Log a line, or only count it if there were too many like it."""
+        """Log a line; if there were too many like it, only count it."""
         left_out = self._count(msg)
         if left_out is None:
             return
         if left_out:
-            msg, args = f"{msg} (%d more like it left out)", (*args, left_out)
-        # stacklevel: the line names the caller's place in the code.
+            msg, args = f"{msg} (%d similar lines omitted)", (*args, left_out)
+        # stacklevel makes the line show where the caller logged it.
         super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
 
     def _count(self, msg: object) -> int | None:
-        """:returns: the number left out before; None to leave this out."""
+        """:returns: number of lines omitted before; None: omit this one."""
         now_s = self._clock()
         with self._lock:
             kind = self._kinds.get(msg)
@@ -79,7 +77,7 @@ class _Bucket:
 class Limiter:
     """A token bucket for each of many callers; thread-safe.
 
-    :param per_s: requests per second in the long run; 0: unlimited.
+    :param per_s: sustained requests per second; 0: unlimited.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class Limiter:
         )
 
     def wait_s(self, caller: str) -> float:
-        """Count one more request of a caller, or return how long to wait.
+        """Count a caller's request, or return how long it must wait.
 
         :returns: 0 if the request may proceed.
         """

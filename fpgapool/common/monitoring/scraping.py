@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The HTTP server of metrics, with few and short connections."""
+"""The HTTP server for metrics; it has few, short connections."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from fpgapool.common import tls
 from fpgapool.common.channels import pending
 
-#: Prometheus needs one.
+#: Prometheus needs only one.
 MAX_CONNECTIONS = 16
 
-#: The longest time that a client may send or read nothing.
+#: How long a client may neither send nor read anything.
 PATIENCE_S = 10.0
 
 
@@ -29,11 +29,11 @@ class _Handler(wsgiref.simple_server.WSGIRequestHandler):
 
 
 class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
-    """Serves a WSGI application, a thread for each connection.
+    """Serves a WSGI application, with one thread per connection.
 
-    If there are too many connections, it cuts one of the oldest.
+    If there are too many connections, it closes one of the oldest.
 
-    :param address: name or number, and port; 0 for any free port.
+    :param address: host name or IP address, and port; 0: any free port.
     """
 
     daemon_threads = True
@@ -54,7 +54,7 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         self.set_app(app)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; the handshake happens in its own thread."""
+        """Accept a connection; its own thread performs the handshake."""
         sock, address = super().get_request()
         sock.settimeout(PATIENCE_S)
         if self._certificate is not None:
@@ -70,10 +70,10 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         super().shutdown_request(request)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Shake hands if TLS is on, and answer the request."""
+        """Perform the handshake if TLS is used, and answer the request."""
         if isinstance(request, ssl.SSLSocket):
             request.do_handshake()
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing: clients may leave, and are cut."""
+        """Log nothing: clients may disconnect or be disconnected."""

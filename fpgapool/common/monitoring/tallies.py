@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Counters and histograms without any library.
+"""Counters and histograms that need only the standard library.
 
-Pure code can use them; :mod:`fpgapool.common.monitoring.metrics` reads them.
+The scheduling core can use them; :mod:`fpgapool.common.monitoring.metrics`
+publishes them.
 """
 
 from __future__ import annotations
@@ -15,31 +16,31 @@ from collections.abc import Sequence
 
 from fpgapool.vocabulary import codes
 
-#: Bounds of durations in seconds, from function calls to timeouts.
+#: Histogram bounds in seconds, for durations from function calls to timeouts.
 SHORT_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-#: Bounds of durations in seconds, from a moment to a day.
+#: Histogram bounds in seconds, for durations from a moment to a day.
 LONG_S = (
     *(0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0),
     *(4 * 3600.0, 24 * 3600.0),
 )
-#: Bounds of numbers of items.
+#: Histogram bounds for numbers of items.
 COUNTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 
 
 def known(code: str) -> str:
-    """Return a code; ``other`` if it is unknown, to bound the memory."""
+    """Return a code, or ``other`` if it is unknown, to limit memory use."""
     return code if code in codes.ERRORS else "other"
 
 
 class Histogram:
-    """Counts of values in classes of size.
+    """Counts values in buckets.
 
-    One thread observes, without a lock; any thread may read meanwhile.
+    Only one thread may observe, without a lock; any thread may read meanwhile.
 
-    :param bounds: upper bounds of the classes, inclusive and increasing.
+    :param bounds: upper bounds of the buckets, inclusive and increasing.
     """
 
     __slots__ = ("_bounds", "_counts", "_sum")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver that emulates boards."""
+"""A driver that emulates boards."""
 
 from fpgapool.drivers.emulator.driver import EmulatorDriver
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The bitstreams of the emulator."""
+"""Bitstreams that the emulator can run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]
 
 
 def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
-    """Find an accelerator of this host.
+    """Find one of this host's accelerators.
 
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
     """
@@ -33,12 +33,12 @@ def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     if name == bitstream:
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            "without a file the emulator knows only"
+            "without a file, the emulator accepts only"
             f" {names.BUILTIN_PREFIX}<accelerator>, not {bitstream!r}",
         )
     try:
         profile = accelerators.load_profile(name)
-        # Searching here keeps the opening of sessions fast.
+        # Find the core now, so that opening a session is fast.
         return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
         known = exc.code == codes.CORE_UNAVAILABLE
@@ -60,8 +60,8 @@ def load_file(
     if file.format != formats.DECLARATION:
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            "the emulator accepts bitstreams of the format "
-            f"{formats.DECLARATION}, not {file.format!r:.80}",
+            f"the emulator accepts bitstreams in format {formats.DECLARATION},"
+            f" not {file.format!r:.80}",
         )
     contents = file.read(declarations.MAX_SIZE_BYTES)
     try:
@@ -116,4 +116,4 @@ def _shortage(
         for resource, needed in declared.resources.items()
         if needed > capacity.get(resource, needed)
     )
-    return f"the slot is too small: the bitstream takes {missing}"
+    return f"the slot is too small: the bitstream needs {missing}"

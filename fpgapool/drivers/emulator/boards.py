@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The file that describes the emulated boards of a host."""
+"""The file that describes a host's emulated boards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_NIC_BYTES_PER_S = 1.25e9
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """One emulated board; power is drawn by the board and each busy slot."""
+    """One emulated board; it draws idle power, and more per busy slot."""
 
     name: str
     slots: int
@@ -40,11 +40,11 @@ class Board:
 class Boards:
     """All emulated boards of a host, in the order of the file.
 
-    :ivar rate_scale: factor of every rate, None if rates are unlimited.
+    :ivar rate_scale: factor for every rate; None if rates are unlimited.
     :ivar nic_bytes_per_s: rate of the host's NIC in each direction.
-    :ivar capacities: of a slot, by its shape, and by resource. A missing
-        shape, or a missing resource, is unlimited.
-    :ivar power_cap_w: what its slots may take together; None: any power.
+    :ivar capacities: capacity of a slot, by shape and resource. Shapes and
+        resources that are missing are unlimited.
+    :ivar power_cap_w: maximum total power of the host's slots; None: no cap.
     """
 
     boards: tuple[Board, ...]
@@ -57,7 +57,7 @@ class Boards:
     version: str = ""
 
     def scaled(self, bytes_per_s: float) -> float:
-        """Return the emulated rate; unlimited rates are not limited."""
+        """Return a scaled rate, or the rate itself if rates are unlimited."""
         scale = self.rate_scale
         return bytes_per_s if scale is None else bytes_per_s * scale
 
@@ -97,7 +97,7 @@ _FILE = shapes.Members(
         "rate_scale": documents.number(1e-6, 1e6),
         "unlimited": shapes.flag,
         "nic_bytes_per_s": documents.number(1, 1e15),
-        # The capacities of slots.
+        # Capacities of slots, by shape.
         "shapes": shapes.mapping_of(
             shapes.Members(
                 {},

@@ -16,19 +16,19 @@ from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 from fpgapool.vocabulary import codes
 
-# A piece that ends this soon after the last check has no new faults.
+# finish() does not check for faults this soon after the previous check.
 _QUIET_NS = 200_000
 
 
 class FaultInjected(Exception):
-    """An injected fault makes a core fail."""
+    """An injected fault made a core fail."""
 
 
 class EmulatedCore(base.ChecksummedCore):
-    """A core with a modelled rate, and with injected faults.
+    """A core with a modelled rate and injected faults.
 
-    Checksums are those of the true output: a wrong result is injected behind
-    them, as if on the way from the board.
+    Checksums are those of the correct output. Wrong results are injected after
+    they are computed, as if data changed on its way from the board.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class EmulatedCore(base.ChecksummedCore):
         self._pacer = pacer
         self._faults = session_faults
         self._spoil = False
-        # When it last checked without finding a fault.
+        # When a check last found no fault.
         self._quiet_ns = 0
         self._checksums: base.Checksums | None = None
 
@@ -83,7 +83,7 @@ class EmulatedCore(base.ChecksummedCore):
             self._pacer.slow_down(1.0)
         # The modelled time includes the computation.
         self._pacer.start(len(chunk_in))
-        # Read it before the output replaces it.
+        # Read the input before the output overwrites it.
         self._sum_up_input(chunk_in)
         output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
         self._sum_up_output(chunk_out, output_bytes)
@@ -95,7 +95,7 @@ class EmulatedCore(base.ChecksummedCore):
         return self._spoiled(chunk_out, output_bytes)
 
     def finish(self, chunk_out: memoryview) -> int:
-        # A short task checks for faults once.
+        # For a short task, the check in process() is enough.
         if time.monotonic_ns() - self._quiet_ns > _QUIET_NS:
             for fault in self._faults.due(0):
                 _break(fault)
@@ -129,7 +129,8 @@ class EmulatedCore(base.ChecksummedCore):
             )
 
     def _spoiled(self, chunk_out: memoryview, output_bytes: int) -> int:
-        # An accelerator may return no output before its input ends.
+        # The accelerator may return its first output only after the input
+        # ends; wait for it.
         if self._spoil and output_bytes:
             self._spoil = False
             chunk_out[output_bytes // 2] ^= 0xFF
@@ -150,7 +151,7 @@ def _break(fault: faults.Fault) -> None:
         case faults.CORE_ERROR:
             raise FaultInjected(fault.place)
         case faults.CORE_CRASH:
-            # No cleanup, as after a real crash.
+            # Skip all cleanup, as in a real crash.
             os.kill(os.getpid(), signal.SIGKILL)
         case faults.CORE_HANG:
             hang()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Emulated boards: real results at modelled speed."""
+"""Emulated boards, which return real results at a modelled speed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ _ON_PURPOSE = "an injected fault"
 
 _BOARDS_FILE_HELP = """
 YAML file that describes the emulated boards of this host: their rates, shapes
-and slots. Needed if ``[agent] driver`` is ``emulator``; there is no default.
+and slots. Required if ``[agent] driver`` is ``emulator``.
 """
 _CLUSTER_DIR_HELP = """
 Directory that all agents with emulated boards on this machine share, so that
-their emulated hosts form one cluster: remote sessions share the modelled NICs
-of both hosts that they cross. All of them need the same ``rate_scale`` in
-their boards files, and each a ``[DEFAULT] host_uuid`` of its own. The driver
-makes it if it is missing. By default a host emulates itself alone: remote
-sessions share its own NIC, and that of the other host counts as unlimited.
+their emulated hosts form one cluster, in which remote sessions share the
+modelled NICs of both hosts. All agents need the same ``rate_scale`` in their
+boards files, and each needs its own ``[DEFAULT] host_uuid``. The driver
+creates the directory if it is missing. By default, each host is emulated
+alone: its remote sessions share its own NIC, and the NICs of other hosts are
+unlimited.
 """
 
 _AMBIENT_C = 25.0
@@ -42,18 +43,18 @@ _DEGREES_PER_W = 0.8
 
 
 class EmulatorDriver(base.Driver):
-    """Emulates the boards of a boards file.
+    """Emulates the boards in a boards file.
 
-    Accelerators really compute, on the CPU. Each slot is limited to the peak
-    rate of its accelerator, the slots of a device share its DMA rate, and
-    remote data the NICs of the hosts that it crosses: max-min fair over all
-    processes of the cluster. A changed file is read again. Faults can be
-    switched on and off while it runs; see
+    Accelerators compute real results, on the CPU. Each slot is limited to its
+    accelerator's peak rate. The slots of a device share its DMA rate, and
+    remote sessions share the NICs of both hosts, in a max-min fair way across
+    all processes of the cluster. The file is read again when it changes.
+    Faults can be switched on and off at run time; see
     :mod:`fpgapool.drivers.emulator.faults`.
 
     :param settings: ``state_dir``; ``boards_file``, the path of the boards
         file; optionally ``cluster_dir``, a directory shared with the other
-        emulated hosts of this machine, and ``host_uuid``, needed with it.
+        emulated hosts on this machine, which also requires ``host_uuid``.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -94,7 +95,7 @@ class EmulatorDriver(base.Driver):
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
-        # The pacer of each slot, with the arguments that created it.
+        # Each slot's pacer, with the arguments from which it was made.
         self._pacers: dict[
             tuple[str, int],
             tuple[
@@ -183,8 +184,8 @@ class EmulatorDriver(base.Driver):
         peak_bytes_per_s = self._boards.scaled(profile.peak_in(shape))
         model = (traffic, peak_bytes_per_s, profile.return_ratio)
         kept = self._pacers.get((device, slot))
-        # A slot that computes many small tasks has one model for all of them:
-        # each new model would begin with spare time.
+        # Reuse one pacer for all small tasks of a slot: a new pacer would
+        # start with a full token bucket.
         if kept is not None and kept[0] == model and not kept[1].cancelled:
             return kept[1]
         pacer = self._make_pacer(device, slot, model)
@@ -203,9 +204,9 @@ class EmulatorDriver(base.Driver):
         return pacing.Pacer(self._ports.table, stream, model[1])
 
     def scrub(self, device: str, slot: int) -> None:
-        # The session's core and buffers belong to its process and are gone
-        # with it; the accelerator stays for the next session. Data of a dead
-        # board went with its power.
+        # Nothing to remove: the session's core and buffers are gone, and the
+        # accelerator stays for the next session. A dead board lost its data
+        # when it lost power.
         self._board(device, slot)
         if self._faults.strike(device, slot, (faults.SCRUB,)):
             raise base.DriverError(codes.SCRUB_FAILED, _ON_PURPOSE)
@@ -271,11 +272,11 @@ class EmulatorDriver(base.Driver):
     def _read_programmed(
         self, board: boards.Board, slot: int
     ) -> tuple[str | None, str]:
-        """:returns: the accelerator in a slot and the bitstream's name."""
+        """:returns: the accelerator and bitstream name in a slot."""
         with contextlib.suppress(OSError, ValueError):
             record = self._record_path(board.name, slot).read_text()
             name, bitstream, shape = record.split("\n")
-            # A board whose shape has changed counts as empty.
+            # If the board's shape has changed, the slot is treated as empty.
             if shape == board.shape:
                 return name, bitstream
         return None, ""

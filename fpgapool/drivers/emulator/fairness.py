@@ -2,7 +2,7 @@
 
 """Max-min fair rates: no flow can gain except at the cost of a slower one.
 
-Workers import it too, so it imports nothing heavy.
+Workers import this module, too, so it must load quickly.
 """
 
 import heapq
@@ -14,13 +14,13 @@ def max_min_rates(
     memberships: abc.Sequence[abc.Sequence[tuple[int, float]]],
     capacities_bytes_per_s: abc.Sequence[float],
 ) -> list[float]:
-    """Max-min fair rates of flows over several resources at once.
+    """Return the max-min fair rates of flows that share several resources.
 
-    Progressive filling: all rates grow together; a flow stops at its cap or
-    when a resource that it uses is full.
+    Uses progressive filling: all rates grow together, until a flow reaches its
+    cap or a resource that it uses is full.
 
     :param memberships: for each flow, the resources that it uses, each with
-        the bytes that one byte of the flow costs there.
+        the bytes of capacity that one byte of the flow takes.
     """
     filling = _Filling(memberships, capacities_bytes_per_s)
     order = sorted(range(len(memberships)), key=caps_bytes_per_s.__getitem__)
@@ -33,7 +33,7 @@ def max_min_rates(
 class _Filling:
     """The state of progressive filling.
 
-    :ivar rates: of the flows that stopped; -1: still growing.
+    :ivar rates: rates of flows that have stopped growing; -1: still growing.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class _Filling:
         capacities: abc.Sequence[float],
     ) -> None:
         self.rates = [-1.0] * len(memberships)
-        # Per flow and per resource, without uses of cost 0.
+        # For each flow: its resources with a cost above 0.
         self._uses = [
             [(resource, cost) for resource, cost in uses if cost > 0]
             for uses in memberships
@@ -55,7 +55,8 @@ class _Filling:
                 self._users[resource].append(flow)
                 self._weights[resource] += cost
         self._growing = [len(users) for users in self._users]
-        # (the rate at which it is full, resource); the rate may be too low
+        # Pairs of the rate at which a resource is full, and the resource. The
+        # rate may be too low: it rises when flows stop at other resources.
         self._heap = [
             (self._full_at(resource), resource)
             for resource, users in enumerate(self._users)
@@ -76,7 +77,7 @@ class _Filling:
                 continue
             full_at = self._full_at(resource)
             if full_at > heap[0][0]:
-                # Flows that stopped elsewhere have left room.
+                # Flows that stopped at other resources have left room here.
                 heapq.heapreplace(heap, (full_at, resource))
                 continue
             heapq.heappop(heap)

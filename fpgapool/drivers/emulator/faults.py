@@ -2,9 +2,9 @@
 
 """Injected faults.
 
-Faults are in the boards file, board by board, or can be changed at run time in
-the faults file next to it, which is best replaced by a rename. Each effect of
-a fault is logged as ``FAULT INJECTED``.
+Faults are set for each board in the boards file, or at run time in the faults
+file next to it, which should be replaced by renaming a complete file. Each
+time a fault takes effect, ``FAULT INJECTED`` is logged.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
-#: The board reports bad health, but works.
+#: The board reports that it is unhealthy, but works.
 UNHEALTHY = "unhealthy"
-#: The board reports bad health, and nothing in it works.
+#: The board reports that it is unhealthy, and does not work.
 DEAD = "dead"
 PROGRAMMING = "programming"
 PROGRAMMING_HANG = "programming_hang"
@@ -58,13 +58,13 @@ _MAX_BYTES = 2**62
 class Fault:
     """A fault to inject.
 
-    :ivar probability: that it happens, drawn for each programming, scrub or
-        session.
-    :ivar after_bytes: it waits until a session has sent more than this in the
-        slot.
-    :ivar slowness: factor of the time of a slow core.
-    :ivar key: its unique name among all faults, with the version of its file;
-        set when it takes effect.
+    :ivar probability: probability that it happens, drawn for each programming,
+        scrub or session.
+    :ivar after_bytes: it happens only after a session has sent more input than
+        this to the slot.
+    :ivar slowness: factor by which a slow core takes longer.
+    :ivar key: unique identifier, which depends on the version of its file; set
+        when the file is read.
     """
 
     kind: str
@@ -99,7 +99,7 @@ _BOARD_FAULT = shapes.Members(
 
 
 def of_board(device: str, slots: int) -> shapes.Shape[tuple[Fault, ...]]:
-    """Return the shape of the faults of a board: a mapping by kind."""
+    """Return the shape of a board's faults: a mapping by kind."""
     of_slots = shapes.Members(
         {}, {kind: shapes.list_of(_slot_fault(kind, slots)) for kind in _SLOT}
     )
@@ -164,7 +164,7 @@ def read_faults(
         path,
         lambda value, where: tuple(
             fault
-            # An empty file is the easiest way to write "none".
+            # An empty file is an easy way to set no faults.
             for found in by_board(
                 {} if value is None else value, where
             ).values()
@@ -176,10 +176,10 @@ def read_faults(
 class Injector:
     """Decides when faults happen.
 
-    State that has to outlive a process is in small files: which faults of
+    State that must survive a process is kept in small files: which faults with
     ``once`` have happened, and how often each slot has drawn.
 
-    :param path: of the faults file; it may be missing.
+    :param path: path of the faults file, which may be missing.
     """
 
     def __init__(self, path: pathlib.Path, directory: pathlib.Path) -> None:
@@ -199,7 +199,7 @@ class Injector:
         self._version = None
 
     def _refresh(self) -> None:
-        # The usual case, cheaper than an exception.
+        # Usually there is no faults file; this is cheaper than an exception.
         if self._version == "" and not os.access(self._path, os.F_OK):
             return
         try:
@@ -218,7 +218,7 @@ class Injector:
         try:
             faults, self._version = read_faults(self._path, self._slots)
         except base.DriverError as exc:
-            LOG.error("faults stay unchanged: %s", exc.message)
+            LOG.error("Keeping the previous faults: %s", exc.message)
             return
         self._passing = _stamped(faults, f"faults.{self._version}")
         LOG.warning("%s sets %d faults", self._path, len(faults))
@@ -226,7 +226,7 @@ class Injector:
     def in_force(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> list[Fault]:
-        """List the faults of a slot, and of its board, that may happen."""
+        """List the faults that may happen to a slot or its board."""
         self._refresh()
         return [
             fault
@@ -251,7 +251,7 @@ class Injector:
     def board_fault(
         self, device: str, kinds: collections.abc.Container[str] = BOARD_KINDS
     ) -> Fault | None:
-        """Return the fault of a whole board."""
+        """Return the current fault of a whole board, if it has one."""
         for fault in self.in_force(device, 0, kinds):
             if fault.kind in BOARD_KINDS and (
                 not fault.after_bytes or self._marker(fault).exists()
@@ -270,8 +270,8 @@ class Injector:
         return random.Random(seed).random() < fault.probability
 
     def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
-        # In a file: otherwise a slot whose first draw kills its process
-        # would repeat the draw in the next process.
+        # Kept in a file: otherwise, if the first draw kills a slot's process,
+        # the next process would repeat that draw.
         path = self._directory / f"{device}.{slot}.{fault.key}.draws"
         draw = 0
         with contextlib.suppress(OSError, ValueError):
@@ -280,7 +280,7 @@ class Injector:
         return draw
 
     def claim(self, fault: Fault) -> bool:
-        """Decide whether a fault may strike, and record that it does."""
+        """Decide whether a fault may happen, and record that it does."""
         if not fault.once:
             return True
         try:
@@ -290,7 +290,7 @@ class Injector:
         return True
 
     def mark(self, fault: Fault) -> None:
-        """Record that a board's fault takes effect."""
+        """Record that a board's fault has taken effect."""
         self._marker(fault).touch(0o600)
 
     def _marker(self, fault: Fault) -> pathlib.Path:
@@ -329,7 +329,7 @@ class SessionFaults:
         return [
             fault
             for fault in faults
-            # A board's unconditional fault strikes elsewhere.
+            # board_fault() handles a board's unconditional faults.
             if (fault.after_bytes or fault.kind in CORE_KINDS)
             and self._processed_bytes > fault.after_bytes
             and self._happens(fault)
@@ -338,7 +338,7 @@ class SessionFaults:
     def _happens(self, fault: Fault) -> bool:
         key = fault.key
         if key in self._happened:
-            # A slow core stays slow to the end of the session.
+            # A slow core stays slow until the end of the session.
             return fault.kind == CORE_SLOW or not fault.once
         if key not in self._drawn:
             self._drawn[key] = self._injector.drawn(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limiting a slot to its modelled rate."""
+"""Limits a slot to its modelled rate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typing
 
 from fpgapool.drivers.emulator import shares
 
-#: A slot without work for this long no longer counts as busy. It is also the
-#: depth of the token bucket: a slot that starts its next piece within that
-#: time has lost nothing, and late wake-ups are compensated.
+#: A slot without work for this long no longer counts as busy. This is also the
+#: depth of the token bucket: a slot that starts its next piece within this
+#: time does not lose any of its rate, and late wake-ups are compensated for.
 IDLE_NS = 5_000_000
 #: How often a waiting slot checks whether its share has changed.
 SLICE_NS = 5_000_000
@@ -26,10 +26,10 @@ class Cancelled(Exception):
 
 
 class _Cancellable:
-    """A pacer that can be slowed down, and waits until it is cancelled.
+    """A pacer that can be slowed down, and whose waits can be cancelled.
 
-    :param clock_ns: monotonic time, the same in all processes of the host.
-    :param wait: waits for this many seconds; true if cancelled meanwhile.
+    :param clock_ns: returns monotonic time, equal in all processes of a host.
+    :param wait: waits for some seconds; returns whether it was cancelled.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Pacer(_Cancellable):
         self._table = table
         self._stream = stream
         self._peak_bytes_per_s = peak_bytes_per_s
-        # Modelled time at which all work is done.
+        # Modelled time at which all work so far is done.
         self._served_until_ns = 0
 
     def slow_down(self, slowness: float) -> None:
-        """Multiply the model's time by a factor from now on.
+        """Multiply the modelled time by a factor from now on.
 
-        :param slowness: 1 is the model's own speed.
+        :param slowness: the factor; 1 is normal speed.
         """
         if slowness != self._slowness:
             self._slowness = slowness
@@ -83,7 +83,7 @@ class Pacer(_Cancellable):
             )
 
     def start(self, work_bytes: int) -> None:
-        """Record that a piece of work begins now."""
+        """Record that work on a piece starts now."""
         now_ns = self._clock_ns()
         self._served_until_ns = max(self._served_until_ns, now_ns - IDLE_NS)
         # The real computation may take longer than the model.
@@ -91,7 +91,7 @@ class Pacer(_Cancellable):
         self._announce(now_ns + int(work_bytes / rate_bytes_per_s * 1e9))
 
     def finish(self, work_bytes: int) -> None:
-        """Wait until the model has finished the current piece.
+        """Wait until the current piece is finished in modelled time.
 
         :raises Cancelled: if :meth:`cancel` was called.
         """
@@ -121,7 +121,7 @@ class Pacer(_Cancellable):
 
 
 class FreePacer(_Cancellable):
-    """Does not limit the rate unless it is slowed down.
+    """Does not limit the rate, but can be slowed down.
 
     Has the methods of :class:`Pacer`.
     """
@@ -133,7 +133,7 @@ class FreePacer(_Cancellable):
         self._slowness = slowness
 
     def start(self, work_bytes: int) -> None:
-        """Record that a piece of work begins now."""
+        """Record that work on a piece starts now."""
         self._started_ns = self._clock_ns()
 
     def finish(self, work_bytes: int) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pipes and NICs of an emulated host's streams."""
+"""The DMA pipes and NICs that an emulated host's streams use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fpgapool.drivers.emulator import shares
 
 
 class Ports:
-    """One host's pipes and NIC in the table that a cluster shares.
+    """One host's DMA pipes and NIC in the table that a cluster shares.
 
-    :param several_hosts: whether other hosts use the table, too; else the
+    :param several_hosts: whether other hosts use the table, too. If not, the
         other end of remote streams is not modelled.
     """
 
@@ -27,7 +27,7 @@ class Ports:
         self._nic_bytes_per_s = boards.DEFAULT_NIC_BYTES_PER_S
 
     def declare(self, found: boards.Boards) -> None:
-        """Declare the capacities of this host's pipes and NIC.
+        """Declare the capacities of this host's DMA pipes and NIC.
 
         :raises shares.TableFull: if the cluster is too large.
         """
@@ -50,8 +50,8 @@ class Ports:
     ) -> int:
         """Add the stream of a slot's next session.
 
-        A local one uses the DMA pipe only. A remote one also uses the path
-        from its host to this one and, for returned data, the path back.
+        A local stream uses only the DMA pipe. A remote stream also uses the
+        network path to this host and, for its output, the path back.
 
         :raises shares.TableFull: if the cluster is too large.
         """
@@ -71,8 +71,8 @@ class Ports:
         )
 
     def _number(self, name: str) -> int:
-        # A host without boards declares nothing: its NIC is assumed to be like
-        # this one's.
+        # A host without boards declares nothing, so its NIC is assumed to be
+        # like this host's.
         return self.table.declare(name, self._nic_bytes_per_s, is_owner=False)
 
     def busy_slots(self, device: str, now_ns: int) -> int:

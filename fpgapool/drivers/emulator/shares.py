@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The use of shared resources, for all processes of a cluster.
+"""How the processes of a cluster use their shared resources.
 
-Every slot is its own process. In a mapped file they record which of them are
-busy and what each one uses: its device's DMA pipe, and for remote data the
-NICs of two hosts. Each process computes its own max-min fair rate from these
-entries, over all pipes and NICs at once.
+Each slot has its own process. In a mapped file, the processes record which
+slots are busy and what each uses: its device's DMA pipe and, for remote data,
+the NICs of two hosts. From these entries, each process computes its own
+max-min fair rate, over all pipes and NICs at once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FILE_NAME = "shares.shm"
 
 MAX_RESOURCES = 1024
 MAX_STREAMS = 4096
-#: A remote stream with returned results uses one DMA pipe and two NICs, each
-#: in both directions.
+#: A remote stream with output uses one DMA pipe, and two NICs, each in both
+#: directions.
 MAX_USES = 5
 
 _LAYOUT = b"fpgapool-shares-1"
@@ -44,11 +44,11 @@ class TableFull(Exception):
 
 
 class TableTruncated(Exception):
-    """The file was truncated; the entries of streams are lost."""
+    """The file was truncated, so the streams' entries are lost."""
 
 
 class _Layout:
-    """The layout of the mapped file; all are arrays of words."""
+    """The layout of the mapped file: where each of its arrays is."""
 
     def __init__(self) -> None:
         self.length_bytes = 0
@@ -79,13 +79,13 @@ _STREAMS = 2
 class ShareTable:
     """Streams, and the resources that they share.
 
-    Entries are only added, and only under a lock of the file; each stream
-    belongs to one slot, and only that slot's process writes it. One word,
-    read and written whole, is the time until which a stream is busy, in ns of
-    ``CLOCK_MONOTONIC``. A process that dies leaves a time that passes soon.
+    Entries are only ever added, under a lock on the file. Each stream belongs
+    to one slot, and only that slot's process changes it. The time until which
+    a stream is busy is a single word, so it is read and written atomically, in
+    ns of ``CLOCK_MONOTONIC``. If a process dies, this time passes soon.
 
-    :param directory: shared by the processes of a cluster; created if it is
-        missing.
+    :param directory: directory that the processes of a cluster share; created
+        if it is missing.
     :raises OSError: if the file cannot be used.
     """
 
@@ -116,7 +116,8 @@ class ShareTable:
 
     @contextlib.contextmanager
     def _locked(self) -> collections.abc.Iterator[None]:
-        # The file's lock excludes other processes, this one other threads.
+        # The lock on the file excludes other processes; this one excludes
+        # other threads.
         with self._thread_lock:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -126,7 +127,7 @@ class ShareTable:
 
     def _make_room(self) -> None:
         try:
-            # Reserved, because without room on the disk, an access to the
+            # Reserve the disk space: if the disk were full, an access to the
             # mapped file would kill the process.
             os.posix_fallocate(self._fd, 0, _PLACES.length_bytes)
         except OSError as exc:
@@ -136,8 +137,7 @@ class ShareTable:
         return os.fstat(self._fd).st_size < _PLACES.length_bytes
 
     def _check(self) -> None:
-        """Prevent an access beyond the file's end, which would kill the
-        process.
+        """Check the file's size: access beyond its end would kill the process.
 
         :raises TableTruncated: if the file is shorter than what is mapped.
         """
@@ -145,7 +145,7 @@ class ShareTable:
             raise TableTruncated(f"{self._path} was truncated")
 
     def mend(self) -> bool:
-        """Restore the file if it was truncated; it has no entries then.
+        """Restore the file, without entries, if it was truncated.
 
         :raises OSError: if there is no room for it.
         """
@@ -154,7 +154,7 @@ class ShareTable:
         with self._locked():
             # Another process may have restored it just now.
             if self._is_truncated():
-                LOG.error("%s was truncated, and is restored", self._path)
+                LOG.error("%s was truncated; restoring it", self._path)
                 self._make_room()
                 self._memory[_PLACES.identity] = bytes(_KEY_BYTES)
                 self._begin(self._memory)
@@ -162,8 +162,8 @@ class ShareTable:
 
     @staticmethod
     def _begin(memory: memoryview) -> None:
-        # The clock starts again at boot: older entries would make slots look
-        # busy for days.
+        # The clock restarts at boot. Entries from an earlier boot would make
+        # slots look busy for days, so clear them.
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
         identity = _key(_LAYOUT + boot)
         if memory[_PLACES.identity] != identity:
@@ -175,11 +175,11 @@ class ShareTable:
     def declare(
         self, name: str, capacity_bytes_per_s: float, is_owner: bool = True
     ) -> int:
-        """Declare the capacity of a pipe or a direction of a NIC.
+        """Declare the capacity of a pipe or of one direction of a NIC.
 
-        :param is_owner: if false, the capacity is an assumption, which counts
+        :param is_owner: if false, the capacity is an assumption that is used
             until the owner has declared it.
-        :raises TableFull: if there are too many.
+        :raises TableFull: if there are too many resources.
         :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
@@ -195,7 +195,7 @@ class ShareTable:
     def _entry(
         self, keys: memoryview, counter: int, most: int, name: str
     ) -> int:
-        """Find or add an entry; the caller holds the lock."""
+        """Find or add an entry; the caller must hold the lock."""
         self._check()
         key = _key(name.encode())
         count = self._counters[counter]
@@ -203,7 +203,7 @@ class ShareTable:
             if keys[number * _KEY_BYTES : (number + 1) * _KEY_BYTES] == key:
                 return number
         if count == most:
-            raise TableFull(f"{self._path}: no room for {name}")
+            raise TableFull(f"{self._path} is full: cannot add {name}")
         keys[count * _KEY_BYTES : (count + 1) * _KEY_BYTES] = key
         self._counters[counter] = count + 1
         return count
@@ -229,10 +229,10 @@ class ShareTable:
     ) -> int:
         """Declare a slot's stream; it is idle at first.
 
-        :param name: of the slot, the same in all processes.
-        :param uses: bytes that each byte of it costs, by resource; at most
-            :data:`MAX_USES`.
-        :raises TableFull: if there are too many.
+        :param name: name of the slot, the same in all processes.
+        :param uses: bytes of capacity that one byte of the stream takes, by
+            resource; at most :data:`MAX_USES` resources.
+        :raises TableFull: if there are too many streams.
         :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
@@ -251,9 +251,9 @@ class ShareTable:
             return stream
 
     def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
-        """Change the rate that a stream could use alone.
+        """Change a stream's peak rate.
 
-        :param peak_bytes_per_s: its rate alone from now on.
+        :param peak_bytes_per_s: its rate when it shares nothing.
         :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
@@ -306,7 +306,8 @@ class ShareTable:
 
     def _uses(self, stream: int) -> list[tuple[int, float]]:
         places = range(stream * MAX_USES, (stream + 1) * MAX_USES)
-        # A dict, because an incomplete entry may name a resource twice.
+        # A dict, because an entry that is being written may name a resource
+        # twice.
         return list(
             {
                 self._used[place]: self._costs[place]

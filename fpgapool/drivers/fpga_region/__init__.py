@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver of FPGAs that the Linux kernel programs."""
+"""A driver for FPGAs that the Linux kernel programs."""
 
 from fpgapool.drivers.fpga_region.driver import FpgaRegionDriver
 

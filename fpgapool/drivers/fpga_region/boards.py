@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The file that describes the FPGAs of a host."""
+"""The file that describes a host's FPGAs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_ACCELERATORS = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegionEntry:
-    """A region: a slot.
+    """A region, which is a slot.
 
-    :ivar port: its DFL port; None with an FPGA manager.
+    :ivar port: its DFL port; None on boards with an FPGA manager.
     """
 
     region: str
@@ -31,10 +31,10 @@ class RegionEntry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Implementation:
-    """How an accelerator is used in the regions of a board.
+    """How a board's regions implement an accelerator.
 
-    :ivar core: class that moves the data, ``module:Class``.
-    :ivar file: bitstream of this host; None if it comes from the library.
+    :ivar core: class that transfers the data, as ``module:Class``.
+    :ivar file: bitstream file on this host; None: it is in the library.
     """
 
     core: str
@@ -45,9 +45,9 @@ class Implementation:
 class Board:
     """An FPGA.
 
-    :ivar manager: FPGA manager that programs it; None with an FME.
-    :ivar fme: its DFL management engine; None with a manager.
-    :ivar sensors: name of its device of hwmon; None: those of manager or FME.
+    :ivar manager: FPGA manager that programs it; None if it has an FME.
+    :ivar fme: its DFL management engine; None if it has a manager.
+    :ivar sensors: name of its hwmon device; None: that of the manager or FME.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Board:
 def _key(value: object, where: str) -> str:
     plain, _, _ = str(value).partition(names.SEPARATOR)
     if not base.NAME_PATTERN.fullmatch(plain):
-        raise shapes.Invalid(where, "is not the name of an accelerator")
+        raise shapes.Invalid(where, "is not a valid accelerator name")
     return str(value)
 
 
@@ -120,7 +120,7 @@ def _board(value: object, where: str) -> Board:
         raise shapes.Invalid(f"{where}.partial", "is not allowed with fme")
     if not board.partial and len(board.regions) > 1:
         raise shapes.Invalid(
-            f"{where}.partial", "must be true for several regions"
+            f"{where}.partial", "must be true if there are several regions"
         )
     for index, entry in enumerate(board.regions):
         if (entry.port is None) != (board.fme is None):
@@ -138,7 +138,7 @@ _FILE = shapes.Members(
 
 def _boards(value: object, where: str) -> shapes.Object:
     members = _FILE(value, where)
-    # Two slots in one region would overwrite each other.
+    # Two slots in the same region would overwrite each other.
     regions = [
         one.region for each in members["boards"] for one in each.regions
     ]
@@ -153,8 +153,8 @@ def read_boards(
 ) -> tuple[tuple[Board, ...], float | None]:
     """Read and check a boards file; see :func:`documents.read`.
 
-    :returns: the boards, in the order of the file, and the host's cap on
-        power in W, if it has one.
+    :returns: the boards, in the order of the file, and the host's power cap in
+        W, if it has one.
     """
     members, _ = documents.read("boards file", path, _boards)
     return members["boards"], members.get("power_cap_w")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The contract of an operator's class that transfers data through a region."""
+"""The contract for operators' classes that transfer a region's data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from fpgapool.vocabulary import codes
 class Region:
     """A programmed region.
 
-    :ivar node: device file of its port; None if it has none.
+    :ivar directory: the region's directory in sysfs.
+    :ivar node: device file of its port; None if it has no port.
     """
 
     device: str
@@ -31,11 +32,11 @@ class Region:
 class RegionCore(accelerators.Core):
     """One session's computation in a region.
 
-    The kernel programs regions, but does not know their contents: a class of
-    the operator's transfers the data, by a character device, UIO, VFIO, DMA
-    buffers or OpenCL.
+    The kernel programs regions, but does not know their contents. So the
+    operator provides a class that transfers the data, through a character
+    device, UIO, VFIO, DMA buffers or OpenCL.
 
-    :raises InvalidParams: if the accelerator does not accept them.
+    :raises InvalidParams: if the accelerator does not accept the parameters.
     """
 
     @abc.abstractmethod
@@ -51,8 +52,9 @@ class RegionCore(accelerators.Core):
     def clear(cls, region: Region) -> None:
         """Remove all data of a session from a region and its memory.
 
-        Called after every session, also in another process than the one that
-        had the core. May raise any exception; the slot is not used then.
+        Called after every session, possibly in a different process from the
+        one that had the core. May raise any exception; the slot is then not
+        used.
         """
 
 

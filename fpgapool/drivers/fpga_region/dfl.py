@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""FPGAs with a device feature list (DFL): boards of Intel and Altera.
+"""FPGAs with a device feature list (DFL): Intel and Altera boards.
 
-One FPGA management engine (FME) programs the regions behind ports. A file is
-a *green bitstream*: a header that names its board, and the partial bitstream.
-A tenant may have made it, so its header is checked.
+An FPGA management engine (FME) programs the regions behind ports. A file is a
+*green bitstream*: a header that names the board's interface, followed by the
+partial bitstream. The file may come from a tenant, so its header is checked.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ _HEADER = struct.Struct("<16sI")
 _MAX_METADATA_BYTES = 64 * 1024
 _MAX_DEPTH = 16
 
-# _IO(0xB6, …) of linux/fpga-dfl.h.
+# _IO(0xB6, …) in linux/fpga-dfl.h.
 _PORT_RESET = 0xB640
 _FME_PORT_PR = 0xB680
-# The structure's size, flags, port, and the bitstream's size and address.
+# The structure's size, flags, port, the bitstream's size, and its address.
 _PORT_PR = struct.Struct("<IIIIQ")
 
-#: The port is off because the board draws too much power.
+#: Power state of a port that is off because the board drew too much power.
 _SHUT_DOWN = 6
 
 
 def payload(contents: bytes, compat_id: str | None) -> bytes:
     """Return the partial bitstream in a file.
 
-    :param compat_id: of the region, hexadecimal; None if it has none.
-    :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is no green
-        bitstream, or ``BITSTREAM_UNFIT`` if it is for other boards.
+    :param compat_id: the region's interface in hexadecimal; None: unknown.
+    :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is not a green
+        bitstream, or ``BITSTREAM_UNFIT`` if it is for another board.
     """
     if len(contents) < _HEADER.size:
-        raise _unknown("it is shorter than its header")
+        raise _unknown("the file is shorter than a header")
     magic, metadata_bytes = _HEADER.unpack_from(contents)
     if magic != _MAGIC:
         raise _unknown("wrong magic number")
     end = _HEADER.size + metadata_bytes
     if metadata_bytes > _MAX_METADATA_BYTES or end >= len(contents):
-        raise _unknown("wrong metadata length")
+        raise _unknown("invalid metadata length")
     wanted = _interface(contents[_HEADER.size : end].rstrip(b"\0"))
     if compat_id is None or wanted.hex != compat_id.replace("-", "").lower():
         raise base.DriverError(
             codes.BITSTREAM_UNFIT,
-            f"the bitstream is for the interface {wanted}; the region has"
-            f" {compat_id}",
+            f"the bitstream is for interface {wanted}; the region has"
+            f" interface {compat_id}",
         )
     return contents[end:]
 
@@ -73,7 +73,7 @@ def _interface(metadata: bytes) -> uuid.UUID:
     try:
         return uuid.UUID(found)
     except (AttributeError, TypeError, ValueError):
-        raise _unknown("its metadata does not name an interface") from None
+        raise _unknown("the metadata has no interface-uuid") from None
 
 
 def _unknown(reason: str) -> base.DriverError:
@@ -83,9 +83,9 @@ def _unknown(reason: str) -> base.DriverError:
 
 
 def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
-    """Program the region of a port; block until it is done.
+    """Program the region of a port; block until this is done.
 
-    :param port_id: number of the port in the FPGA.
+    :param port_id: number of the port within the FPGA.
     :raises base.DriverError: ``PROGRAMMING_FAILED``.
     """
     memory = ctypes.create_string_buffer(bitstream, len(bitstream))
@@ -96,7 +96,8 @@ def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
         _ioctl(fme, _FME_PORT_PR, argument)
     except OSError as error:
         raise base.DriverError(
-            codes.PROGRAMMING_FAILED, f"{fme.name}: {error.strerror}"
+            codes.PROGRAMMING_FAILED,
+            f"{fme.name} cannot program port {port_id}: {error.strerror}",
         ) from error
 
 
@@ -109,7 +110,7 @@ def reset(port: pathlib.Path) -> None:
         _ioctl(port, _PORT_RESET, b"")
     except OSError as error:
         raise base.DriverError(
-            codes.SCRUB_FAILED, f"{port.name}: {error.strerror}"
+            codes.SCRUB_FAILED, f"cannot reset {port.name}: {error.strerror}"
         ) from error
 
 
@@ -124,7 +125,7 @@ def _ioctl(path: pathlib.Path, request: int, argument: bytes) -> None:
 def fme_fault(directory: pathlib.Path) -> str:
     """Return why a board cannot be used; empty if it can."""
     if not directory.is_dir():
-        return f"{directory.name} is gone"
+        return f"{directory.name} is missing"
     for name in ("fme_errors", "catfatal_errors"):
         errors = sysfs.read(directory / "errors" / name)
         if errors is not None and _number(errors) != 0:
@@ -135,9 +136,9 @@ def fme_fault(directory: pathlib.Path) -> str:
 def port_fault(directory: pathlib.Path) -> str:
     """Return why a port cannot be used; empty if it can."""
     if not directory.is_dir():
-        return f"{directory.name} is gone"
+        return f"{directory.name} is missing"
     if _number(sysfs.read(directory / "power_state")) == _SHUT_DOWN:
-        return f"{directory.name} is switched off: too much power"
+        return f"{directory.name} is off: the board drew too much power"
     errors = sysfs.read(directory / "errors" / "errors")
     if errors is not None and _number(errors) != 0:
         return f"{directory.name} reports errors {errors:.40}"
@@ -145,7 +146,7 @@ def port_fault(directory: pathlib.Path) -> str:
 
 
 def port_id(directory: pathlib.Path) -> int:
-    """Return the number of a port in its FPGA.
+    """Return the number of a port within its FPGA.
 
     :raises base.DriverError: ``PROGRAMMING_FAILED``.
     """
@@ -158,7 +159,7 @@ def port_id(directory: pathlib.Path) -> int:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the value of an attribute, None if it has none."""
+    """Return the number in an attribute; None if it is not a number."""
     try:
         return int(text or "", 0)
     except ValueError:

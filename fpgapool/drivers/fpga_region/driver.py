@@ -22,29 +22,28 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
-#: The largest file of a region.
+#: Maximum size of a region's bitstream file.
 MAX_FILE_BYTES = 256 << 20
 
 _BOARDS_FILE_HELP = """
 YAML file that describes the FPGAs of this host: their managers, regions,
-shapes and accelerators. Needed if ``[agent] driver`` is ``fpga_region``; there
-is no default.
+shapes and accelerators. Required if ``[agent] driver`` is ``fpga_region``.
 """
 _FIRMWARE_DIR_HELP = """
-Directory where the kernel looks for firmware, and workers may write: the
-driver puts the file of a region there while it is programmed. The kernel's
-parameter ``firmware_class.path`` names one besides ``/lib/firmware``. Boards
-with a DFL need none.
+Directory in which the kernel looks for firmware. Workers must be able to write
+to it: while the driver programs a region, it keeps the bitstream file there.
+The kernel parameter ``firmware_class.path`` adds a directory to
+``/lib/firmware``. Boards with a DFL do not need this directory.
 """
 _ROOT_DIR_HELP = """
-Directory that has ``sys`` and ``dev``, and ``proc``. Another one than the
-default is for tests.
+Directory that contains ``sys``, ``dev`` and ``proc``. Change it only for
+tests.
 """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Slot:
-    """A slot and its places."""
+    """A slot, with its board and region."""
 
     board: boards.Board
     entry: boards.RegionEntry
@@ -56,11 +55,11 @@ class _Slot:
 
 
 class FpgaRegionDriver(base.Driver):
-    """Programs regions by FPGA managers, or by a DFL.
+    """Programs regions through FPGA managers or a DFL.
 
-    The contents of a region are the operator's responsibility: a class of
-    theirs transfers the data; see :class:`core.RegionCore`. The boards file is
-    read once.
+    The contents of regions are the operator's responsibility. The operator
+    also provides the class that transfers the data; see
+    :class:`core.RegionCore`. The boards file is read once.
 
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
@@ -132,8 +131,8 @@ class FpgaRegionDriver(base.Driver):
         if known is None:
             raise base.DriverError(
                 codes.BITSTREAM_UNKNOWN,
-                f"the boards file has no accelerator {accelerator!r:.80} for"
-                f" {device}",
+                f"the boards file does not list accelerator"
+                f" {accelerator!r:.80} for {device}",
             )
         plain, _, _ = accelerator.partition(names.SEPARATOR)
         profile = dataclasses.replace(
@@ -142,7 +141,7 @@ class FpgaRegionDriver(base.Driver):
         common.check_shape(profile, place.entry.shape, accelerator)
         _load(known.core)
         contents = _contents(known, file)
-        # An operator may have replaced the file of a bitstream of this host.
+        # The digest detects that the operator has replaced a file.
         digest = hashlib.sha256(contents).hexdigest()
         wanted = (accelerator, f"{bitstream} {digest}")
         if self._programmed(place) != wanted:
@@ -163,7 +162,7 @@ class FpgaRegionDriver(base.Driver):
             contents = dfl.payload(contents, compat_id)
         lock = self._directory / f"{board.name}.lock"
         try:
-            # Managers refuse to program two regions at once.
+            # A manager cannot program two regions at once.
             with sysfs.exclusive(lock):
                 self._record(place)
                 if board.manager is not None:
@@ -230,7 +229,7 @@ class FpgaRegionDriver(base.Driver):
                 fault = dfl.port_fault(self._platform / entry.port)
             directory = self._classes / "fpga_region" / entry.region
             if not fault and not directory.is_dir():
-                fault = f"the region {entry.region} is gone"
+                fault = f"region {entry.region} is missing"
         return base.Health(not fault, fault)
 
     def telemetry(self, device: str) -> base.Telemetry:
@@ -262,7 +261,7 @@ class FpgaRegionDriver(base.Driver):
     def _used(
         self, place: _Slot
     ) -> tuple[type[core.RegionCore], core.Region] | None:
-        """:returns: what moves the data of a slot; None if it is empty."""
+        """:returns: class and region of a slot; None if it is empty."""
         accelerator, _ = self._programmed(place)
         known = place.board.accelerators.get(accelerator or "")
         if accelerator is None or known is None:
@@ -288,7 +287,7 @@ class FpgaRegionDriver(base.Driver):
         with contextlib.suppress(OSError, ValueError):
             text = self._path(place).read_text()
             accelerator, bitstream, boot = text.split("\n")
-            # An FPGA loses its configuration with its power.
+            # An FPGA loses its configuration when it loses power.
             if boot == self._boot() and self._operates(place.board):
                 return accelerator, bitstream
         return None, ""
@@ -319,14 +318,15 @@ def _contents(
         if file.format != formats.BINARY:
             raise base.DriverError(
                 codes.BITSTREAM_UNKNOWN,
-                "fpga_region accepts bitstreams of the format "
-                f"{formats.BINARY}, not {file.format!r:.80}",
+                f"fpga_region accepts bitstreams in format {formats.BINARY},"
+                f" not {file.format!r:.80}",
             )
         return file.read(MAX_FILE_BYTES)
     if known.file is None:
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            "the boards file has no file for this accelerator",
+            "the boards file sets no 'file' for this accelerator, so a"
+            " bitstream from the library is required",
         )
     try:
         return pathlib.Path(known.file).read_bytes()

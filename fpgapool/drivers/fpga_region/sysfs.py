@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""FPGA managers and sensors, as the Linux kernel shows them."""
+"""FPGA managers and sensors in Linux's sysfs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fpgapool.vocabulary import codes
 _MAX_ATTRIBUTE_BYTES = 4096
 
 OPERATING = "operating"
-#: Flag of an FPGA manager: the file is for a part of the FPGA.
+#: Flag that tells an FPGA manager to reconfigure only part of the FPGA.
 _PARTIAL = "1"
 _POWER_OFF = "power off"
 _MICRO = 1e-6
@@ -24,7 +24,7 @@ _MILLI = 1e-3
 
 
 def read(path: pathlib.Path) -> str | None:
-    """Return an attribute without white space at its ends.
+    """Return an attribute without surrounding white space.
 
     :returns: None if it is missing or cannot be read.
     """
@@ -46,8 +46,8 @@ def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
 class Manager:
     """Programs the regions of an FPGA from files.
 
-    The attributes ``firmware`` and ``flags`` are those of the vendors'
-    kernels, such as ``linux-xlnx``.
+    Only vendors' kernels, such as ``linux-xlnx``, have the attributes
+    ``firmware`` and ``flags`` that it uses.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Manager:
         """Return why the FPGA cannot be used; empty if it can."""
         state = read(self._directory / "state")
         if state is None:
-            return f"the FPGA manager {self._directory.name} is gone"
+            return f"FPGA manager {self._directory.name} is missing"
         if state == _POWER_OFF or state.endswith("error"):
-            return f"the FPGA manager is in the state {state!r}"
+            return f"FPGA manager {self._directory.name} is in state {state!r}"
         return ""
 
     @property
@@ -71,10 +71,10 @@ class Manager:
         return read(self._directory / "state") == OPERATING
 
     def program(self, contents: bytes, name: str, *, partial: bool) -> None:
-        """Program a region; block until it is done.
+        """Program a region; block until this is done.
 
-        :param name: of the file; unique to the region.
-        :param partial: whether the rest of the FPGA stays as it is.
+        :param name: name for the file, unique to the region.
+        :param partial: whether the rest of the FPGA stays unchanged.
         :raises base.DriverError: ``PROGRAMMING_FAILED``.
         """
         path = self._firmware_dir / name
@@ -84,15 +84,16 @@ class Manager:
                 self._write("flags", _PARTIAL if partial else "0")
                 self._write("firmware", name)
             finally:
-                # Other users need not read a tenant's file.
+                # Do not leave a tenant's file where other users may read it.
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from error
         if not self.operates:
-            raise self._failed("the FPGA does not operate")
+            raise self._failed("the FPGA is not operating")
 
     def _write(self, attribute: str, value: str) -> None:
-        # The kernel creates these: a wrong path must not create a file.
+        # Without O_CREAT: the kernel creates attributes, and a wrong path must
+        # not create a file.
         flags = os.O_WRONLY | os.O_TRUNC
         descriptor = os.open(self._directory / attribute, flags)
         with open(descriptor, "w") as file:
@@ -116,7 +117,7 @@ def telemetry(
 ) -> base.Telemetry:
     """Read the sensors of a board.
 
-    :returns: the sum of all powers, and the highest temperature.
+    :returns: the total power and the highest temperature.
     """
     powers_w, temperatures_c = [], []
     for directory in directories:
@@ -133,7 +134,7 @@ def _values(
 ) -> list[float]:
     found = []
     for path in sorted(directory.glob(pattern)):
-        # A sensor may be asleep.
+        # A sensor in sleep mode may not be readable.
         with contextlib.suppress(ValueError):
             found.append(int(read(path) or "") * factor)
     return found

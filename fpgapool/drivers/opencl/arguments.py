@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments of kernels."""
+"""Checks and sets the arguments of kernels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NUMBERS = {
     "float": numpy.float32,
 }
 
-#: Types of a kernel's arguments that may get a number.
+#: For each kind of number, the OpenCL C types of arguments that accept it.
 _TYPES = {
     "uint": ("uint", "int"),
     "ulong": ("ulong", "long"),
     "float": ("float",),
 }
 
-#: Address spaces of arguments, as numbered by the standard and by XRT.
+#: Address spaces of arguments, in the numbering of the standard or of XRT.
 _SPACES = cl.kernel_arg_address_qualifier
 _PRIVATE = (_SPACES.PRIVATE, 0)
 _GLOBAL = (_SPACES.GLOBAL, _SPACES.CONSTANT, 1, 2)
@@ -32,39 +32,41 @@ _LOCAL = (_SPACES.LOCAL, 3)
 
 
 def check(kernel: cl.Kernel, index: int, kind: str) -> None:
-    """Refuse an argument that a runtime might mistake for another one.
+    """Check that a kernel's argument has the kind that the manifest says.
 
-    PoCL uses a number as an address.
+    Otherwise a runtime might misinterpret it: PoCL uses a number as an
+    address.
 
-    :raises InvalidManifest: if the kernel has another kind there.
+    :raises InvalidManifest: if the kernel's argument has another kind.
     """
     info = cl.kernel_arg_info
     try:
         space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
         name = kernel.get_arg_info(index, info.TYPE_NAME)
     except cl.Error:
-        # Some binaries lack this information, and their authors could lie.
+        # Some binaries lack this information. It is no protection anyway: the
+        # author of a binary can falsify it.
         return
     if kind == manifests.LOCAL:
         is_right = space in _LOCAL
     elif kind in _TYPES:
-        # Newer releases of XRT name no types.
+        # Newer releases of XRT return empty type names.
         is_right = space in _PRIVATE and name in (*_TYPES[kind], "")
     else:
         is_right = space in _GLOBAL
     if not is_right:
         raise manifests.InvalidManifest(
-            f"arguments[{index}]: kernel {kernel.function_name!r} has "
-            f"{name!r:.80} there, not {kind}"
+            f"arguments[{index}]: kernel {kernel.function_name!r} expects "
+            f"{name!r:.80} here, not {kind}"
         )
 
 
 class Setter:
-    """Sets the numbers of a kernel, and only those that have changed.
+    """Sets those number arguments of a kernel that have changed.
 
-    PyOpenCL takes 10 µs for each, as much as for a launch.
+    PyOpenCL takes 10 µs to set an argument, as long as for a launch.
 
-    :param kernel: its numbers must not be set elsewhere.
+    :param kernel: kernel whose numbers must not be set elsewhere.
     """
 
     def __init__(self, kernel: cl.Kernel) -> None:
@@ -75,7 +77,7 @@ class Setter:
         """Set a number, or the size of local memory."""
         if self._values.get(index) == value:
             return
-        # Unknown until it is set.
+        # Forget the old value, because setting the new one may fail.
         self._values.pop(index, None)
         if kind == manifests.LOCAL:
             self.kernel.set_arg(index, cl.LocalMemory(value))

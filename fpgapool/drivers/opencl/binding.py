@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A manifest with a session's parameters: sizes, contents and launches."""
+"""A manifest bound to a session's parameters: sizes, contents, launches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import params as parameters
 from fpgapool.drivers.opencl.contents import preparers
 
-#: The longest chunk of a session.
+#: Maximum length of a session's chunks.
 MAX_BLOCK_BYTES = 1 << 26
 MAX_BUFFER_BYTES = 1 << 32
-#: The longest checkpoint.
+#: Maximum length of a checkpoint.
 MAX_STATE_BYTES = 1 << 20
 MAX_LOCAL_BYTES = 1 << 20
 MAX_WORK_ITEMS = 1 << 40
@@ -28,10 +28,11 @@ MAX_WORK_ITEMS = 1 << 40
 class Launch:
     """One launch of one kernel.
 
-    :ivar local_size: those of a group; None if the runtime chooses.
-    :ivar arguments: kind and value of each: whole numbers for ``uint``,
-        ``ulong`` and ``local``, a float for ``float``, the name of a
-        ``buffer``, and None for others.
+    :ivar global_size: number of work items in each dimension.
+    :ivar local_size: size of a work group; None: the runtime chooses.
+    :ivar arguments: kind and value of each argument: an integer for ``uint``,
+        ``ulong`` and ``local``, a float for ``float``, a name for ``buffer``,
+        and None for other kinds.
     """
 
     step: int
@@ -43,14 +44,15 @@ class Launch:
 class Binding:
     """How kernels are called for one session.
 
-    Methods raise InvalidManifest if an expression has an impossible value
-    with the session's parameters.
+    Methods raise InvalidManifest if an expression has an invalid value with
+    the session's parameters.
 
-    :raises InvalidParams: if the manifest does not accept them.
-    :raises InvalidManifest: if a size is impossible with them.
-    :ivar block_bytes: every piece of the input but the last is a multiple.
-    :ivar contents: of each buffer that has some, by name.
-    :ivar initial_state: of a new session; empty if there is no state.
+    :raises InvalidParams: if the manifest does not accept the parameters.
+    :raises InvalidManifest: if a size is invalid with these parameters.
+    :ivar block_bytes: the length of every piece of input but the last is a
+        multiple of this.
+    :ivar contents: contents of buffers, by name, for those that have any.
+    :ivar initial_state: state of a new session; empty if there is no state.
     """
 
     def __init__(
@@ -132,13 +134,13 @@ class Binding:
         front = self.contents[state.initial] if state.initial else b""
         if len(front) > size_bytes:
             raise manifests.InvalidManifest(
-                "state.initial: is longer than the state"
+                "state.initial: must not be longer than the state"
             )
         return front.ljust(size_bytes, b"\0")
 
     @property
     def arguments(self) -> dict[int, str]:
-        """The buffers that the session's arguments fill, by their number."""
+        """Names of the buffers that the arguments fill, by their numbers."""
         return {
             buffer.argument: name
             for name, buffer in self.variant.buffers.items()
@@ -147,7 +149,7 @@ class Binding:
 
     @property
     def reports(self) -> bool:
-        """Whether a kernel reports faults, or shorter output."""
+        """Whether a kernel can report faults or a shorter output."""
         return any(
             argument.kind == manifests.REPORT
             for step in self.variant.steps()
@@ -157,7 +159,7 @@ class Binding:
     def longest_piece(self, max_bytes: int) -> int:
         """Return the length of the longest possible piece.
 
-        :param max_bytes: the most that a piece has room for.
+        :param max_bytes: room for a piece.
         """
         if self.variant.whole_blocks:
             return max_bytes - max_bytes % self.block_bytes
@@ -175,9 +177,9 @@ class Binding:
         }
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return the room that the output of a piece needs.
+        """Return how much room the output of a piece needs.
 
-        :param input_bytes: length of the piece; 0 means the end.
+        :param input_bytes: length of the piece; 0: the end of the input.
         """
         offsets = (0, self.block_bytes)
         return max(
@@ -195,8 +197,8 @@ class Binding:
     def launches(
         self, input_bytes: int, offset_bytes: int
     ) -> tuple[Launch, ...]:
-        """Return the launches of a piece, without those of no work items."""
-        # Pieces of one length often have the same launches.
+        """Return a piece's launches, except those without work items."""
+        # Pieces of the same length often have the same launches.
         key = (
             input_bytes,
             offset_bytes if self._moves else min(offset_bytes, 1),
@@ -218,7 +220,9 @@ class Binding:
                 for size, unit in zip(step.global_size, local, strict=True)
             )
             if math.prod(sizes) > MAX_WORK_ITEMS:
-                raise manifests.InvalidManifest("global: is too large")
+                raise manifests.InvalidManifest(
+                    f"global: more than {MAX_WORK_ITEMS} work items"
+                )
             arguments = tuple(
                 (argument.kind, self._argument(argument, variables))
                 for argument in step.arguments
@@ -268,7 +272,7 @@ class Binding:
         value = self._value(expression, variables, what)
         if not lowest <= value <= highest:
             raise manifests.InvalidManifest(
-                f"{what}: is not between {lowest} and {highest} with these "
+                f"{what}: is not from {lowest} to {highest} with these "
                 "parameters"
             )
         return value

@@ -2,9 +2,9 @@
 
 """A session in a slot of an OpenCL device.
 
-A call's input is cut into pieces. While the kernels compute one piece, the
-next one is on its way to the device, and the result of the one before on its
-way back.
+The input of a call is cut into pieces. While the kernels compute one piece,
+the next one is transferred to the device, and the previous one's output is
+transferred back.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from fpgapool.drivers.opencl import waiting
 if typing.TYPE_CHECKING:
     from fpgapool.drivers.opencl import runner as runners
 
-#: Pieces in flight: one on its way to the device, one being computed, and one
-#: back.
+#: Pieces in flight: one being transferred to the device, one being computed,
+#: and one being transferred back.
 LANES = 3
-#: While the device computes one chunk, the worker sends the output of the
-#: previous one and starts the next.
+#: While the device computes one chunk, the worker sends the previous one's
+#: output and starts the next.
 _MAX_STARTED = 2
-#: Number of pieces whose outputs are kept.
+#: Number of input lengths for which the room for output is cached.
 _MAX_LENGTHS = 64
-#: A piece is as long as the accelerator's peak rate computes in this time: far
-#: more than a launch costs, far less than a chunk takes.
+#: Time in which a piece is computed at the accelerator's peak rate: far longer
+#: than a launch takes, and far shorter than a chunk takes.
 PIECE_S = 1e-3
 MIN_PIECE_BYTES = 256 * 1024
 MAX_PIECE_BYTES = 4 * 1024 * 1024
 
 
 def piece_bytes(profile: base.Profile, unified: bool) -> int:
-    """Return how long pieces should be, as far as blocks allow it."""
+    """Return how long pieces should be, before fitting them to blocks."""
     if unified:
         return MAX_PIECE_BYTES
     wanted = int(profile.peak_bytes_per_s * PIECE_S)
@@ -47,15 +47,15 @@ def piece_bytes(profile: base.Profile, unified: bool) -> int:
 
 
 class Cancelled(Exception):
-    """The session has ended."""
+    """The session was cancelled."""
 
 
 class OpenCLCore(base.Core):
     """Runs the kernels of one session.
 
-    :param hang_min_s: longest time of commands with little input.
-    :param hang_factor: factor of the additional time, relative to that of the
-        input at peak rate.
+    :param hang_min_s: time that any command may take.
+    :param hang_factor: additional time that a command may take, as a multiple
+        of its input's time at peak rate.
     """
 
     def __init__(
@@ -79,9 +79,10 @@ class OpenCLCore(base.Core):
             + hang_factor * LANES * most_bytes / profile.peak_bytes_per_s
         )
         self._lanes: list[runners.Lane] = []
-        # Lanes in the caller's memory exist for one piece only.
+        # Unused report buffers of lanes in the caller's memory: such a lane
+        # exists for only one piece.
         self._reports: list[typing.Any] = []
-        # The oldest first.
+        # Pieces in flight, oldest first.
         self._begun: collections.deque[_Begun] = collections.deque()
         self._room_bytes: dict[int, int] = {}
         self._cancelled = False
@@ -99,7 +100,7 @@ class OpenCLCore(base.Core):
 
     @property
     def max_started(self) -> int:
-        # The output of a kernel that reports its length has to be awaited.
+        # If a kernel reports the output's length, the next chunk must wait.
         return 1 if self.runner.binding.reports else _MAX_STARTED
 
     def max_output_bytes(self, input_bytes: int) -> int:
@@ -130,12 +131,12 @@ class OpenCLCore(base.Core):
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> collections.abc.Callable[[], int]:
         if offset_bytes % self.runner.binding.block_bytes:
-            raise base.InvalidInput("a piece of input begins inside a block")
+            raise base.InvalidInput("a piece of input starts within a block")
         chunk = _Chunk()
         try:
             self._start(chunk, chunk_in, chunk_out, offset_bytes)
         except BaseException:
-            # They use the caller's memory.
+            # Wait for pieces that were begun: they use the caller's memory.
             with contextlib.suppress(base.DriverError):
                 self._collect(chunk)
             raise
@@ -182,7 +183,7 @@ class OpenCLCore(base.Core):
         chunk.written_bytes += output_bytes
 
     def _collect(self, chunk: _Chunk) -> int:
-        """Wait for the output of a chunk, and of those before it."""
+        """Wait for the output of a chunk and of all earlier ones."""
         while chunk.begun:
             self._collect_oldest()
         if chunk.fault is not None:
@@ -223,7 +224,8 @@ class OpenCLCore(base.Core):
             ) from None
 
     def cancel(self) -> None:
-        # Running commands use the caller's memory and must end first.
+        # Only set a flag: running commands use the caller's memory, so they
+        # must be waited for.
         self._cancelled = True
 
 
@@ -231,6 +233,7 @@ class OpenCLCore(base.Core):
 class _Chunk:
     """The input of one call.
 
+    :ivar begun: number of its pieces in flight.
     :ivar written_bytes: length of the output of its pieces so far.
     """
 

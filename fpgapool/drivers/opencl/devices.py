@@ -2,9 +2,9 @@
 
 """The devices of a host that the pool uses, and their slots.
 
-A *board file* chooses devices by patterns of their platform and name. This
-module loads no runtime of OpenCL: :mod:`fpgapool.drivers.opencl.survey`
-does, in a process of its own when an agent asks.
+A *boards file* selects devices by patterns for their platform and name. This
+module does not load an OpenCL runtime; for agents,
+:mod:`fpgapool.drivers.opencl.survey` does so in a separate process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_BOARDS = 64
 MAX_SLOTS = 64
 MAX_SHARE = 1000
 
-#: Where Linux shows devices of the PCI bus.
+#: Where Linux lists PCI devices.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
 _MAX_NAME_CHARS = 64
@@ -40,11 +40,12 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A device that a runtime has.
+    """A device that a runtime found.
 
-    :ivar number: from 0 among devices of its platform with this name.
-    :ivar pci: its address on the PCI bus, None if it is not reported.
-    :ivar memory_bytes: of the device; 0 if it is unknown.
+    :ivar number: its number among the platform's devices with this name, from
+        0.
+    :ivar pci: its PCI address; None if it is not reported.
+    :ivar memory_bytes: size of its memory; 0: unknown.
     :ivar unified: whether it computes in the host's memory.
     """
 
@@ -59,20 +60,22 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Board:
-    """An entry of a board file: it stands for all devices that it matches.
+    """An entry in a boards file, which applies to all devices it matches.
 
-    :ivar name: name of the device; further matching devices are distinguished
-        by PCI address or number.
-    :ivar pci: address on the PCI bus, None for any.
-    :ivar model: None: the device's name.
-    :ivar shape: None: platform and device.
+    :ivar name: name of the device in the pool; if several devices match, their
+        PCI address or number is appended.
+    :ivar platform: pattern for the name of the platform.
+    :ivar device: pattern for the name of the device.
+    :ivar pci: PCI address; None: any.
+    :ivar model: model of the board; None: the device's name.
+    :ivar shape: shape of the slots; None: platform and device.
     :ivar shares: each slot's share of the device's memory.
-    :ivar is_divided: whether each slot has its share of the units, too.
-    :ivar instances: the kernel instance of each slot; empty: any.
-    :ivar programming_time_s: None: as measured.
-    :ivar hang_min_s: shorter launches never count as hanging.
-    :ivar hang_factor: likewise launches shorter than this multiple of their
-        input's time at peak rate.
+    :ivar is_divided: whether compute units are divided by these shares, too.
+    :ivar instances: kernel instance of each slot; empty: any.
+    :ivar programming_time_s: time to program a slot; None: as measured.
+    :ivar hang_min_s: a launch that takes less time never counts as hanging.
+    :ivar hang_factor: nor does a launch that takes less than this multiple of
+        its input's time at peak rate.
     """
 
     name: str = "opencl"
@@ -98,7 +101,7 @@ class Board:
         return (
             fnmatch.fnmatchcase(found.platform, self.platform)
             and fnmatch.fnmatchcase(found.name, self.device)
-            # If the runtime does not know the address, the file gives it.
+            # If the runtime does not report the address, use the file's.
             and (self.pci is None or found.pci in (None, self.pci))
         )
 
@@ -111,34 +114,36 @@ class Device:
 
     @property
     def shape(self) -> str:
-        # Binaries for one device need not run on another.
+        # A binary for one device may not run on another, so the default shape
+        # depends on the device.
         return self.board.shape or sanitised(
             f"{self.found.platform} {self.found.name}"
         )
 
     @property
     def model(self) -> str:
-        """Its kind, for people."""
+        """Human-readable model of the board."""
         return self.board.model or sanitised(self.found.name)
 
     @property
     def pci(self) -> str | None:
-        """Its address on the PCI bus, None if it is unknown."""
+        """Its PCI address; None if it is unknown."""
         return self.found.pci or self.board.pci
 
     def memory_bytes(self, slot: int) -> int | None:
         """Return a slot's share of the device's memory.
 
-        :returns: None if the runtime does not know the memory of the device.
+        :returns: None if the size of the device's memory is unknown.
         """
         shares = self.board.shares
         return self.found.memory_bytes * shares[slot] // sum(shares) or None
 
     def units(self, most: int) -> list[int]:
-        """Divide the computing units of the device among its slots.
+        """Divide the device's compute units among its slots.
 
-        :returns: the number of each slot, 1 at least; empty if there are too
-            few.
+        :param most: number of units of the device.
+        :returns: number of units for each slot, at least 1; empty if there are
+            fewer units than slots.
         """
         shares = self.board.shares
         rest = most - len(shares)
@@ -149,20 +154,20 @@ class Device:
         return units
 
     def instance(self, slot: int) -> str:
-        """Return the instance of kernels that a slot has; empty for any."""
+        """Return the kernel instance of a slot; empty: any."""
         instances = self.board.instances
         return instances[slot] if instances else ""
 
 
-#: Without a board file every device of every runtime is one slot.
+#: Without a boards file, each device of each runtime is one slot.
 DEFAULT_BOARDS = (Board(),)
 
 
 def sanitised(text: str) -> str:
-    """Turn any text into a name.
+    """Turn any text into a valid name.
 
-    :returns: the same text if it is a name; different texts have different
-        names if they are long.
+    :returns: the text itself if it is a valid name. The names of long texts
+        end in a digest, so that they differ.
     """
     name = _NOT_IN_NAMES.sub("-", text).strip("-._") or "unnamed"
     if len(name) > _MAX_NAME_CHARS:
@@ -175,11 +180,11 @@ def matched(
     boards: collections.abc.Sequence[Board],
     found: collections.abc.Iterable[Found],
 ) -> tuple[Device, ...]:
-    """Find the devices of the pool.
+    """Find the devices that the pool uses.
 
-    :param boards: entries of the board file; the first one that fits counts.
-    :returns: the devices in the order of the entries; those of one entry by
-        their address on the PCI bus.
+    :param boards: entries of the boards file; the first match is used.
+    :returns: the devices in the order of the entries; those of the same entry
+        in the order of their PCI addresses.
     """
     chosen = collections.defaultdict[Board, list[Found]](list)
     for each in found:
@@ -216,12 +221,12 @@ _OPTIONAL: dict[str, shapes.Shape[typing.Any]] = {
     "hang_min_s": documents.number(0.1, 86400),
     "hang_factor": documents.number(1, 1e6),
 }
-#: At most one of these sets the number of slots.
+#: Members that set the number of slots; at most one of them is allowed.
 _SLOTS: dict[str, shapes.Shape[typing.Any]] = {
     "slots": shapes.integer(1, MAX_SLOTS),
     "shares": shapes.list_of(shapes.integer(1, MAX_SHARE), 1, MAX_SLOTS),
     "cu": shapes.list_of(
-        shapes.matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "a kernel's instance"),
+        shapes.matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "a kernel instance"),
         1,
         MAX_SLOTS,
     ),
@@ -259,9 +264,9 @@ _FILE = shapes.Members(
 def read_boards(
     path: str | os.PathLike[str],
 ) -> tuple[tuple[Board, ...], float | None]:
-    """Read and check a board file; see :func:`documents.read`.
+    """Read and check a boards file; see :func:`documents.read`.
 
-    :returns: its entries, and the host's cap on power in W, if it has one.
+    :returns: its entries, and the host's power cap in W, if it has one.
     """
     members, _ = documents.read("boards file", path, _FILE)
     return members["boards"], members.get("power_cap_w")
@@ -272,10 +277,10 @@ def telemetry(
 ) -> base.Telemetry:
     """Read the sensors of a board.
 
-    Linux shows those of its driver by the board's address: of hwmon, or of
-    the card management controller of AMD's boards.
+    Linux lists a board's sensors under its PCI address: those of hwmon, or of
+    the card management controller of AMD boards.
 
-    :returns: None for each value that is not there.
+    :returns: the values, None for each that is missing.
     """
     if pci is None:
         return base.Telemetry(None, None)
@@ -306,11 +311,11 @@ def interface_uuid(
 ) -> uuid.UUID | None:
     """Return the interface of a board's shell.
 
-    The driver of AMD's boards shows what the shell has.
+    The driver of AMD boards lists the interfaces of the shell.
 
-    :param wanted: of the file that the board is about to get.
-    :returns: the requested one if the board has it, or shows none; then the
-        runtime decides.
+    :param wanted: interface that the file to be programmed requires.
+    :returns: ``wanted`` if the board has it. Also if no interface is listed:
+        the runtime then decides whether the file fits.
     """
     if pci is None:
         return wanted

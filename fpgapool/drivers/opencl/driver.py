@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver of boards and other devices with OpenCL."""
+"""The driver for boards and other devices with OpenCL."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ LOG = logging.getLogger(__name__)
 
 _BOARDS_FILE_HELP = """
 YAML file that selects the OpenCL devices of this host for the pool, and sets
-the number of slots of each. Without it, every device of every OpenCL runtime
-is one slot.
+how many slots each has. By default, each device of each OpenCL runtime is one
+slot.
 """
 
-#: Used until a worker has measured it.
+#: Assumed until a worker has measured it.
 _PROGRAMMING_TIME_S = 1.0
-#: Limit of a device's first command, for which its runtime may compile.
+#: Time limit for a device's first command, during which its runtime may
+#: compile.
 _FIRST_LIMIT_S = 60.0
 
 
@@ -58,16 +59,15 @@ class _Slot:
 
 
 class OpenCLDriver(base.Driver):
-    """Runs kernels on the devices of a board file.
+    """Runs kernels on the devices that a boards file selects.
 
-    Only workers load runtimes of OpenCL: the instance of an agent asks for
-    devices in another process. A slot is a context of its own, in the process
-    of its worker.
+    Only workers load OpenCL runtimes; agents find devices through another
+    process. Each slot has its own context, in its worker's process.
 
-    :param settings: ``state_dir``; optionally ``boards_file``, the path of
-        the board file; if several agents of one machine share its devices,
+    :param settings: ``state_dir``; optionally ``boards_file``, the path of the
+        boards file. If several agents on one machine share its devices:
         ``binaries_dir``, a directory for what their workers compile, and
-        ``is_checked``, whether another one checks the devices.
+        ``is_checked``, whether another agent checks the devices.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -107,7 +107,8 @@ class OpenCLDriver(base.Driver):
         for board in self._boards:
             if not any(device.board is board for device in matched):
                 LOG.warning(
-                    "No OpenCL device matches the entry %s", board.name
+                    "No OpenCL device matches entry %s of the boards file",
+                    board.name,
                 )
         self._discovered = {device.name: device for device in matched}
         self._watch = probing.Watch(self._boards, matched)
@@ -124,7 +125,7 @@ class OpenCLDriver(base.Driver):
                     base.SlotInfo(number, device.shape, None)
                     for number in range(device.board.slots)
                 ),
-                # Source needs a compiler.
+                # Built-in kernels are source, which needs a compiler.
                 builtins=bitstreams.builtins()
                 if device.found.has_compiler
                 else {},
@@ -152,7 +153,7 @@ class OpenCLDriver(base.Driver):
         if known is None or watch is None:
             return base.Health(False, "no such device")
         if not devices.is_on_bus(known.pci):
-            return base.Health(False, "it is no longer on the PCI bus")
+            return base.Health(False, "the board is not on the PCI bus")
         if self._marks.get(device) != (mark := self._mark(device)):
             self._marks[device] = mark
             watch.check()
@@ -167,7 +168,7 @@ class OpenCLDriver(base.Driver):
         return devices.telemetry(self._discovered[device].pci)
 
     def _mark(self, device: str) -> int:
-        """Return when a device last failed in a worker; 0: never."""
+        """Return when a device last failed in a worker, or 0."""
         with contextlib.suppress(OSError):
             return self._mark_path(device).stat().st_mtime_ns
         return 0
@@ -195,7 +196,7 @@ class OpenCLDriver(base.Driver):
         file: base.BitstreamFile | None = None,
     ) -> base.Profile:
         known, opened = self._open_device(device, slot)
-        # They load the runtimes, in workers only.
+        # Imported here because these load the runtimes, only in workers.
         from fpgapool.drivers.opencl import platforms
         from fpgapool.drivers.opencl import programs
 
@@ -220,7 +221,7 @@ class OpenCLDriver(base.Driver):
         try:
             code = builder.code(loaded)
             if loaded.kind == formats.XCLBIN:
-                # A board holds one xclbin at a time.
+                # A board has only one xclbin: the previous one is lost.
                 there.bitstream, there.program = "", None
             program = programs.Program(
                 there.opened,
@@ -233,7 +234,7 @@ class OpenCLDriver(base.Driver):
             if there.wiper is None:
                 there.wiper = builder.wiper(there.waiter.wait)
             if there.wiper is not None:
-                # A device that does not answer fails here.
+                # If the device does not respond, this fails.
                 there.wiper.wipe()
         except exceptions.CodedError as exc:
             if exc.code in codes.DEVICE_FAULTS:
@@ -241,7 +242,7 @@ class OpenCLDriver(base.Driver):
             raise base.DriverError(exc.code, exc.message) from exc
         taken_s = time.monotonic() - began_s
         LOG.info(
-            "%s was put into slot %d of %s in %.3f s",
+            "Programmed %s into slot %d of %s in %.3f s",
             bitstream,
             slot,
             device,
@@ -267,7 +268,7 @@ class OpenCLDriver(base.Driver):
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
         with self._marking_failures(device):
-            # The core of the group's previous task.
+            # In a group, the previous task's core is still there.
             _clear(there)
             runner = runners.Runner(
                 there.program,
@@ -280,7 +281,7 @@ class OpenCLDriver(base.Driver):
                 there.profile,
                 there.waiter,
                 board.hang_min_s,
-                # All slots may compute at the same time.
+                # All slots of the board may compute at the same time.
                 board.hang_factor * board.slots,
             )
         return there.core
@@ -307,7 +308,7 @@ class OpenCLDriver(base.Driver):
     def _open_device(
         self, device: str, slot: int
     ) -> tuple[devices.Device, typing.Any]:
-        """Find a device of this process's runtimes."""
+        """Find a device among those of this process's runtimes."""
         if device not in self._opened:
             building.prepare(self._directory, f"{device}.{slot}")
             from fpgapool.drivers.opencl import platforms
@@ -331,18 +332,18 @@ class OpenCLDriver(base.Driver):
             raise
 
     def _mark_failure(self, device: str) -> None:
-        """Tell the agent to check a device."""
+        """Make the agent check a device."""
         self._write(self._mark_path(device), "")
 
     def _write(self, path: pathlib.Path, text: str) -> None:
         try:
             common.replace_file(path, text.encode())
         except OSError as exc:
-            LOG.warning("%s: %s", path, exc)
+            LOG.warning("Cannot write %s: %s", path, exc)
 
 
 def _clear(there: _Slot) -> None:
-    """Overwrite what the last session or task left behind."""
+    """Overwrite data that the last session or task left behind."""
     if there.core is not None:
         core = there.core
         core.cancel()
@@ -353,7 +354,7 @@ def _clear(there: _Slot) -> None:
 def _check_fits(
     known: devices.Device, loaded: bitstreams.Bitstream, name: str
 ) -> None:
-    """Refuse a bitstream for another kind of device."""
+    """Reject a bitstream that is for another kind of device."""
     common.check_shape(loaded.profile, known.shape, name)
     if loaded.kind == formats.XCLBIN:
         try:
@@ -367,5 +368,6 @@ def _check_fits(
     elif loaded.kind == formats.OPENCL_SOURCE and not known.found.has_compiler:
         raise base.DriverError(
             codes.BITSTREAM_UNFIT,
-            f"{known.name} has no compiler: it needs a binary, not {name!r}",
+            f"{known.name} has no compiler, so it cannot use {name!r}, which "
+            "is OpenCL source; it needs a binary",
         )

@@ -27,14 +27,14 @@ _ReadAddress = collections.abc.Callable[[cl.Device], str]
 def listed() -> list[tuple[devices.Found, cl.Device]]:
     """List the devices of all runtimes.
 
-    :raises base.DriverError: ``DEVICE_FAILED`` if no runtime is there.
+    :raises base.DriverError: ``DEVICE_FAILED`` if there is no usable runtime.
     """
     try:
         platforms = cl.get_platforms()
     except (cl.Error, RuntimeError) as error:
         # Some runtimes raise internal errors.
         raise base.DriverError(
-            codes.DEVICE_FAILED, f"no OpenCL runtime: {error}"
+            codes.DEVICE_FAILED, f"no usable OpenCL runtime: {error}"
         ) from error
     found = []
     for platform in platforms:
@@ -62,8 +62,8 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
 def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
     """Return a slot's part of a device.
 
-    :returns: a part with computing units of its own; or the whole, if slots
-        share the units or if the runtime cannot divide it.
+    :returns: a subdevice with its own compute units; or the whole device, if
+        slots share the units or the runtime cannot divide them.
     :raises base.DriverError: ``DEVICE_FAILED``.
     """
     kinds = cl.device_partition_property
@@ -88,7 +88,7 @@ def _devices(platform: cl.Platform) -> list[cl.Device]:
     try:
         return platform.get_devices()
     except (cl.Error, RuntimeError):
-        # The runtime finds no board of its vendor.
+        # The runtime found none of its vendor's devices.
         return []
 
 
@@ -108,7 +108,8 @@ def _of_amd(device: cl.Device) -> str:
 def _of_xrt(device: cl.Device) -> str:
     if device.platform.name != _XRT_PLATFORM:
         raise ValueError
-    # PyOpenCL makes standard queries only. The library is loaded already.
+    # PyOpenCL supports only standard queries, so call the library itself,
+    # which is already loaded.
     ask = ctypes.CDLL(_XRT_LIBRARY).clGetDeviceInfo
     text = ctypes.create_string_buffer(_XRT_TEXT_BYTES)
     status = ask(
@@ -138,6 +139,6 @@ def _address(device: cl.Device) -> str | None:
         try:
             return read(device)
         except (cl.Error, AttributeError, OSError, TypeError, ValueError):
-            # Another vendor's extension.
+            # The device is from another vendor.
             continue
     return None

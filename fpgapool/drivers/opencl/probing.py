@@ -2,8 +2,8 @@
 
 """Queries the OpenCL runtimes for devices, in a separate process.
 
-Runtimes are large libraries of many vendors: a crash or hang there must not
-affect the agent.
+Runtimes are large libraries from many vendors. If one crashes or hangs, this
+must not affect the agent.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ Ask = collections.abc.Callable[[collections.abc.Collection[str], bool], Answer]
 def ask(
     names: collections.abc.Collection[str] = (), builds: bool = False
 ) -> Answer:
-    """List the devices of the host.
+    """List the devices of the host, and test some of them.
 
+    :param names: names of the devices to test.
     :param builds: whether to build and run a kernel on these, too.
-    :raises base.DriverError: ``DEVICE_FAILED`` if that is impossible.
+    :raises base.DriverError: ``DEVICE_FAILED`` if the query fails.
     """
     options = ["--build"] if builds else []
     try:
@@ -53,7 +54,7 @@ def ask(
                 capture_output=True,
                 timeout=TIMEOUT_S,
                 check=True,
-                # Caches must not hide a broken compiler.
+                # A cached kernel must not hide a broken compiler.
                 env={**os.environ, building.POCL_VARIABLE: kept},
             )
         return [
@@ -61,17 +62,17 @@ def ask(
             for each in json.loads(done.stdout)
         ]
     except subprocess.TimeoutExpired:
-        message = f"the runtimes did not answer within {TIMEOUT_S:g} s"
+        message = f"the OpenCL runtimes did not answer within {TIMEOUT_S:g} s"
     except subprocess.CalledProcessError as error:
         text = base.one_line(error.stderr.decode(errors="replace"))
         message = text[-_MAX_TEXT_CHARS:] or str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"the runtimes cannot be queried: {error}"
+        message = f"cannot query the OpenCL runtimes: {error}"
     raise base.DriverError(codes.DEVICE_FAILED, message)
 
 
 class Watch:
-    """Checks devices in the background; no check blocks a caller."""
+    """Checks devices in the background, without blocking callers."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Watch:
         }
         self._names = sorted({device.found.name for device in devices_})
         self._due_s = time.monotonic() + INTERVAL_S
-        # Until a check has shown that each of them can run kernels.
+        # True until a check has shown that all of them can run kernels.
         self._builds = True
         self._lock = threading.Lock()
         self._checking: threading.Thread | None = None
@@ -94,7 +95,7 @@ class Watch:
     def fault(self, name: str) -> str | None:
         """Return the last check's result; start the next one if it is due.
 
-        :returns: why it cannot be used; None if it can.
+        :returns: why the device cannot be used; None if it can.
         """
         with self._lock:
             if time.monotonic() >= self._due_s:
@@ -108,7 +109,7 @@ class Watch:
             self._start()
 
     def check_first(self) -> None:
-        """Start a thorough check; until it ends, no device can be used."""
+        """Start a thorough check; devices are unusable until it ends."""
         with self._lock:
             self._faults = dict.fromkeys(self._faults, base.UNANSWERED)
         self.check()
@@ -122,7 +123,8 @@ class Watch:
 
     def _start(self) -> None:
         if self._checking is not None and self._checking.is_alive():
-            # It may have seen a device that still worked.
+            # The running check may have tested the device before it failed, so
+            # another one is due.
             self._due_s = 0.0
             return
         self._due_s = time.monotonic() + INTERVAL_S
@@ -141,7 +143,7 @@ class Watch:
             found = dict.fromkeys(self._faults, error.message)
         else:
             found = dict.fromkeys(
-                self._faults, "its runtime no longer has the device"
+                self._faults, "the OpenCL runtime no longer lists the device"
             )
             reasons = dict(answer)
             for device in devices.matched(self._boards, reasons):

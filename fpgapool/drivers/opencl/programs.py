@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Kernels of bitstreams, built for one device of OpenCL."""
+"""Kernels of bitstreams, built for one OpenCL device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _conformant_version = cl.Device._get_cl_version
 
 
 def _version(device: cl.Device) -> tuple[int, int]:
-    """Return the version of OpenCL of a device.
+    """Return the OpenCL version of a device.
 
-    XRT's devices call theirs "OpenCL 1.0", without the space that the standard
-    wants behind it, and have what is used here of version 1.2.
+    XRT reports "OpenCL 1.0", without the trailing space that the standard
+    requires. It supports what fpgapool uses of version 1.2.
     """
     try:
         return _conformant_version(device)
@@ -28,7 +28,8 @@ def _version(device: cl.Device) -> tuple[int, int]:
         return (1, 2)
 
 
-# PyOpenCL queries it before it fills a buffer or waits for several events.
+# PyOpenCL queries the version before it fills a buffer or waits for several
+# events.
 cl.Device._get_cl_version = _version
 
 #: Compiler options for all kernels.
@@ -39,7 +40,7 @@ _MAX_LOG_CHARS = 2000
 def is_unified(device: cl.Device) -> bool:
     """Whether a device computes in the host's memory.
 
-    XRT reports this for all boards, but copies data to their own memory.
+    XRT reports this for all boards, but copies the data to the board's memory.
     """
     is_board = device.type & cl.device_type.ACCELERATOR
     return bool(device.host_unified_memory) and not is_board
@@ -48,8 +49,9 @@ def is_unified(device: cl.Device) -> bool:
 def is_coherent(device: cl.Device) -> bool:
     """Whether a device and its host see each other's writes to memory.
 
-    Their runtime reports this for all memory; for its own memory suffices if
-    the device is the host's processor, whose memory is of one kind.
+    The runtime must report this for all system memory. If the device is the
+    host's CPU, it is enough for the runtime's own memory, because the CPU has
+    only one kind of memory.
     """
     shared = cl.device_svm_capabilities
     needed = shared.FINE_GRAIN_SYSTEM
@@ -58,14 +60,14 @@ def is_coherent(device: cl.Device) -> bool:
     try:
         return bool(device.svm_capabilities & needed)
     except cl.Error:
-        # OpenCL before version 2.0.
+        # Versions of OpenCL before 2.0 do not have this property.
         return False
 
 
 class _Translated:
-    """Raises errors of OpenCL as those of a driver.
+    """Translates OpenCL errors into driver errors.
 
-    Not a generator, because generators are slow for small pieces.
+    Not a generator, because generators are too slow for small pieces.
     """
 
     def __enter__(self) -> None:
@@ -91,14 +93,13 @@ translated = _Translated()
 class Program:
     """The kernels of a bitstream, built for one device.
 
-    Building blocks for as long as the device's compiler takes.
+    Building blocks until the device's compiler has finished.
 
     :param code: a binary for this device.
-    :param memory_bytes: most that a session may have of the device's memory;
-        None for all of it.
-    :param instance: of all kernels, in an xclbin; empty for any.
-    :raises InvalidManifest: if a kernel is missing, or has other arguments
-        than the manifest says.
+    :param memory_bytes: device memory that a session may use; None: all.
+    :param instance: instance of all kernels in an xclbin; empty: any.
+    :raises InvalidManifest: if a kernel is missing, or its arguments differ
+        from those in the manifest.
     :raises DriverError: ``KERNEL_BUILD_FAILED``, with the end of the
         compiler's log, or ``DEVICE_FAILED``.
     """
@@ -129,7 +130,7 @@ class Program:
                 self.kernel(step)
 
     def kernel(self, step: manifests.Step) -> cl.Kernel:
-        """Make a kernel whose arguments are its own.
+        """Make a kernel object that shares its arguments with no other.
 
         :raises InvalidManifest: if there is no such kernel.
         """
@@ -140,12 +141,12 @@ class Program:
             kernel = cl.Kernel(self._program, name)
         except cl.Error:
             raise manifests.InvalidManifest(
-                f"kernel: the program has no {name!r}"
+                f"kernel: the program has no kernel {name!r}"
             ) from None
         if kernel.num_args != len(step.arguments):
             raise manifests.InvalidManifest(
-                f"arguments: kernel {step.kernel!r} has {kernel.num_args}, "
-                f"not {len(step.arguments)}"
+                f"arguments: kernel {step.kernel!r} has {kernel.num_args} "
+                f"arguments, not {len(step.arguments)}"
             )
         for index, argument in enumerate(step.arguments):
             arguments.check(kernel, index, argument.kind)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the kernels of one session on one device, as a manifest says.
+"""Runs the kernels of one session on one device, as a manifest describes.
 
-Data goes from the caller's memory to the device's and back, or a device that
-computes in the host's memory uses the caller's; Python copies none of it.
+Data is transferred directly between the caller's memory and the device's; a
+device that computes in host memory uses the caller's buffers themselves.
+Python never copies data.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fpgapool.vocabulary import codes
 _REPORT_TYPE = numpy.dtype("<u4")
 _BYTE = numpy.dtype("u1")
 Events = collections.abc.Sequence[cl.Event]
-#: Runners whose commands never ended; kept until the process ends.
+#: Runners with commands that never ended; kept until the process ends.
 _KEPT: list[object] = []
 #: Waits until a command has finished.
 Wait = collections.abc.Callable[[cl.Event], None]
@@ -39,13 +40,14 @@ def _wait(event: cl.Event) -> None:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Lane:
-    """Memory for one piece on its way.
+    """Memory for one piece in flight.
 
-    :ivar report: a fault's number, and the bytes that the output lacks.
-    :ivar is_of_caller: input and output are in the caller's memory.
-    :ivar input_bytes: length of the piece; 0 means the end of the input.
-    :ivar output_bytes: length of the output if it lacks none.
-    :ivar pending: what its commands use; it must stay until they have ended.
+    :ivar report: buffer in which a kernel reports the number of a fault, and
+        how many bytes the output is shorter.
+    :ivar is_of_caller: whether input and output are in the caller's memory.
+    :ivar input_bytes: length of the piece; 0: the end of the input.
+    :ivar output_bytes: length of the output, unless a kernel reports less.
+    :ivar pending: objects that its commands use, kept until these have ended.
     :ivar mapped: the output, if it is mapped.
     """
 
@@ -60,18 +62,18 @@ class Lane:
 
 
 class Runner:
-    """One session's computation. One thread at a time uses it.
+    """One session's computation. Only one thread may use it at once.
 
-    Pieces pass through *lanes*: :meth:`upload`, :meth:`launch` and
-    :meth:`download` of one lane follow each other through events, and those of
-    several lanes overlap. Launches run in the order of the calls, because they
-    pass on the state. :meth:`process` does all three for one piece.
+    Pieces pass through *lanes*. For one lane, :meth:`upload`, :meth:`launch`
+    and :meth:`download` wait for each other through events; those of different
+    lanes overlap. Launches run in the order of the calls, because each passes
+    the state on to the next. :meth:`process` does all three for one piece.
 
-    :param max_input_bytes: length of the longest piece; a block at least.
-    :param wait: waits until a command has ended; it may raise DriverError if
-        that takes too long.
+    :param max_input_bytes: length of the longest piece, at least one block.
+    :param wait: waits until a command has ended; may raise DriverError if this
+        takes too long.
     :raises InvalidParams: if the manifest does not accept the parameters.
-    :raises InvalidManifest: if the manifest has an impossible size with them.
+    :raises InvalidManifest: if a size is invalid with these parameters.
     :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
         all methods.
     :ivar uses_memory_of_caller: whether the device computes in the host's
@@ -98,16 +100,16 @@ class Runner:
         self._end_bytes = 0
         self._owned: list[cl.Buffer] = []
         self._owned_bytes = 0
-        # Length of the longest recent piece that the buffers fit.
+        # Length of the last piece for which the buffers are known to suffice.
         self._fitting_bytes = -1
-        # Used by commands that belong to no lane.
+        # Objects that commands without a lane use.
         self._pending: list[object] = []
-        # All lanes with commands.
+        # All lanes, because commands may be using them.
         self._lanes: list[Lane] = []
         self._lane: Lane | None = None
         self._last_lane: Lane | None = None
         variant = self.binding.variant
-        # The kernels for the end, and for pieces.
+        # The kernels for the end of the input, and those for pieces.
         self._setters = tuple(
             [
                 arguments.Setter(program.kernel(step))
@@ -116,7 +118,7 @@ class Runner:
             for phase in (variant.finish, variant.process)
         )
         with programs.translated:
-            # One queue each, so that transfers and launches overlap.
+            # Three queues, so that transfers and launches overlap.
             self._uploads = cl.CommandQueue(self._context)
             self._launches = cl.CommandQueue(self._context)
             self._downloads = cl.CommandQueue(self._context)
@@ -141,20 +143,20 @@ class Runner:
         self._missing = self.binding.arguments
 
     def set_argument(self, number: int, data: memoryview) -> None:
-        """Set data for all pieces, before the first one.
+        """Set data for all pieces, before the first piece.
 
-        :raises InvalidArgument: if the kernels do not take it.
+        :raises InvalidArgument: if the kernels do not accept it.
         """
         name = self.binding.arguments.get(number)
         if name is None:
             raise accelerators.InvalidArgument(
-                f"there is no argument {number}"
+                f"the accelerator has no argument {number}"
             )
         buffer = self._buffers[name]
         if data.nbytes != buffer.size:
             raise accelerators.InvalidArgument(
-                f"argument {number}, the {name}, has {data.nbytes} bytes "
-                f"instead of {buffer.size}"
+                f"argument {number}, the {name}, is {data.nbytes} bytes; "
+                f"expected {buffer.size} bytes"
             )
         with programs.translated:
             event = cl.enqueue_copy(
@@ -165,12 +167,13 @@ class Runner:
         self._missing.pop(number, None)
 
     def lane(self, max_input_bytes: int | None = None) -> Lane:
-        """Allocate memory for pieces. Its output is zeros at first.
+        """Allocate memory for pieces, initially zeros.
 
-        Each of them has to be uploaded.
+        Each piece must be uploaded.
 
-        :param max_input_bytes: length of its longest piece; None for that of
-            all, 0 for the end only, which is not.
+        :param max_input_bytes: length of the lane's longest piece; None: that
+            of any piece. 0: the lane is only for the end of the input, which
+            needs no upload.
         """
         if max_input_bytes is None:
             max_input_bytes = self.max_input_bytes
@@ -178,7 +181,7 @@ class Runner:
             self.binding.max_output_bytes(size)
             for size in (max_input_bytes, 0)
         )
-        # In upload order: launches of other pieces may take long.
+        # Not in the queue of launches, where other pieces may take long.
         queue = self._uploads
         with programs.translated:
             lane = Lane(
@@ -199,8 +202,8 @@ class Runner:
     ) -> Lane | None:
         """Make a lane of the caller's memory, with a piece in it.
 
-        :param report: of such a lane that is not in use any more.
-        :returns: None if its place does not suit the device.
+        :param report: report buffer of such a lane that is no longer used.
+        :returns: None if the memory is not aligned as the device requires.
         :raises InvalidInput: if the piece ends within a block.
         """
         self._check_piece(len(chunk_in))
@@ -233,9 +236,9 @@ class Runner:
         return made
 
     def upload(self, lane: Lane, chunk_in: memoryview) -> cl.Event:
-        """Start to copy a piece into a lane.
+        """Start copying a piece into a lane.
 
-        :param chunk_in: must not change before the event.
+        :param chunk_in: the piece; must not change before the event.
         :raises InvalidInput: if the piece ends within a block.
         """
         self._check_piece(len(chunk_in))
@@ -259,16 +262,16 @@ class Runner:
                 length_bytes, self.binding.block_bytes, variant.block
             )
         if length_bytes > self.max_input_bytes:
-            raise ValueError("the piece is longer than announced")
+            raise ValueError("the piece is longer than max_input_bytes")
 
     def launch(
         self, lane: Lane, offset_bytes: int, wait_for: Events = ()
     ) -> cl.Event:
-        """Start the kernels for a lane's piece."""
+        """Start the kernels for the piece in a lane."""
         bound = self.binding
         input_bytes = lane.input_bytes
         lane.output_bytes = bound.output_bytes(input_bytes, offset_bytes)
-        # An expression may be larger for a shorter piece.
+        # A tenant's expression may have a larger value for a shorter piece.
         if lane.output_bytes > lane.output.size or not self._has_scratch(
             input_bytes
         ):
@@ -296,7 +299,7 @@ class Runner:
                     launch.local_size,
                     wait_for=before,
                 )
-                # The queue keeps the order of the others.
+                # Later launches follow in the queue.
                 before = []
             if event is None:
                 event = cl.enqueue_marker(self._launches, wait_for=before)
@@ -318,13 +321,13 @@ class Runner:
     def download(
         self, lane: Lane, chunk_out: memoryview, wait_for: Events
     ) -> tuple[cl.Event, int]:
-        """Start to copy a lane's output.
+        """Start copying a lane's output.
 
-        Blocks until the kernels have ended if they can report faults.
+        If the kernels can report faults, this blocks until they have ended.
 
-        :param chunk_out: room for ``lane.output_bytes`` bytes; the room that a
-            lane of the caller's memory was made of.
-        :returns: the end of the copy, and the length of the output.
+        :param chunk_out: room for ``lane.output_bytes`` bytes; for a lane of
+            the caller's memory, its output memory.
+        :returns: event at the end of the copy, and length of the output.
         :raises InvalidInput: if a kernel reports a fault.
         """
         before = list(wait_for)
@@ -337,7 +340,8 @@ class Runner:
                 (event,) = before
             elif lane.is_of_caller:
                 there: typing.Any
-                # Nothing is transferred, so it need not overlap.
+                # Nothing is transferred, so this need not overlap with
+                # launches.
                 there, event = cl.enqueue_map_buffer(
                     self._launches,
                     lane.output,
@@ -364,7 +368,7 @@ class Runner:
     def collect(self, lane: Lane, downloaded: cl.Event) -> None:
         """Wait until a lane's output is in the caller's memory.
 
-        The lane is then unused, and no longer refers to the caller's memory.
+        The lane is then free, and no longer refers to the caller's memory.
         """
         with programs.translated:
             self._await(downloaded)
@@ -377,19 +381,19 @@ class Runner:
         lane.pending.clear()
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return the room for a piece's output; 0: for that of the end."""
+        """Return the room for a piece's output; 0: at the end of the input."""
         return self.binding.max_output_bytes(input_bytes)
 
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
-        """Process a piece, as a core does; see :class:`accelerators.Core`."""
+        """Process a piece; see :class:`accelerators.Core`."""
         lane = self._lane = self._lane or self.lane()
         uploaded = self.upload(lane, chunk_in)
         return self._run(lane, chunk_out, offset_bytes, [uploaded])
 
     def finish(self, chunk_out: memoryview) -> int:
-        """Return the output at the end, as a core does."""
+        """Write the output at the end; see :class:`accelerators.Core`."""
         if self.binding.variant.finish is None:
             return 0
         lane = self._last_lane = self._last_lane or self.lane(0)
@@ -411,7 +415,7 @@ class Runner:
     def state(self) -> bytes:
         """Return the state that launches pass on.
 
-        Blocks until the launches so far have ended.
+        Blocks until all launches so far have ended.
         """
         contents = numpy.empty(len(self.binding.initial_state), numpy.uint8)
         if contents.size:
@@ -426,7 +430,7 @@ class Runner:
         :raises ValueError: if it is not a state of these kernels.
         """
         if len(state) != len(self.binding.initial_state):
-            raise ValueError("the state does not belong to this kernel")
+            raise ValueError("the state has the wrong length")
         with programs.translated:
             if state:
                 event = cl.enqueue_copy(
@@ -437,9 +441,9 @@ class Runner:
         self._end_bytes = offset_bytes
 
     def clear(self) -> None:
-        """Overwrite and release all memory of the device.
+        """Overwrite and release all of this runner's device memory.
 
-        Blocks until that has happened. The runner cannot be used again.
+        Blocks until this is done. The runner cannot be used again.
         """
         with programs.translated:
             for queue in (self._uploads, self._launches, self._downloads):
@@ -456,8 +460,8 @@ class Runner:
         try:
             self._wait(event)
         except base.DriverError:
-            # The device may still use the memory, and releasing an event that
-            # never occurs would block.
+            # Keep all objects: the device may still use the memory, and
+            # releasing an event that never occurs would block.
             _KEPT.append(self)
             raise
 
@@ -498,7 +502,7 @@ class Runner:
         return None
 
     def _lacking(self, lane: Lane, wait_for: Events) -> int:
-        """Return how many bytes the output lacks of its full length."""
+        """Return how many bytes shorter than its full length the output is."""
         if lane.report is None:
             return 0
         report = numpy.empty(2, _REPORT_TYPE)
@@ -507,7 +511,7 @@ class Runner:
         if fault:
             raise accelerators.InvalidInput(
                 self.binding.variant.faults.get(
-                    fault, f"the kernel reports fault {fault}"
+                    fault, f"the kernel reported fault {fault}"
                 )
             )
         return min(lacking_bytes, lane.output_bytes)
@@ -529,18 +533,18 @@ class Runner:
         if size_bytes > device.max_mem_alloc_size:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
-                f"a buffer of {size_bytes} bytes exceeds the device's limit "
-                f"of {device.max_mem_alloc_size}",
+                f"a buffer is {size_bytes} bytes, larger than the device's "
+                f"limit of {device.max_mem_alloc_size}",
             )
         share_bytes = self._program.memory_bytes
         self._owned_bytes += size_bytes
         if share_bytes is not None and self._owned_bytes > share_bytes:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
-                "the session needs more than its slot's share of device "
-                f"memory, {share_bytes} bytes",
+                "the session needs more device memory than its slot's share "
+                f"of {share_bytes} bytes",
             )
-        # Device memory may still hold other sessions' data.
+        # Clear it: device memory may still contain other sessions' data.
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._context, flags, max(1, size_bytes))
         self._owned.append(buffer)

@@ -2,8 +2,8 @@
 
 """Prints the devices of this host's OpenCL runtimes, as JSON.
 
-It also tests the devices that its arguments name. A runtime that hangs or
-crashes then harms this process only.
+It also tests the devices that its arguments name. If a runtime hangs or
+crashes, only this process is affected.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ kernel void invert(global uchar *data)
 
 
 def fault(device: cl.Device, builds: bool) -> str | None:
-    """Check whether a device answers. May block for ever.
+    """Check whether a device works. May block forever.
 
-    :param builds: whether to build and run a kernel, too, if it has a
+    :param builds: whether to build and run a kernel, too, if the device has a
         compiler.
-    :returns: why not, in one line; None if it does.
+    :returns: why it does not work, in one line; None if it works.
     """
     try:
         context = cl.Context([device])
         if not device.type & (cl.device_type.CPU | cl.device_type.GPU):
-            # The memory of a board without kernels is not accessible.
+            # Before a board is programmed, its memory is not accessible.
             return None
         queue = cl.CommandQueue(context)
         there = cl.Buffer(context, cl.mem_flags.READ_WRITE, _TRIED_BYTES)
@@ -48,7 +48,7 @@ def fault(device: cl.Device, builds: bool) -> str | None:
         back = numpy.zeros(_TRIED_BYTES, numpy.uint8)
         cl.enqueue_copy(queue, back, there)
         if (back != 0x5A).any():
-            return "its memory corrupts data"
+            return "the device's memory corrupts data"
         if builds and device.compiler_available:
             binary = compiler.compile_source(
                 _TRIED_SOURCE,
@@ -61,17 +61,17 @@ def fault(device: cl.Device, builds: bool) -> str | None:
             kernel(queue, (_TRIED_BYTES,), None, there)
             cl.enqueue_copy(queue, back, there)
             if (back != 0xA5).any():
-                return "its kernels compute wrong results"
+                return "the device's kernels compute wrong results"
     except (cl.Error, base.DriverError) as error:
         return base.one_line(str(error)) or type(error).__name__
     return None
 
 
 def main(arguments: collections.abc.Sequence[str]) -> int:
-    """Print all devices, and the faults of some.
+    """Print all devices, and the faults of those that were tested.
 
-    :param arguments: the names of the devices to try; ``--build`` before them
-        to build kernels for these.
+    :param arguments: names of the devices to test, preceded by ``--build`` to
+        build kernels for them.
     :returns: the exit status: 0, or 1 if there is no runtime.
     """
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting for commands of a device, with a limit.
+"""Waits for a device's commands, with a time limit.
 
-OpenCL has no such wait, and a kernel that never ends cannot be stopped. So
-another thread waits without a limit; if its command does not end, nothing in
-this process can use the device any more.
+OpenCL's own wait has no limit, and a kernel that never ends cannot be stopped.
+So another thread waits without a limit. If its command does not end, nothing
+in this process can use the device any more.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
 #: How long the caller polls for the end of a command before another thread
-#: waits for it. The hand-over to that thread and back takes about as long.
+#: waits for it. Handing over to that thread and back takes about as long.
 _LOOK_S = 100e-6
 _COMPLETE = 0
-#: Other threads may run meanwhile; the device may be this processor. Unlike
-#: os.sched_yield, it releases the interpreter, too.
+#: Lets other threads run, which matters if the device is this CPU. Unlike
+#: os.sched_yield, a ctypes call also releases the interpreter lock.
 _yield = ctypes.CDLL(None).sched_yield
 
 
 class Event(typing.Protocol):
-    """The part of OpenCL's events that is used here."""
+    """The part of an OpenCL event that is used here."""
 
     @property
     def command_execution_status(self) -> int:
-        """0 when the command has ended, negative after an error."""
+        """0 if the command has ended, negative after an error."""
 
     def wait(self) -> None:
-        """Wait for the end, and raise the error."""
+        """Wait until the command has ended, and raise its error."""
 
 
 class Waiter:
     """Waits for the commands of one slot.
 
-    :ivar fault: why the slot cannot be used any more, None if it can.
+    :ivar fault: why the slot can no longer be used; None if it can.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -59,9 +59,9 @@ class Waiter:
     def wait(self, event: Event) -> None:
         """Wait until a command has ended.
 
-        :raises base.DriverError: ``KERNEL_HUNG`` if it takes too long, and for
-            all commands after that.
-        :raises Exception: the runtime's, if the command has failed.
+        :raises base.DriverError: ``KERNEL_HUNG`` if this takes too long, and
+            for all later commands.
+        :raises Exception: the runtime's error, if the command has failed.
         """
         if self.fault is not None:
             raise base.DriverError(codes.KERNEL_HUNG, self.fault)
@@ -91,7 +91,7 @@ class Waiter:
     def _work(self) -> None:
         while True:
             event, ended = self._waited.get()
-            # The thread that needs the result reads the error.
+            # The thread that called wait() gets the error itself.
             with contextlib.suppress(Exception):
                 event.wait()
             del event

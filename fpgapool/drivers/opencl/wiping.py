@@ -2,8 +2,8 @@
 
 """Overwrites the local memory of a device.
 
-Runtimes do not: what a kernel leaves there may be read by the next one, even
-by one of another context.
+Runtimes do not clear it, so the next kernel could read what another one left
+there, even a kernel in another context.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ kernel void wipe(global uint *found, volatile local uint *memory,
 """
 
 _ITEMS = 64
-#: Work items of a group: each has a word of output.
+#: Output of a work group: one word for each work item.
 _BLOCK_BYTES = 4 * _ITEMS
-#: Groups for each unit of the device: which unit computes a group is unknown,
-#: but one that has all the local memory has a unit for itself. On a
-#: processor, whose threads may come late, the first groups wait for as many
-#: others as there are units, so that no thread computes them all.
+#: Work groups per compute unit. The runtime chooses the unit for each group. A
+#: group that uses all local memory has a unit to itself, so several groups per
+#: unit reach all units. On a CPU, some threads may start late. There, the
+#: first groups wait for as many others as there are units, so that one thread
+#: does not compute them all.
 _GROUPS_PER_UNIT = 4
 
 MANIFEST = manifests.parse(
@@ -91,7 +92,7 @@ MANIFEST = manifests.parse(
 class Wiper:
     """Overwrites the local memory of one device.
 
-    :raises base.DriverError: as a runner.
+    :raises base.DriverError: as :class:`runners.Runner`.
     """
 
     def __init__(self, program: runners.Program, wait: runners.Wait) -> None:
@@ -111,10 +112,10 @@ class Wiper:
         )
 
     def wipe(self) -> None:
-        """Overwrite it, and read it back.
+        """Overwrite the memory, and read it back.
 
         :raises base.DriverError: ``SCRUB_FAILED`` if it keeps its data, or if
-            a unit of the device does not come; or as a runner.
+            a compute unit never starts; or as :class:`runners.Runner`.
         """
         found = bytearray(len(self._data))
         self._runner.process(self._data, memoryview(found), 0)

@@ -265,7 +265,7 @@ def test_failures_for_programs(
 def test_list(shell: Run, pool: harness.Pool) -> None:
     text = shell("fpgapool-run --list").stdout.decode()
     assert "aes: 1.2 GB/s at most, 2 of 2 slots free: AES-CTR" in text
-    assert "\n    [direction]: Whether to encrypt or to decrypt; " in text
+    assert "\n    [direction]: Whether to encrypt or decrypt; " in text
     door = pool.front_door()
 
     def free() -> int:

@@ -156,7 +156,7 @@ def test_damage_is_noticed(position, offset):
     damaged[position] ^= 0x80
     with pytest.raises(base.InvalidInput) as caught:
         reconstruct(bytes(damaged), **PARAMS)
-    assert f"at input offset {offset}" in caught.value.message
+    assert f"input offset {offset}" in caught.value.message
 
 
 @pytest.mark.parametrize("length_bytes", [1, 15, 16, 26, RECORD_BYTES - 1])

@@ -270,7 +270,7 @@ def test_argument_of_a_wrong_size(name, length_bytes):
     before = runs.run(core, data.tobytes())
     with pytest.raises(base.InvalidArgument) as caught:
         core.set_argument(1, memoryview(bytes(length_bytes)))
-    assert f"{length_bytes} bytes instead of 24" in caught.value.message
+    assert f"{length_bytes} bytes; expected 24" in caught.value.message
     assert runs.run(core, data.tobytes()) == before
 
 

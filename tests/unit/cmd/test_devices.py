@@ -203,7 +203,7 @@ def test_a_host_without_boards(run):
     [
         ("Refusing", "no runtime"),
         ("Gone", "SIGABRT"),
-        ("Missing", "cannot be loaded"),
+        ("Missing", "cannot load"),
     ],
 )
 def test_a_driver_that_finds_nothing(run, driver, reason):

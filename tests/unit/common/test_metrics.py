@@ -148,7 +148,7 @@ def test_what_fails_does_not_hide_the_rest(caplog) -> None:
         lambda page: page.fill([DONE], None), lambda page: page.put(HERE, 1)
     )
     assert told["t_here", ""] == 1
-    assert "Metrics are incomplete" in caplog.text
+    assert "Cannot read all metrics" in caplog.text
 
 
 @pytest.fixture
@@ -201,7 +201,8 @@ def test_a_port_that_is_taken_is_named(conf) -> None:
         endpoint = _endpoint(conf, port)
         with pytest.raises(
             exception.ConfigurationError,
-            match=rf"conductor_port: 127\.0\.0\.1 port {port}: Address",
+            match=r"conductor_port: cannot listen on 127\.0\.0\.1 "
+            rf"port {port}: Address",
         ):
             endpoint.start()
         # As after any error at the start.

@@ -26,7 +26,7 @@ def test_lines_of_a_format_are_few_and_the_others_are_counted(caplog) -> None:
         log.warning("%s refused: %d", "client", 8)
     log.error("client dropped")
     assert caplog.messages == [
-        "client refused: 8 (7 more like it left out)",
+        "client refused: 8 (7 similar lines omitted)",
         "client refused: 8",
         "client dropped",
     ]

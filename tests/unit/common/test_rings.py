@@ -123,16 +123,16 @@ def test_the_largest_record_fits_into_an_empty_ring_wherever_it_is(ring):
 
 
 def test_a_record_that_never_fits_is_refused(ring):
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="larger than"):
         ring.put(bytes(ring.max_record_bytes + 1))
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="larger than"):
         ring.has_room(ring.max_record_bytes + 1)
     assert ring.get() is None
 
 
 @pytest.mark.parametrize("size_bytes", [-1, 0, 4095, rings.MAX_RING_BYTES + 1])
 def test_a_ring_has_limits(size_bytes):
-    with pytest.raises(ValueError, match="a ring has"):
+    with pytest.raises(ValueError, match="the ring size"):
         rings.Ring.create(size_bytes)
 
 
@@ -216,7 +216,7 @@ class TestLies:
     def test_length(self, ring, length):
         ring.put(b"12345678")
         poke(ring, DATA, length)
-        with pytest.raises(rings.RingDamaged, match="longer"):
+        with pytest.raises(rings.RingDamaged, match="extends"):
             ring.get()
 
     def test_a_length_is_read_once(self, ring):
@@ -271,9 +271,9 @@ class TestNoRing:
             (8192, 0, "not sealed"),
             (8192, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL, "not sealed"),
             (8192, 7, "not a ring"),
-            (4096, 7, "not the size"),
-            (0, 7, "not the size"),
-            (8200, 7, "not the size"),
+            (4096, 7, "not a valid ring size"),
+            (0, 7, "not a valid ring size"),
+            (8200, 7, "not a valid ring size"),
         ],
     )
     def test_memory(self, size_bytes, seals, why):
@@ -300,7 +300,7 @@ class TestNoRing:
     def test_number_of_descriptors(self, count):
         before = count_fds()
         fds = [os.dup(0) for _ in range(count)]
-        with pytest.raises(rings.RingDamaged, match="4 descriptors"):
+        with pytest.raises(rings.RingDamaged, match="4 expected"):
             rings.Channel.attach(fds)
         assert count_fds() == before
 

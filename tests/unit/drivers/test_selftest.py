@@ -45,12 +45,12 @@ def test_every_accelerator_of_ours_has_a_known_answer(driver, name):
 @pytest.mark.parametrize("name", ["aes", "sha"])
 def test_a_wrong_result_is_found(driver, tmp_path, name):
     break_slot(tmp_path, wrong_result=[0])
-    assert "computes a wrong result" in failure(driver, name)
+    assert "computed a wrong result" in failure(driver, name)
 
 
 def test_a_core_that_fails_is_found(driver, tmp_path):
     break_slot(tmp_path, core_error=[0])
-    assert failure(driver) == "the slot does not compute: FaultInjected"
+    assert failure(driver) == "the slot failed to compute: FaultInjected"
 
 
 def test_a_slot_that_holds_nothing_is_found(driver):
@@ -84,7 +84,7 @@ def test_all_answers_are_looked_at(driver, monkeypatch):
     monkeypatch.setattr(core, "known_answers", (*core.known_answers, wrong))
     with pytest.raises(base.DriverError) as caught:
         selftest.run(driver, DEVICE, 0, profile)
-    assert "computes a wrong result" in caught.value.message
+    assert "computed a wrong result" in caught.value.message
 
 
 class AddCore(accelerators.Core):
@@ -120,7 +120,7 @@ def test_answers_have_arguments(driver, monkeypatch, adding):
     monkeypatch.setattr(AddCore, "known_answers", (right, wrong))
     with pytest.raises(base.DriverError) as caught:
         selftest.run(driver, DEVICE, 0, adding)
-    assert "computes a wrong result" in caught.value.message
+    assert "computed a wrong result" in caught.value.message
 
 
 @pytest.mark.parametrize("arguments", [(), (b"",), (b"\1", b"\1")])
@@ -132,7 +132,7 @@ def test_wrong_arguments_of_an_answer_fail(
     with pytest.raises(base.DriverError) as caught:
         selftest.run(driver, DEVICE, 0, adding)
     assert caught.value.message == (
-        "the slot does not compute: InvalidArgument"
+        "the slot failed to compute: InvalidArgument"
     )
 
 

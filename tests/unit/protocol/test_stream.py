@@ -145,12 +145,12 @@ def test_what_is_checked_first_does_not_count_yet(side):
         (
             stream.CLIENT,
             codes.PROTOCOL_ERROR,
-            "input acknowledged at 6, not from 3 to 5",
+            "input acknowledged at 6; the offset must be from 3 to 5",
         ),
         (
             stream.WORKER,
             codes.BAD_OFFSET,
-            "output acknowledged at 6, not from 3 to 5",
+            "output acknowledged at 6; the offset must be from 3 to 5",
         ),
     ],
     ids=IDS,
@@ -262,8 +262,14 @@ def test_a_worker_does_not_cut_what_is_in_shared_buffers(offset):
 @pytest.mark.parametrize(
     ("side", "text"),
     [
-        (stream.CLIENT, "input resumed at {}, not from 5 to 12"),
-        (stream.WORKER, "output resumed at {}, not from 5 to 12"),
+        (
+            stream.CLIENT,
+            "input resumed at {}; the offset must be from 5 to 12",
+        ),
+        (
+            stream.WORKER,
+            "output resumed at {}; the offset must be from 5 to 12",
+        ),
     ],
     ids=IDS,
 )
@@ -346,7 +352,7 @@ def test_pieces_come_in_order(side, text, offset):
     into = inbound(side, 5)
     with pytest.raises(frames.ProtocolError) as caught:
         into.accept(data(offset, 1))
-    assert caught.value.message == f"{text} {offset}, expected at 5"
+    assert caught.value.message == f"{text} offset {offset}; expected offset 5"
     assert caught.value.code == side.code
     assert into.accept(data(5, 1))
 
@@ -359,7 +365,9 @@ def test_no_more_comes_than_the_credit():
         # Used, but not acknowledged.
         into.accept(data(5, WINDOW_BYTES - 4))
     assert caught.value.code == codes.CREDIT_EXCEEDED
-    assert caught.value.message == "more than 12 bytes of input unacknowledged"
+    assert caught.value.message == (
+        "more than 12 bytes of input are unacknowledged"
+    )
     assert into.accept(data(5, WINDOW_BYTES - 5))
     assert into.accept(data(WINDOW_BYTES, 0))
     with pytest.raises(frames.ProtocolError):
@@ -512,14 +520,19 @@ def test_a_worker_believes_no_acknowledgement_that_it_never_sent():
     into.resume(3)
     with pytest.raises(frames.ProtocolError) as caught:
         into.resume(6)
-    assert caught.value.message == "input resumed at 6, it is at 5"
+    assert (
+        caught.value.message
+        == "input cannot resume at offset 6; it is at offset 5"
+    )
     assert caught.value.code == codes.BAD_OFFSET
 
 
 @pytest.mark.parametrize("offset", [4, 6])
 def test_a_worker_goes_on_where_it_was_told(offset):
     into = inbound(stream.CLIENT, 5)
-    with pytest.raises(frames.ProtocolError, match="it is at 5") as caught:
+    with pytest.raises(
+        frames.ProtocolError, match="it is at offset 5"
+    ) as caught:
         into.resume(offset)
     assert caught.value.code == codes.PROTOCOL_ERROR
 

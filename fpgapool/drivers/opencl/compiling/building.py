@@ -2,7 +2,7 @@
 
 """Makes programs for a device: compiles their source, or loads their binary.
 
-Binaries of sources are cached, so that the next worker need not compile them.
+Compiled binaries are cached, so that other workers need not compile again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ POCL_VARIABLE = "POCL_CACHE_DIR"
 def prepare(directory: pathlib.Path, name: str) -> None:
     """Prepare this process for OpenCL runtimes, before one is loaded.
 
-    PoCL keeps what it compiles. Workers of other projects must not share
-    that, so each process has a directory of its own.
+    PoCL caches what it compiles. Workers of different projects must not share
+    a cache, so each process gets its own directory.
     """
     if POCL_VARIABLE not in os.environ:
         path = directory / f"{name}.pocl"
@@ -68,9 +68,9 @@ class Builder:
         return self._compiled(loaded.code)
 
     def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
-        """Make what overwrites the device's local memory.
+        """Make the object that clears the device's local memory.
 
-        :returns: None for boards, on which only an xclbin's kernels run.
+        :returns: None for boards, which run only the kernels in an xclbin.
         """
         from fpgapool.drivers.opencl import programs
         from fpgapool.drivers.opencl import wiping
@@ -82,14 +82,14 @@ class Builder:
         return wiping.Wiper(program, wait)
 
     def _compiled(self, source: bytes) -> bytes:
-        """Return the binary of a source for this device."""
+        """Return a source's binary for this device."""
         path = self._directory / self._name(source)
         with self._alone(path.name):
             return self._read_or_compile(path, source)
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> collections.abc.Iterator[None]:
-        """Let one worker compile a source that others wait for."""
+        """Make other workers wait while this one compiles a source."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         lock = os.open(
             self._directory / f"{name[:2]}.lock",
@@ -105,7 +105,7 @@ class Builder:
     def _read_or_compile(self, path: pathlib.Path, source: bytes) -> bytes:
         with contextlib.suppress(OSError):
             return path.read_bytes()
-        # In a separate process, because the source is a tenant's.
+        # Compiled in a separate process, because the source is a tenant's.
         binary = compiler.compile_source(
             source,
             (),
@@ -119,7 +119,7 @@ class Builder:
     def _name(self, source: bytes) -> str:
         from fpgapool.drivers.opencl import programs
 
-        # Binaries fit one device, and one version of its runtime.
+        # A binary is only for one device and one version of its runtime.
         texts = (
             self._found.platform,
             self._found.name,

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compiles OpenCL C in a process of its own.
+"""Compiles OpenCL C in a separate process.
 
-The source is a tenant's, and compilers are large. So the process has few
-rights (:mod:`fpgapool.drivers.opencl.compiling.confinement`), limits, no
-environment but what runtimes of OpenCL need, and a directory that is removed
-afterwards.
+The source is a tenant's, and a large compiler may have exploitable bugs. So
+the process has few privileges
+(:mod:`fpgapool.drivers.opencl.compiling.confinement`), resource limits, only
+the environment variables that OpenCL runtimes need, and a directory that is
+removed afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_MEMORY_BYTES = 4 << 30
-#: Largest binary.
+#: Maximum size of a binary.
 MAX_FILE_BYTES = 64 << 20
 
 _PREFIX = "fpgapool-compiler-"
@@ -52,11 +53,12 @@ _KEPT = re.compile(
 )
 #: Variables that name directories with libraries to read.
 _NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-#: A directory with one of these contains more than libraries.
+#: A directory that contains one of these has more than libraries in it.
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
-#: Variables that name directories where the process writes: its own one.
+#: Variables that name directories for writing; set to the process's own one.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
-#: That directory, whose parents may be closed to the user nobody.
+#: The process's own directory. Its real path may have parents that the user
+#: nobody cannot enter.
 _HERE = "/proc/self/cwd"
 _FIXED = {
     "LANG": "C.UTF-8",
@@ -67,14 +69,14 @@ _FIXED = {
     "POCL_MAX_PTHREAD_COUNT": "1",
 }
 
-#: The build log in pyopencl's message, and PoCL's name of the source.
+#: Match the build log in pyopencl's message, and PoCL's name for the source.
 _LOG = re.compile(r"\n\nBuild on [^\n]*:\n(.*?)\(options: ", re.DOTALL)
 _SOURCE = re.compile(r"/\w+\.cl\b")
 
 _REFUSED = 3
-#: A file and line: the text that follows may quote the file.
+#: Matches a file name and line, after which a compiler may quote the file.
 _QUOTED = re.compile(r"(/[^\s:<>]+):\d+")
-#: Directories that all users may read: the compilers' headers.
+#: Directories that all users may read, with the compilers' headers.
 _HEADERS = ("/usr/", "/opt/", f"{sys.prefix}/", f"{sys.base_prefix}/")
 
 
@@ -92,15 +94,15 @@ def compile_source(
 
     Blocks until the compiler has ended.
 
-    :param options: of the compiler, besides those of all kernels.
-    :param platform_pattern: pattern of the platform's name, as in a board
+    :param options: compiler options in addition to those for all kernels.
+    :param platform_pattern: pattern for the platform's name, as in a boards
         file.
-    :param device_pattern: pattern of the device's name. The first matching
+    :param device_pattern: pattern for the device's name. The first matching
         device is the target.
-    :param manifest: if given, the program must have its kernels.
+    :param manifest: if given, the program must have the kernels that it names.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
-        compiler's log, or with the limit that it met; ``INVALID_MANIFEST``
-        if the program lacks a kernel; ``DEVICE_FAILED`` if no device fits.
+        compiler's log, or the limit that it exceeded; ``INVALID_MANIFEST`` if
+        the program lacks a kernel; ``DEVICE_FAILED`` if no device matches.
     """
     request = {
         "source": source.decode("utf-8", "replace"),
@@ -139,9 +141,9 @@ def _failed(message: str) -> base.DriverError:
 def _run(
     request: str, directory: str, timeout_s: float
 ) -> tuple[int | None, bytes]:
-    """Run the process.
+    """Run the compiler's process.
 
-    :returns: its status, None if it took too long; and its answer.
+    :returns: its exit status, None if it took too long; and its answer.
     """
     environment = {
         name: value
@@ -151,7 +153,8 @@ def _run(
     environment |= dict.fromkeys(_DIRECTORIES, _HERE) | _FIXED
     # The process imports the same modules as this one.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    # Files, not pipes: their size is limited, and neither end can block.
+    # Files instead of pipes: their size is limited, and neither process can
+    # block on them.
     with (
         tempfile.TemporaryFile() as question,
         tempfile.TemporaryFile() as answer,
@@ -171,16 +174,16 @@ def _run(
         try:
             is_over = _wait(process.pid, timeout_s)
         finally:
-            # Including its children. Its number cannot be reused before it has
+            # Kill its children, too. Its ID cannot be reused before it has
             # been waited for.
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
         if status > 128:
-            # A signal ended the process that it waits for.
+            # A signal ended the inner process; see confinement.leave_others().
             status = 128 - status
         if status not in (0, _REFUSED):
             said.seek(0)
-            LOG.info("The OpenCL compiler says: %r", said.read()[-_MAX_LOG:])
+            LOG.info("OpenCL compiler output: %r", said.read()[-_MAX_LOG:])
         answer.seek(0)
         return (status if is_over else None), answer.read()
 
@@ -197,7 +200,8 @@ def _wait(pid: int, timeout_s: float) -> bool:
 
 def _remove(directory: str) -> None:
     def open_up(_function: typing.Any, path: str, _error: typing.Any) -> None:
-        # It may have created directories that even their owner cannot change.
+        # The compiler may have created directories that their owner cannot
+        # change.
         for place in (os.path.dirname(path), path):
             if not os.path.islink(place):
                 os.chmod(place, 0o700)
@@ -210,7 +214,7 @@ def _remove(directory: str) -> None:
 
 
 def _sweep() -> None:
-    """Remove the directories of processes that were killed."""
+    """Remove directories that were left when their process was killed."""
     for path in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = path.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
@@ -221,13 +225,13 @@ def _warn_if_unconfined(header: bytes) -> None:
     missing = json.loads(header[:_MAX_HEADER_BYTES])
     if missing:
         LOG.warning(
-            "This host's kernel does not confine the OpenCL compiler: %s",
+            "The OpenCL compiler is not fully confined on this host: %s",
             "; ".join(str(each) for each in missing),
         )
 
 
 def _bounded(text: str, directory: str) -> str:
-    """Return the end of a compiler's log, with only its own source."""
+    """Return the end of a compiler's log, if it quotes only its source."""
     # Omit the names of temporary files and of this host's devices.
     text = text.replace(directory, "").replace(_HERE, "")
     if log := _LOG.search(text):
@@ -254,17 +258,18 @@ def _ending(status: int, timeout_s: float, memory_bytes: int) -> str:
     if status < 0:
         how = signal.Signals(-status).name
     return (
-        f"the compiler ended with {how}; it may have needed more than "
-        f"{memory_bytes} bytes of memory"
+        f"the compiler ended with {how}; it may have reached its memory limit"
+        f" of {memory_bytes} bytes"
     )
 
 
 def main() -> int:
-    """Main function of the process: read a request, and write the answer.
+    """Run the compiler's process: read a request and write an answer.
 
-    :returns: the status: 0, or 3 with code and text of an error.
+    The exit status is 0, or 3 if the answer is the code and text of an error.
     """
-    # What libraries print is not part of the result.
+    # Send what libraries print to standard error: it is not part of the
+    # answer.
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     request = json.load(sys.stdin)
@@ -274,7 +279,7 @@ def main() -> int:
     except (ImportError, OSError) as error:
         message = f"OpenCL cannot be used: {_last_line(error)}"
         if closed:
-            message += f"; the compiler cannot read {', '.join(closed)}"
+            message += f"; the compiler may not read {', '.join(closed)}"
         body = json.dumps([codes.DEVICE_FAILED, message]).encode()
         status = _REFUSED
     except base.DriverError as error:
@@ -294,17 +299,17 @@ def main() -> int:
 
 
 def _last_line(error: Exception) -> str:
-    # numpy prints many lines of advice before it.
+    # numpy puts many lines of advice before the actual message.
     return str(error).strip().rpartition("\n")[2]
 
 
 def _confine(
     request: collections.abc.Mapping[str, typing.Any],
 ) -> tuple[list[str], list[str]]:
-    """Give up what a compiler does not need.
+    """Give up all privileges that a compiler does not need.
 
-    :returns: what the kernel did not allow to give up; and the places that
-        this process should be able to read, and is not.
+    :returns: what the kernel could not restrict; and the paths that this
+        process needs to read, but cannot.
     """
     confinement.die_with_parent()
     if os.getppid() != request["worker_pid"]:
@@ -313,33 +318,33 @@ def _confine(
     is_root = os.geteuid() == 0
     has_left = confinement.leave_others()
     if not has_left:
-        missing.append("what it starts may outlive it (no namespaces)")
+        missing.append("its child processes may outlive it (no namespaces)")
     libraries = _libraries()
     confinement.reveal(libraries)
     if not confinement.keep_files(libraries, _HERE):
-        missing.append("it can read what its user can (no Landlock)")
+        missing.append("it can read all that its user can (no Landlock)")
     confinement.limit(
         cpu_s=request["cpu_s"],
         memory_bytes=request["memory_bytes"],
         file_bytes=MAX_FILE_BYTES,
         files=_MAX_FILES,
-        # Otherwise they belong to the worker's user, who has other processes.
+        # Otherwise the limit would include the worker's other processes.
         tasks=_MAX_TASKS if is_root or has_left else 0,
     )
     confinement.drop_rights()
     confinement.die_with_parent()
     if not confinement.refuse_calls() and not has_left:
         missing.append(
-            "it can reach networks (neither namespaces nor seccomp)"
+            "it can access networks (neither namespaces nor seccomp)"
         )
     closed = [each for each in libraries if not os.access(each, os.R_OK)]
     return missing, closed
 
 
 def _libraries() -> list[str]:
-    """Return where the interpreter and runtimes of OpenCL have their files.
+    """Return the directories of the interpreter and the OpenCL runtimes.
 
-    Directories that have other files, too, are left out.
+    Directories that also contain other files are omitted.
     """
     named = [
         place
@@ -377,7 +382,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     :raises ImportError, OSError: if OpenCL cannot be used.
     :raises InvalidManifest: if the program lacks a kernel.
     """
-    # They load the runtime, in this process only.
+    # Imported here because these load the runtime, only in this process.
     import pyopencl as cl
 
     from fpgapool.drivers.opencl import devices
@@ -394,8 +399,8 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     if not fitting:
         raise base.DriverError(
             codes.DEVICE_FAILED,
-            f"no device fits platform {wanted.platform!r:.200}, device "
-            f"{wanted.device!r:.200}",
+            f"no OpenCL device matches platform {wanted.platform!r:.200} and "
+            f"device {wanted.device!r:.200}",
         )
     device = fitting[0]
     options = [*programs.BUILD_OPTIONS, *request["options"]]

@@ -2,8 +2,8 @@
 
 """Permanently drops a process's privileges before it handles untrusted data.
 
-It uses the kernel's own interfaces, and needs no privileges for them. Call it
-before starting other threads: they would keep theirs.
+It uses kernel interfaces that need no privileges themselves. Call these
+functions before starting other threads, which would keep their privileges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import socket
 import stat
 import struct
 
-#: User whose rights a process of root keeps.
+#: The user that a root process becomes.
 NOBODY = 65534
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,7 +39,7 @@ _MS_NOSUID_NODEV = 2 | 4
 _MS_BIND_ALL = 0x1000 | 0x4000
 _MS_PRIVATE_ALL = 1 << 18 | 0x4000
 
-# The same on all architectures.
+# These numbers are the same on all architectures.
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
@@ -59,12 +59,12 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Calls:
-    """The numbers of system calls of an architecture.
+    """System call numbers of an architecture.
 
     :ivar sockets: calls that create sockets; the first argument is the family.
-    :ivar forbidden: calls that leave a process group, or make calls in other
-        ways.
-    :ivar end: first number that belongs to another interface.
+    :ivar forbidden: calls that leave the process group, or that could bypass
+        the filter.
+    :ivar end: first number that belongs to another calling interface.
     """
 
     architecture: int
@@ -89,13 +89,13 @@ _CALL, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050000 | errno.EPERM
 
-#: What any program needs to start: libraries, and data about the processor.
+#: Paths that any program needs: libraries, and data about the processor.
 _SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys"),
     *("/etc/ld.so.cache", "/etc/OpenCL"),
 )
-#: Devices without other users' data: sources of random bytes, and GPUs, which
-#: their compilers query.
+#: Devices that do not expose other users' data: sources of random bytes, and
+#: GPUs, which their compilers query.
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom"),
     *("dri", "kfd", "nvidia*"),
@@ -103,27 +103,29 @@ _DEVICES = (
 
 
 def die_with_parent() -> None:
-    """End when the thread ends that started this process.
+    """Make this process end when the thread that started it ends.
 
-    The kernel resets this when the user changes.
+    The kernel resets this when the process's user changes.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def leave_others() -> bool:
-    """Leave all networks, System V shared memory, and other processes behind.
+    """Leave all networks, System V shared memory and other processes.
 
-    Continues in another process, whose end also ends everything it starts. The
-    first process waits, and ends with its status: 128 plus the signal, if one
-    ended it.
+    Execution continues in a child process; everything that it starts ends with
+    it. The original process waits for it, and ends with its status, or with
+    128 plus the signal that ended it.
+
+    :returns: False, in the original process, if the kernel does not allow it.
     """
     flags = _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWPID
     if os.geteuid() != 0:
         flags |= _CLONE_NEWUSER
     if _libc.unshare(flags) != 0:
         return False
-    # The first process of a namespace accepts no signals of the others; all
-    # end with it.
+    # Fork twice: the first process of a namespace ignores signals from the
+    # others, but all others end with it.
     for _ in range(2):
         if child := os.fork():
             _, status = os.waitpid(child, 0)
@@ -134,9 +136,9 @@ def leave_others() -> bool:
 
 
 def refuse_calls() -> bool:
-    """Restrict sockets to those of this host, and stay in the process group.
+    """Allow only Unix sockets, and do not allow leaving the process group.
 
-    :returns: whether the kernel can do that.
+    :returns: whether the kernel supports this.
     """
     calls = _CALLS.get(os.uname().machine)
     if calls is None or struct.calcsize("P") != 8:
@@ -152,7 +154,7 @@ def refuse_calls() -> bool:
         (_JUMP_IF_EQUAL, 1, 0, calls.architecture),
         (_RETURN, 0, 0, _REFUSE),
         (_LOAD, 0, 0, _CALL),
-        # Jumps to the refusal in the last lines, and to the check of sockets.
+        # Jump to the refusal in the last lines, or to the check of sockets.
         *(
             (jump, rest - place + 2, 0, value)
             for place, (jump, value) in enumerate(refused)
@@ -175,14 +177,12 @@ def refuse_calls() -> bool:
 
 
 def reveal(places: collections.abc.Collection[str]) -> None:
-    """Keep places readable that are below directories which only root may
-    enter.
+    """Keep paths accessible that are below directories only root can enter.
 
-    In this process's own view, these directories then have nothing else in
-    them. Without root's rights the process stays its user, who may enter them.
+    To this process, these directories then appear to contain nothing else. If
+    the process is not root's, it keeps its user, who can enter them anyway.
 
-    :param places: absolute paths of what is there; a link and its target
-        count as two.
+    :param places: absolute paths; a link and its target are two paths.
     """
     closed = {
         place: outer
@@ -203,7 +203,7 @@ def reveal(places: collections.abc.Collection[str]) -> None:
 
 
 def _closed_parent(place: str) -> str | None:
-    """Return the outermost directory on the way that nobody cannot enter."""
+    """Return a path's outermost parent that the user nobody cannot enter."""
     for parent in reversed(pathlib.Path(place).parents):
         if not parent.stat().st_mode & stat.S_IXOTH:
             return str(parent)
@@ -223,7 +223,7 @@ def _mount(source: str, target: str, flags: int, data: bytes = b"") -> int:
 
 
 def drop_rights() -> None:
-    """Become nobody, if this process is root's, and drop all capabilities."""
+    """If this process is root's, become nobody; drop all capabilities."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -238,8 +238,8 @@ def limit(
     """Set limits that only root can raise again.
 
     :param cpu_s: seconds of processor time.
-    :param tasks: threads and processes of this process's user; 0: as they
-        are.
+    :param tasks: threads and processes of this process's user; 0: keep the
+        current limit.
     """
     wanted = {
         resource.RLIMIT_CPU: cpu_s,
@@ -258,12 +258,12 @@ def limit(
 
 
 def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
-    """Give up all files but these, and connections to other processes.
+    """Give up access to other files, and to other processes.
 
-    :param readable: directories whose files can be read and executed, besides
-        those of the system.
+    :param readable: directories whose files can be read and executed, in
+        addition to the system's.
     :param writable: the only directory whose files can be changed.
-    :returns: whether the kernel can do that.
+    :returns: whether the kernel supports this.
     """
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _libc.syscall(
@@ -290,7 +290,7 @@ def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
         read = _EXECUTE | _READ_FILE | _READ_DIR
         for place in (*_SYSTEM, *readable):
             _allow(ruleset, place, read)
-        # Libraries that identify the processor start at the root directory.
+        # Libraries that identify the processor list the root directory.
         _allow(ruleset, "/", _READ_DIR)
         use = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEVICE
         for name in _DEVICES:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The bitstreams of OpenCL devices."""
+"""Bitstreams that OpenCL devices can run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
-#: Assumed rate of accelerators whose rate is unknown. It only determines how
-#: long a launch may take, and how long pieces are.
+#: Assumed rate of accelerators whose rate is unknown. It only affects how long
+#: a launch may take and how long pieces are.
 UNKNOWN_BYTES_PER_S = 1e8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bitstream:
-    """What goes into a slot.
+    """A bitstream to be programmed into a slot.
 
     :ivar code: OpenCL C, a device's binary, or an xclbin.
     """
@@ -36,7 +36,7 @@ class Bitstream:
 
 
 def load_builtin(bitstream: str) -> Bitstream:
-    """Read a kernel that comes with fpgapool.
+    """Read a kernel that is part of fpgapool.
 
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
     """
@@ -44,7 +44,7 @@ def load_builtin(bitstream: str) -> Bitstream:
     if name == bitstream or name not in kernels.names():
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            f"{bitstream!r:.80} has no OpenCL kernel; there are: "
+            f"no OpenCL kernel for {bitstream!r:.80}; known bitstreams: "
             + ", ".join(
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
             ),
@@ -54,7 +54,7 @@ def load_builtin(bitstream: str) -> Bitstream:
 
 
 def builtins() -> dict[str, dict[str, list[str]]]:
-    """Return the kernels that come with fpgapool, for a device's description.
+    """Return fpgapool's own kernels, in the form of a device's ``builtins``.
 
     See :class:`base.DeviceInfo`.
     """
@@ -75,7 +75,7 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 
 
 def load_file(file: base.BitstreamFile) -> Bitstream:
-    """Read a bitstream of the library.
+    """Read a bitstream from the library.
 
     :raises base.DriverError: see :func:`package.load`.
     """
@@ -89,7 +89,8 @@ def load_file(file: base.BitstreamFile) -> Bitstream:
         stateless=said["stateless"],
         shapes=(),
         params_schema=said["params_schema"],
-        # No software core has known answers for a tenant's accelerator.
+        # There is no software core with known answers for a tenant's
+        # accelerator.
         core="",
         chunk_multiple_bytes=said.get("chunk_multiple_bytes", 1),
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Expressions of a manifest: whole numbers, names and five operators.
+"""Expressions in a manifest: integers, names and five operators.
 
 ::
 
@@ -8,7 +8,7 @@
     term   = factor {("*" | "/" | "%") factor}
     factor = number | name | ("min" | "max") "(" sum "," sum ")" | "(" sum ")"
 
-Division rounds down. Each value has an absolute value of 2**63 - 1 at most.
+Division rounds down. No value may exceed 2**63 - 1 in magnitude.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Expression:
 
     def __init__(self, source: object) -> None:
         if not (isinstance(source, str) or shapes.is_integer(source)):
-            raise ValueError("must be a whole number or an expression")
+            raise ValueError("must be an integer or an expression")
         parser = _Parser(str(source))
         parser.parse()
         # In postfix order.
@@ -59,8 +59,8 @@ class Expression:
     def value(self, variables: collections.abc.Mapping[str, int]) -> int:
         """Compute the value.
 
-        :raises ValueError: if a value on the way is too large, or a divisor
-            is 0.
+        :raises ValueError: if an intermediate value is too large, or a
+            divisor is 0.
         """
         stack: list[int] = []
         for kind, item in self._program:
@@ -75,7 +75,7 @@ class Expression:
                     raise ValueError("divides by 0")
                 result = _OPERATIONS[item](first, second)
             if abs(result) > _MAX_VALUE:
-                raise ValueError("has a value that is too large")
+                raise ValueError("a value exceeds 2**63 - 1 in magnitude")
             stack.append(result)
         return stack.pop()
 
@@ -88,7 +88,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_CHARS:
-            raise ValueError(f"is longer than {MAX_CHARS} characters")
+            raise ValueError(f"must be at most {MAX_CHARS} characters")
         self.program: list[tuple[str, str]] = []
         self._tokens = _tokens(text)
         self._position = 0
@@ -129,7 +129,7 @@ class _Parser:
     def _factor(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
+            raise ValueError(f"must be nested at most {MAX_DEPTH} levels deep")
         kind, text = self._next()
         if kind == "name" and text in FUNCTIONS:
             self._position += 1
@@ -156,7 +156,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"unexpected {text[position]!r} at {position}")
+            raise ValueError(
+                f"unexpected {text[position]!r} at position {position}"
+            )
         number, name, sign = match.groups()
         if number:
             found.append(("number", number))

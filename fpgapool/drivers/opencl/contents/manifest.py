@@ -2,10 +2,10 @@
 
 """The manifest of an OpenCL bitstream: how its kernels are called.
 
-It goes with a bitstream of the kind ``opencl-source``, ``opencl-binary`` or
-``xclbin``. A tenant writes it, so nothing in it is trusted: it is plain JSON
-of bounded size, depth and numbers, its expressions compute whole numbers
-only, and what the host computes for a kernel it names from a fixed list.
+It accompanies a bitstream of kind ``opencl-source``, ``opencl-binary`` or
+``xclbin``. A tenant writes it, so nothing in it is trusted. It is plain JSON
+with limits on size, depth and numbers. Its expressions compute only integers,
+and it can request only computations on the host that are in a fixed list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SIZE_BYTES = 64 * 1024
 MAX_DEPTH = 12
 MAX_VARIANTS = 8
 MAX_PARAMS = 32
-#: Numbers in the protocol.
+#: The protocol's limit on the number of an argument.
 MAX_ARGUMENT = 255
 MAX_BUFFERS = 16
 MAX_STEPS = 16
@@ -36,20 +36,20 @@ MAX_LITERAL_BYTES = 4096
 MAX_LOCAL_ITEMS = 1024
 MAX_BYTES_PER_S = 1e15
 
-#: Names for expressions in addition to parameters. In a launch: its input
-#: bytes, its blocks (the last may be incomplete), its position in the
-#: session's input, and 1 if this is 0.
+#: Names that expressions for a launch can use in addition to parameters: its
+#: input bytes; its blocks, including an incomplete last one; its position in
+#: the session's input; and 1 at position 0, otherwise 0.
 LAUNCH_NAMES = frozenset({"bytes", "blocks", "offset", "first"})
-#: Names for the size of memory that a launch needs.
+#: Such names in expressions for the size of memory that a launch needs.
 SIZE_NAMES = frozenset({"bytes", "blocks"})
 
-#: Arguments that need only their name.
+#: Kinds of arguments that have no value.
 INPUT = "input"
 OUTPUT = "output"
 STATE = "state"
 REPORT = "report"
 _PLAIN = (INPUT, OUTPUT, STATE, REPORT)
-#: Arguments with the largest value of their type.
+#: Kinds of integer arguments, with the largest value of each.
 INTEGERS = {"uint": 2**32 - 1, "ulong": 2**63 - 1}
 FLOAT = "float"
 BUFFER = "buffer"
@@ -60,10 +60,10 @@ _NAME = shapes.matching(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
     "a name of up to 64 letters, digits and any of _.-",
 )
-# XRT expects the instances of a kernel after its name.
+# In XRT, a kernel's name may be followed by its instances.
 _KERNEL = shapes.matching(
     r"[A-Za-z_][A-Za-z0-9_]{0,63}(:\{[A-Za-z0-9_,]{1,256}\})?",
-    "the name of a kernel",
+    "a kernel name",
 )
 _LITERAL = shapes.matching(
     rf"([0-9A-Fa-f]{{2}}){{1,{MAX_LITERAL_BYTES}}}",
@@ -80,10 +80,10 @@ _FAULTS = shapes.mapping_of(
 
 def _author_name(name: object, where: str) -> str:
     found = shapes.matching(
-        r"[a-z][a-z0-9_]{0,31}", "up to 32 small letters, digits and _"
+        r"[a-z][a-z0-9_]{0,31}", "up to 32 lowercase letters, digits and _"
     )(name, where)
     if found in expressions.FUNCTIONS:
-        raise shapes.Invalid(where, "is the name of a function")
+        raise shapes.Invalid(where, "must not be the name of a function")
     return found
 
 
@@ -96,7 +96,7 @@ _T = typing.TypeVar("_T")
 
 
 class InvalidManifest(exceptions.CodedError, ValueError):
-    """A manifest is wrong. The message names the member and the fault."""
+    """A manifest is invalid. The message names the member and the error."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.INVALID_MANIFEST, message)
@@ -108,8 +108,8 @@ class Argument:
 
     :ivar kind: ``input``, ``output``, ``state``, ``report``, ``uint``,
         ``ulong``, ``float``, ``buffer`` or ``local``.
-    :ivar name: of the parameter of a ``float``, or of the buffer.
-    :ivar value: of a number, or the bytes of local memory.
+    :ivar name: name of the ``float`` parameter or of the buffer.
+    :ivar value: value of an integer, or number of bytes of local memory.
     """
 
     kind: str
@@ -121,9 +121,9 @@ class Argument:
 class Step:
     """One launch of one kernel.
 
-    :ivar global_size: work items in each of 1 to 3 dimensions.
-    :ivar local_size: work items of a group; empty if the runtime chooses.
-    :ivar arguments: in the order of their positions.
+    :ivar global_size: number of work items in each of 1 to 3 dimensions.
+    :ivar local_size: size of a work group; empty: the runtime chooses.
+    :ivar arguments: its arguments, in the order of their positions.
     """
 
     kernel: str
@@ -134,11 +134,11 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Phase:
-    """What runs for a piece of the input, or at its end.
+    """What runs for a piece of the input, or at the end of the input.
 
-    :ivar output_bytes: bytes that it returns, unless the kernel reports that
-        there are fewer.
-    :ivar steps: run one after the other.
+    :ivar output_bytes: number of bytes that it returns, unless the kernel
+        reports that there are fewer.
+    :ivar steps: launches, which run one after the other.
     """
 
     output_bytes: expressions.Expression
@@ -147,14 +147,15 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of the device besides input, output and state.
+    """Device memory in addition to input, output and state.
 
-    Exactly one of the first three is there.
+    Exactly one of the first three attributes is set.
 
-    :ivar preparer: name of what computes its contents.
-    :ivar size_bytes: of memory that a launch needs and nothing initialises, or
-        that an argument fills.
-    :ivar argument: number of the session's argument that is in it.
+    :ivar literal: its contents.
+    :ivar preparer: name of the preparer that computes its contents.
+    :ivar size_bytes: its size, if it is scratch memory for a launch or an
+        argument fills it.
+    :ivar argument: number of the session's argument that fills it.
     """
 
     literal: bytes | None = None
@@ -167,8 +168,8 @@ class Buffer:
 class State:
     """Memory that is passed from one launch of a session to the next.
 
-    :ivar initial: name of a buffer with contents, or of a parameter, that is
-        at its front when a session begins; the rest is zeros.
+    :ivar initial: name of a buffer with contents, or of a parameter, with
+        which the state starts in a new session; the rest is zeros.
     """
 
     size_bytes: expressions.Expression
@@ -177,7 +178,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requirement:
-    """A limit that several parameters have together."""
+    """A limit on an expression of parameters."""
 
     value: expressions.Expression
     maximum: int
@@ -188,13 +189,15 @@ class Requirement:
 class Variant:
     """How kernels are called for certain parameters.
 
-    :ivar block_bytes: every piece of the input but the last is a multiple.
-    :ivar whole_blocks: whether the last piece has to be one, too.
-    :ivar block: name of a block, for messages.
+    :ivar when: parameter values for which this variant is used.
+    :ivar block_bytes: the length of every piece of input but the last is a
+        multiple of this.
+    :ivar whole_blocks: whether this also applies to the last piece.
+    :ivar block: what error messages call a block.
     :ivar state: memory passed between launches; None if there is none.
-    :ivar faults: message by the number that a kernel reports.
-    :ivar process: for each piece of the input.
-    :ivar finish: after the last piece; None if nothing runs.
+    :ivar faults: messages by the number that a kernel reports.
+    :ivar process: what runs for each piece of the input.
+    :ivar finish: what runs after the last piece; None: nothing.
     """
 
     when: dict[str, object]
@@ -216,9 +219,8 @@ class Variant:
 class Manifest:
     """A checked manifest.
 
-    :ivar peak_bytes_per_s: the highest input rate of one slot; None if it
-        has none.
-    :ivar variants: the first one whose ``when`` fits is used.
+    :ivar peak_bytes_per_s: the highest input rate of one slot; None: unknown.
+    :ivar variants: the first variant whose ``when`` matches is used.
     """
 
     name: str
@@ -239,7 +241,7 @@ class Manifest:
 def parse(data: bytes) -> Manifest:
     """Read and check a manifest.
 
-    :raises InvalidManifest: with the member and the fault.
+    :raises InvalidManifest: naming the member and the error.
     """
     try:
         document = untrusted.decode(
@@ -288,14 +290,14 @@ def _params(value: object) -> dict[str, parameters.Param]:
     ]
     for variable in variables:
         if variables.count(variable) > 1 or variable in LAUNCH_NAMES:
-            raise ValueError(f"params: {variable!r} has two meanings")
+            raise ValueError(f"params: {variable!r} is ambiguous")
     return params
 
 
 class _Reader:
     """Reads a variant.
 
-    :param where: the place of the variant, for messages.
+    :param where: path of the variant in the manifest, for messages.
     """
 
     def __init__(
@@ -326,7 +328,7 @@ class _Reader:
         def read(name: str, shape: shapes.Shape[_T], default: object) -> _T:
             return shape(document.get(name, default), f"{where}.{name}")
 
-        # Others refer to them.
+        # Read the buffers first: other members refer to them.
         self._read_buffers(document.get("buffers", {}))
         state = self._state(document.get("state"))
         self._has_state = state is not None
@@ -358,7 +360,7 @@ class _Reader:
         known = self._names | more
         for name in sorted(expression.names - known):
             raise ValueError(
-                f"{where}: unknown name {name!r}; there are: "
+                f"{where}: unknown name {name!r}; known names: "
                 f"{', '.join(sorted(known)) or 'none'}"
             )
         return expression
@@ -378,11 +380,11 @@ class _Reader:
             value, where, ("value", "maximum", "message")
         )
         maximum = shapes.integer()(document["maximum"], f"{where}.maximum")
-        # Checked before anything is prepared.
+        # Requirements are checked before buffers are prepared.
         expression = self._expression(document["value"], f"{where}.value")
         for name in self._buffers:
             if f"{name}_bytes" in expression.names:
-                raise ValueError(f"{where}.value: cannot depend on a buffer")
+                raise ValueError(f"{where}.value: must not depend on a buffer")
         return Requirement(
             expression, maximum, _TEXT(document["message"], f"{where}.message")
         )
@@ -392,7 +394,7 @@ class _Reader:
         sized: dict[str, _Object] = {}
         for name, item in _BUFFERS(value, where).items():
             if name in self._params or f"{name}_bytes" in self._names:
-                raise ValueError(f"{where}: {name!r} has two meanings")
+                raise ValueError(f"{where}: {name!r} is ambiguous")
             here = f"{where}.{name}"
             document = shapes.members(
                 item, here, (), ("hex", "prepare", "bytes", "argument")
@@ -401,14 +403,14 @@ class _Reader:
                 "argument" in document and "bytes" not in document
             ):
                 raise ValueError(
-                    f"{here}: must have one of hex, prepare, bytes; argument "
-                    "only with bytes"
+                    f"{here}: exactly one of hex, prepare and bytes is "
+                    "required; argument is only allowed with bytes"
                 )
             if "bytes" in document:
                 sized[name] = document
             else:
                 self._buffers[name] = self._with_contents(document, here)
-        # Their length is known before a launch.
+        # The lengths of buffers with contents are known before a launch.
         self._names |= {f"{name}_bytes" for name in self._buffers}
         for name, document in sized.items():
             self._buffers[name] = self._sized(document, f"{where}.{name}")
@@ -423,7 +425,9 @@ class _Reader:
             )
         shapes.integer(1, MAX_ARGUMENT)(number, f"{where}.argument")
         if any(each.argument == number for each in self._buffers.values()):
-            raise ValueError(f"{where}.argument: is in another buffer")
+            raise ValueError(
+                f"{where}.argument: another buffer already has it"
+            )
         size_bytes = self._expression(document["bytes"], f"{where}.bytes")
         return Buffer(size_bytes=size_bytes, argument=number)
 
@@ -441,7 +445,7 @@ class _Reader:
             found = self._params.get(param)
             if found is None or found.kind != kind:
                 raise ValueError(
-                    f"{where}: needs the parameter {param!r} of type {kind}"
+                    f"{where}: requires parameter {param!r} of type {kind}"
                 )
         return name
 
@@ -453,8 +457,8 @@ class _Reader:
         initial = document.get("initial")
         if initial is not None and not self._has_contents(initial):
             raise ValueError(
-                f"{where}.initial: must be a buffer with contents, or a "
-                "parameter of bytes"
+                f"{where}.initial: must be a buffer with contents or a "
+                "parameter of type bytes or uints"
             )
         size = self._expression(document["bytes"], f"{where}.bytes")
         return State(size, initial)
@@ -493,7 +497,8 @@ class _Reader:
             )
         if math.prod(local) > MAX_LOCAL_ITEMS:
             raise ValueError(
-                f"{where}.local: has more than {MAX_LOCAL_ITEMS} work items"
+                f"{where}.local: at most {MAX_LOCAL_ITEMS} work items are "
+                "allowed"
             )
         return Step(
             _KERNEL(document["kernel"], f"{where}.kernel"),
@@ -523,8 +528,8 @@ class _Reader:
                 content in self._buffers or self._has_contents(content)
             ):
                 raise ValueError(
-                    f"{where}: must be a buffer, or a parameter of bytes or "
-                    "uints"
+                    f"{where}: must be a buffer, or a parameter of type bytes "
+                    "or uints"
                 )
             return Argument(kind, content)
         if kind == FLOAT:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A package: the file of an OpenCL bitstream.
+"""Packages: the file format of OpenCL bitstreams.
 
-Manifest and payload are one file, so one checksum and one signature cover
-both. The file begins with a header, little-endian: the magic, u32 length of
-the kind, u32 length of the manifest, u64 length of the payload. Kind, manifest
-and payload follow, and nothing after them. A tenant makes it, so nothing in it
-is trusted.
+Manifest and payload are in one file, so one checksum and one signature cover
+both. The file begins with a little-endian header: the magic, u32 length of the
+kind, u32 length of the manifest, u64 length of the payload. Kind, manifest and
+payload follow, and nothing after them. Tenants make packages, so nothing in
+them is trusted.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
-#: A package begins with it.
+#: A package begins with this.
 MAGIC = b"FPGAPKG1"
 _HEADER = struct.Struct("<8sIIQ")
 _MAX_NAME_BYTES = 32
 
-#: The largest payload of each kind.
+#: Maximum size of a payload, for each kind.
 MAX_PAYLOAD_BYTES = {
     formats.OPENCL_SOURCE: 1 << 20,
     formats.OPENCL_BINARY: 64 << 20,
     formats.XCLBIN: 1 << 30,
 }
 _MAX_FRONT_BYTES = _HEADER.size + _MAX_NAME_BYTES + manifests.MAX_SIZE_BYTES
-#: The largest package of each kind, and of all.
+#: Maximum size of a package, for each kind and for all kinds.
 MAX_KIND_BYTES = {
     kind: _MAX_FRONT_BYTES + payload_bytes
     for kind, payload_bytes in MAX_PAYLOAD_BYTES.items()
@@ -43,7 +43,7 @@ MAX_SIZE_BYTES = max(MAX_KIND_BYTES.values())
 
 
 class InvalidPackage(exceptions.CodedError, ValueError):
-    """A file is not a package. The message names the fault."""
+    """A file is not a valid package. The message gives the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.INVALID_PACKAGE, message)
@@ -53,7 +53,7 @@ class InvalidPackage(exceptions.CodedError, ValueError):
 class Summary:
     """A checked package without its payload.
 
-    :ivar xclbin: the contents of the payload; None if it is no xclbin.
+    :ivar xclbin: contents of the payload; None if it is not an xclbin.
     """
 
     kind: str
@@ -70,10 +70,10 @@ class Package(Summary):
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
     """Make a package.
 
-    :raises InvalidPackage: if the kind is unknown, or the payload is empty,
-        too long, or a source that is not a text.
-    :raises InvalidManifest: if the manifest is wrong.
-    :raises XclbinError: if the payload is a wrong xclbin.
+    :raises InvalidPackage: if the kind is unknown, or if the payload is empty,
+        too long, or source code that is not text.
+    :raises InvalidManifest: if the manifest is invalid.
+    :raises XclbinError: if the payload is an invalid xclbin.
     """
     name = kind.encode()
     contents = b"".join(
@@ -101,14 +101,14 @@ def unpack(contents: bytes) -> Package:
 
 
 def check(file: parts.Forward) -> Summary:
-    """Check a package, of which only small parts are in memory.
+    """Check a package, keeping only small parts of it in memory.
 
-    :raises InvalidPackage: if it is no package, ends too early or too late,
-        its kind is unknown, or its payload is empty, too long, or a source
-        that is not a text.
-    :raises InvalidManifest: if the manifest is wrong.
-    :raises XclbinError: if the payload is a wrong xclbin, or lacks a kernel of
-        the manifest.
+    :raises InvalidPackage: if it is not a package, is too short or too long,
+        its kind is unknown, or its payload is empty, too long, or source code
+        that is not text.
+    :raises InvalidManifest: if the manifest is invalid.
+    :raises XclbinError: if the payload is an invalid xclbin, or lacks a kernel
+        that the manifest names.
     """
     header = file.part(0, _HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(MAGIC):
@@ -116,32 +116,32 @@ def check(file: parts.Forward) -> Summary:
     _, kind_bytes, manifest_bytes, payload_bytes = _HEADER.unpack(header)
     if kind_bytes > _MAX_NAME_BYTES:
         raise InvalidPackage(
-            f"its kind is longer than {_MAX_NAME_BYTES} bytes"
+            f"the kind is longer than {_MAX_NAME_BYTES} bytes"
         )
     if manifest_bytes > manifests.MAX_SIZE_BYTES:
         raise InvalidPackage(
-            f"its manifest is {manifest_bytes} bytes, larger than the limit "
+            f"the manifest is {manifest_bytes} bytes, larger than the limit "
             f"of {manifests.MAX_SIZE_BYTES}"
         )
     kind_end = _HEADER.size + kind_bytes
     manifest_end = kind_end + manifest_bytes
     if file.size_bytes != manifest_end + payload_bytes:
         raise InvalidPackage(
-            f"the file is {file.size_bytes} bytes, but its header says "
-            f"{manifest_end + payload_bytes}"
+            f"the file is {file.size_bytes} bytes, but according to its "
+            f"header it is {manifest_end + payload_bytes} bytes"
         )
     name = file.part(_HEADER.size, kind_bytes)
     kind = name.decode("ascii", "replace")
     most_bytes = MAX_PAYLOAD_BYTES.get(kind)
     if most_bytes is None:
         raise InvalidPackage(
-            f"unknown kind {kind!a:.80}; there are: "
+            f"unknown kind {kind!a:.80}; known kinds: "
             f"{', '.join(MAX_PAYLOAD_BYTES)}"
         )
     if not 0 < payload_bytes <= most_bytes:
         raise InvalidPackage(
-            f"its payload is {payload_bytes} bytes; 1 to {most_bytes} are "
-            "allowed"
+            f"the payload is {payload_bytes} bytes; it must be from 1 to "
+            f"{most_bytes}"
         )
     manifest = manifests.parse(file.part(kind_end, manifest_bytes))
     found = None
@@ -154,17 +154,17 @@ def check(file: parts.Forward) -> Summary:
 
 
 def load(file: base.BitstreamFile) -> Package:
-    """Read a package of the library.
+    """Read a package from the library.
 
     :raises DriverError: as :meth:`base.BitstreamFile.read`; or
-        ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
-        or than the library says; or the code of :func:`unpack`.
+        ``BITSTREAM_UNKNOWN`` if the file is not a package, or not in the
+        format that the library recorded; or the code of :func:`unpack`.
     """
     if file.format not in MAX_KIND_BYTES:
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            "OpenCL devices accept bitstreams of the formats "
-            f"{', '.join(MAX_KIND_BYTES)}, not {file.format!r:.80}",
+            f"OpenCL devices do not accept format {file.format!r:.80};"
+            f" accepted formats: {', '.join(MAX_KIND_BYTES)}",
         )
     contents = file.read(MAX_KIND_BYTES[file.format])
     try:
@@ -172,10 +172,10 @@ def load(file: base.BitstreamFile) -> Package:
     except exceptions.CodedError as error:
         raise base.DriverError(error.code, error.message) from None
     if package.kind != file.format:
-        # The format decides whether a signature was required.
+        # The library required a signature depending on the recorded format.
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            f"the file's kind is {package.kind}, not {file.format}",
+            f"the file has the format {package.kind}, not {file.format}",
         )
     return package
 
@@ -184,20 +184,20 @@ def _check_source(payload: bytes) -> None:
     try:
         text = payload.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidPackage("its source is not UTF-8") from None
-    # A compiler takes it for the end, and the rest would be hidden from it.
+        raise InvalidPackage("the source is not UTF-8") from None
+    # A compiler would stop there and not see the rest.
     if "\0" in text:
-        raise InvalidPackage("its source contains a NUL character")
+        raise InvalidPackage("the source contains a NUL character")
 
 
 def _check_kernels(
     manifest: manifests.Manifest, found: xclbins.Xclbin
 ) -> None:
-    # Without metadata only the device can tell.
+    # Without metadata, only the device knows which kernels there are.
     missing = manifest.kernels().difference(found.kernels)
     if found.kernels and missing:
         raise xclbins.XclbinError(
             codes.INVALID_XCLBIN,
-            "the xclbin lacks kernels of the manifest: "
+            "the xclbin lacks kernels that the manifest names: "
             f"{', '.join(sorted(missing)):.200}",
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parameters of a manifest: their types, and values that sessions give."""
+"""Parameters in a manifest: their types, and the values from sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SINGLE = 3e38
 _CHOICES = shapes.list_of(shapes.text(), 1, MAX_CHOICES, distinct=True)
 _LENGTHS_BYTES = shapes.list_of(shapes.integer(1, MAX_BYTES), 1, MAX_CHOICES)
 _MAX_ITEMS = shapes.integer(1, MAX_ITEMS)
-#: Members of a parameter besides its type, and its default.
+#: Members of each type of parameter, in addition to type and default.
 MEMBERS: dict[str, tuple[str, ...]] = {
     "uint": ("minimum", "maximum"),
     "ulong": ("minimum", "maximum"),
@@ -34,19 +34,19 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "choice": ("choices",),
     "bytes": ("lengths_bytes",),
 }
-#: Suffix of a parameter's name for its length in expressions.
+#: Suffix that makes a parameter's name stand for its length in expressions.
 _LENGTHS = {"bytes": "_bytes", "uints": "_count"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of sessions.
+    """A session parameter.
 
     :ivar kind: ``uint``, ``ulong``, ``float``, ``flag``, ``choice``,
         ``bytes`` (in hexadecimal) or ``uints`` (a list).
-    :ivar choices: the words of a choice.
-    :ivar lengths_bytes: possible lengths of bytes.
-    :ivar default: as a session would give it; None if it must be given.
+    :ivar choices: allowed values of a ``choice``.
+    :ivar lengths_bytes: allowed lengths of ``bytes``.
+    :ivar default: value if a session sets none; None: it is required.
     """
 
     kind: str
@@ -59,32 +59,32 @@ class Param:
 
     @property
     def is_buffer(self) -> bool:
-        """Whether kernels get it in memory of the device."""
+        """Whether kernels receive it in device memory."""
         return self.kind in _LENGTHS
 
     def variable(self, name: str) -> str | None:
-        """Return the name that its number has in expressions, or None."""
+        """Return the name by which expressions use it, or None."""
         if self.kind == "float":
             return None
         return name + _LENGTHS.get(self.kind, "")
 
     def number(self, value: typing.Any) -> int:
-        """Return its number in expressions."""
+        """Return the number for which it stands in expressions."""
         if self.kind == "choice":
             return self.choices.index(value)
         return len(value) if self.is_buffer else int(value)
 
     def contents(self, value: typing.Any) -> bytes:
-        """Return what is in memory of the device.
+        """Return its contents in device memory.
 
-        :param value: from :meth:`read`, of a parameter that is a buffer.
+        :param value: value from :meth:`read`; the parameter is a buffer.
         """
         if self.kind == "uints":
             return struct.pack(f"<{len(value)}I", *value)
         return bytes(value)
 
     def schema(self) -> dict[str, typing.Any]:
-        """Return a JSON schema that all values of sessions fit."""
+        """Return a JSON schema that accepts all valid values."""
         limits = {"minimum": self.minimum, "maximum": self.maximum}
         schema: dict[str, typing.Any]
         match self.kind:
@@ -93,7 +93,7 @@ class Param:
             case "choice":
                 schema = {"type": "string", "enum": [*self.choices]}
             case "bytes":
-                # In hexadecimal.
+                # Two hexadecimal digits per byte.
                 schema = {
                     "type": "string",
                     "minLength": 2 * min(self.lengths_bytes),
@@ -116,7 +116,7 @@ class Param:
     def read(self, value: object, name: str) -> typing.Any:
         """Check a session's value.
 
-        :raises InvalidParams: if it is wrong.
+        :raises InvalidParams: if it is invalid.
         """
         given = {name: value}
         match self.kind:
@@ -144,9 +144,9 @@ def read(
     params: collections.abc.Mapping[str, Param],
     values: collections.abc.Mapping[str, object],
 ) -> dict[str, typing.Any]:
-    """Check the values of a session.
+    """Check a session's values.
 
-    :raises InvalidParams: if one is missing, unknown or wrong.
+    :raises InvalidParams: if a value is missing, unknown or invalid.
     """
     required = [name for name, each in params.items() if each.default is None]
     defaults = {
@@ -161,9 +161,9 @@ def read(
 
 
 def parse(value: object, where: str) -> Param:
-    """Check a parameter of a manifest.
+    """Check a parameter in a manifest.
 
-    :raises ValueError: with the fault.
+    :raises ValueError: giving the reason, if it is invalid.
     """
     document = shapes.mapping_of(shapes.anything)(value, where)
     kind = shapes.one_of(MEMBERS)(document.get("type"), f"{where}.type")
@@ -190,7 +190,7 @@ def _param(kind: str, value: shapes.Object, where: str) -> Param:
     minimum: float = read("minimum", bound, lowest)
     maximum: float = read("maximum", bound, highest)
     if minimum > maximum:
-        raise ValueError(f"{where}.minimum: is above the maximum")
+        raise ValueError(f"{where}.minimum: must not exceed the maximum")
     choices: list[str] = []
     lengths_bytes: list[int] = []
     if kind == "choice":

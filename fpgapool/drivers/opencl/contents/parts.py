@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parts of a file that is larger than what may be in memory."""
+"""Reads parts of a file that is too large to keep in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class Forward:
-    """Takes parts of a file whose bytes come once, in their order.
+    """Reads parts of a file whose bytes can be read only once, in order.
 
     :param pieces: the file, in pieces of any length.
     """
@@ -21,10 +21,11 @@ class Forward:
         self._position = 0
 
     def part(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """Return a part of the file, as much of it as the file has.
+        """Return a part of the file, or less if the file ends before.
 
-        :param offset_bytes: its position: not before the end of the last part.
-        :param size_bytes: its length; all of it is in memory.
+        :param offset_bytes: its position, not before the end of the previous
+            part.
+        :param size_bytes: its length; the whole part is kept in memory.
         :raises EOFError: if the pieces end before the file's size.
         """
         self._pass(offset_bytes - self._position)

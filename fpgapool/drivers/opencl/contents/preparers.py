@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Constants of kernels that the host computes from a session's parameters.
+"""Constants for kernels that the host computes from a session's parameters.
 
-A manifest names a preparer and contains no code of its own. A preparer checks
-all its input, because the author of the manifest is untrusted.
+A manifest can only name a preparer; it contains no code. A preparer checks all
+its input, because the author of the manifest is untrusted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MAX_FRAME_SAMPLES = 1 << 17
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preparer:
-    """A registered computation.
+    """A computation that manifests can request.
 
-    :ivar params: type of each parameter that it needs.
-    :ivar compute: makes the contents of a buffer from their values; it may
-        raise InvalidParams.
+    :ivar params: type of each parameter that it requires.
+    :ivar compute: function that makes the contents of a buffer from their
+        values; may raise InvalidParams.
     """
 
     params: collections.abc.Mapping[str, str]
@@ -93,12 +93,12 @@ _INVERSE_MIXING = (14, 9, 13, 11)
 
 
 def _mixed(element: int, factors: tuple[int, ...]) -> bytes:
-    """Return a column of MixColumns' matrix, or of its inverse, times this."""
+    """Multiply a column of MixColumns' matrix, or its inverse, by this."""
     return bytes(_AES_FIELD.product(element, factor) for factor in factors)
 
 
 def _round_keys(key: bytes) -> list[bytes]:
-    """Return the columns of the key schedule, four of each round."""
+    """Return the columns of the key schedule, four per round."""
     if len(key) not in _KEY_BYTES:
         raise accelerators.InvalidParams("'key' must be 16, 24 or 32 bytes")
     key_columns = len(key) // 4
@@ -170,21 +170,21 @@ def _fragment_counts(values: Values) -> tuple[int, int]:
     k, m = values["k"], values["m"]
     if k < 1 or m < 1 or k + m > _MAX_FRAGMENTS:
         raise accelerators.InvalidParams(
-            "'k' and 'm' must be at least 1, and together at most "
+            "'k' and 'm' must each be at least 1, and their sum at most "
             f"{_MAX_FRAGMENTS}"
         )
     return k, m
 
 
 def _coding_row(index: int, k: int) -> list[int]:
-    """Return the factors of the data fragments in one fragment."""
+    """Return the factors by which data fragments form one fragment."""
     if index < k:
         return [int(index == column) for column in range(k)]
     return [_CODING_FIELD.inverse(index ^ column) for column in range(k)]
 
 
 def _inverted(matrix: _Matrix) -> _Matrix:
-    """Invert a matrix that has an inverse (Gauss and Jordan)."""
+    """Invert an invertible matrix by Gauss-Jordan elimination."""
     size = len(matrix)
     rows = [
         [*row, *(int(index == column) for column in range(size))]
@@ -226,12 +226,12 @@ def _ec_decoding(values: Values) -> bytes:
 def _fft_plan(values: Values) -> bytes:
     """Return four rows of complex numbers for transforms of length M.
 
-    M is the length of a frame, N, if that is a power of two. Otherwise the
-    transform becomes a circular convolution with a chirp (Bluestein), and M
-    is the power of two from 2 N - 1.
+    M is the length of a frame, N, if this is a power of two. Otherwise the
+    transform is computed as a circular convolution with a chirp (Bluestein's
+    algorithm), and M is the smallest power of two that is at least 2 N - 1.
 
-    The rows: roots of unity; factors of the samples before; spectrum of the
-    chirp, with the factor 1 / M; factors of the result.
+    The rows are: roots of unity; factors for the samples before the transform;
+    the chirp's spectrum, with the factor 1 / M; factors for the result.
     """
     samples = parameters.integer(
         values, "frame_samples", 1, _MAX_FRAME_SAMPLES
@@ -268,7 +268,7 @@ def _roots(sign: int, length: int) -> typing.Any:
     return numpy.exp(sign * 1j * angles)
 
 
-#: By name. The contents are little-endian.
+#: All preparers, by name. The contents that they compute are little-endian.
 PREPARERS: collections.abc.Mapping[str, Preparer] = {
     "aes-encryption": Preparer({"key": "bytes"}, _aes_encryption),
     "aes-decryption": Preparer({"key": "bytes"}, _aes_decryption),

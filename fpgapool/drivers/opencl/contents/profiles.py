@@ -10,9 +10,9 @@ from fpgapool.drivers.opencl.contents import expressions
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import params as parameters
 
-# The limit of the profile; the core reports a larger multiple to its session.
+# A profile's limit. If the multiple is larger, only the core reports it.
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
-# A piece whose output is measured.
+# Length of the piece for which the output ratio is computed.
 _PIECE_BYTES = 1 << 20
 
 
@@ -20,8 +20,8 @@ def members(manifest: manifests.Manifest) -> dict[str, typing.Any]:
     """Return the members of a profile that a manifest determines.
 
     :returns: ``stateless`` and ``params_schema``; ``description`` and
-        ``peak_bytes_per_s`` if it has them; ``chunk_multiple_bytes`` and
-        ``return_ratio`` unless they depend on parameters.
+        ``peak_bytes_per_s`` if the manifest has them; ``chunk_multiple_bytes``
+        and ``return_ratio`` if they do not depend on parameters.
     """
     found: dict[str, typing.Any] = {
         "stateless": all(each.state is None for each in manifest.variants),
@@ -47,7 +47,7 @@ def members(manifest: manifests.Manifest) -> dict[str, typing.Any]:
 def _number(
     expression: expressions.Expression, **variables: int
 ) -> int | None:
-    """Return a value, None if it depends on parameters."""
+    """Return an expression's value; None if it depends on parameters."""
     if not expression.names <= variables.keys():
         return None
     try:
@@ -63,7 +63,7 @@ def _ratio(variant: manifests.Variant, block_bytes: int) -> float | None:
         variant.process.output_bytes,
         bytes=size_bytes,
         blocks=blocks,
-        # In the middle of the input.
+        # A piece in the middle of the input.
         offset=size_bytes,
         first=0,
     )

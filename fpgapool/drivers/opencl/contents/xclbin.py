@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads an xclbin, the file that programs a board of AMD/Xilinx.
+"""Reads xclbin files, which program AMD/Xilinx boards.
 
 A tenant may have made the file, so nothing in it is trusted: all offsets and
-lengths are checked before they are used, and its XML is of bounded size and
-has no entities. Only what decides whether a board may get the file is read;
-the bitstream itself is left to the board's driver.
+lengths are checked before they are used, and its XML has a limited size and
+no entities. Only what decides whether a board can use the file is read here;
+the board's driver handles the bitstream itself.
 
-The format (``struct axlf`` of XRT), little-endian: a header of 456 bytes, a
-table of sections of 40 bytes each, and the sections.
+The format (``struct axlf`` of XRT) is little-endian: a header of 456 bytes, a
+table with 40 bytes for each section, and the sections.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ MAX_XML_DEPTH = 32
 MAX_KERNELS = 256
 MAX_BANKS = 1024
 
-#: Kinds of sections that are read, or that a file has at most once.
+#: Kinds of sections that are read, or that may occur only once.
 BITSTREAM = 0
 EMBEDDED_METADATA = 2
 MEM_TOPOLOGY = 6
 
 _MAGIC = b"xclbin2\0"
-# Magic, signature's length, reserved, key block, unique ID.
+# Magic, length of the signature, reserved, key block, unique ID.
 _FRONT = struct.Struct("<8si28s256sQ")
-# Length, two time stamps, version (patch, major, minor), mode, actions, UUID
-# of the shell's interface, platform, UUID, debug file, number of sections.
+# Length, two timestamps, version (patch, major, minor), mode, actions, UUID of
+# the shell's interface, platform, UUID, debug file, number of sections.
 _HEADER = struct.Struct("<QQQHBBHH16s64s16s16sI4x")
 _SECTION = struct.Struct("<I16s4xQQ")
 _BANK_COUNT = struct.Struct("<i4x")
@@ -51,7 +51,7 @@ HEADER_BYTES = _FRONT.size + _HEADER.size
 SECTION_HEADER_BYTES = _SECTION.size
 
 _MAX_TEXT_CHARS = 256
-# Path of kernels, from the root of the document.
+# Path of kernel elements from the root of the XML document.
 _KERNEL_PATH = ("project", "platform", "device", "core", "kernel")
 
 
@@ -67,7 +67,7 @@ class XclbinError(exceptions.CodedError, ValueError):
 class Section:
     """A part of the file.
 
-    :ivar kind: ``enum axlf_section_kind`` of XRT.
+    :ivar kind: one of XRT's ``enum axlf_section_kind``.
     """
 
     kind: int
@@ -80,11 +80,12 @@ class Section:
 class Xclbin:
     """A checked file.
 
-    :ivar platform: of the boards for which it was made: vendor, board, name
-        and version, as ``xilinx_u250_gen3x16_xdma_shell_4_1``.
-    :ivar interface_uuid: of the interface of their shell; None if it names
-        none, as with platforms of one stage.
-    :ivar kernels: their names; empty without metadata.
+    :ivar platform: platform of the boards for which it was made: vendor,
+        board, name and version, such as
+        ``xilinx_u250_gen3x16_xdma_shell_4_1``.
+    :ivar interface_uuid: UUID of their shell's interface; None if the file
+        does not name it, as for single-stage platforms.
+    :ivar kernels: names of the kernels; empty if there is no metadata.
     """
 
     platform: str
@@ -95,24 +96,25 @@ class Xclbin:
     def check_fits(
         self, platform: str, interface_uuid: uuid.UUID | None
     ) -> None:
-        """Refuse a board that the file was not made for.
+        """Check that the file was made for a board.
 
-        :param interface_uuid: of the board's shell; None if it has none.
+        :param interface_uuid: interface of the board's shell; None: none.
         :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
-            ``XCLBIN_OTHER_SHELL`` if the platform has the right name, but
-            another interface.
+            ``XCLBIN_OTHER_SHELL`` if the platform has the right name but a
+            different interface.
         """
         if self.platform != platform:
             raise XclbinError(
                 codes.XCLBIN_OTHER_PLATFORM,
-                f"the xclbin is for the platform {self.platform!r}; the "
-                f"board has {platform!r}",
+                f"the xclbin is for platform {self.platform!r}; the board has "
+                f"platform {platform!r}",
             )
         if self.interface_uuid != interface_uuid:
             raise XclbinError(
                 codes.XCLBIN_OTHER_SHELL,
-                "the xclbin is for a shell with the interface "
-                f"{self.interface_uuid}; the board has {interface_uuid}",
+                "the xclbin is for a shell with interface "
+                f"{self.interface_uuid}; the board's shell has interface "
+                f"{interface_uuid}",
             )
 
 
@@ -125,10 +127,10 @@ def parse(data: bytes) -> Xclbin:
 
 
 def read(file: parts.Forward, start_bytes: int) -> Xclbin:
-    """Read an xclbin; only small parts are in memory.
+    """Read an xclbin, keeping only small parts of it in memory.
 
     :raises XclbinError: ``XCLBIN_TRUNCATED`` if it ends too early,
-        ``INVALID_XCLBIN`` if it is wrong otherwise.
+        ``INVALID_XCLBIN`` if it is otherwise invalid.
     """
     front = file.part(start_bytes, HEADER_BYTES)
     if not front.startswith(_MAGIC[: len(front)]):
@@ -143,15 +145,15 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     if length_bytes > size_bytes:
         raise _truncated(length_bytes, size_bytes)
     if length_bytes < HEADER_BYTES:
-        raise _invalid("the length in the header is shorter than the header")
-    # Only the signature may follow the file.
+        raise _invalid("the length in the header is too small for a header")
+    # Only the signature may follow the sections.
     rest_bytes = size_bytes - length_bytes
     if rest_bytes not in (0, signature_bytes):
         raise _invalid(
-            f"{rest_bytes} bytes follow the end given in the header"
+            f"{rest_bytes} bytes follow the end that the header gives"
         )
     if major != 2:
-        raise _invalid(f"version {major} is unknown; version 2 is supported")
+        raise _invalid(f"unknown version {major}; version 2 is supported")
     sections = _sections(file, start_bytes, length_bytes, section_count)
     metadata = _only(sections, EMBEDDED_METADATA)
     topology = _only(sections, MEM_TOPOLOGY)
@@ -184,7 +186,7 @@ def _sections(
 ) -> tuple[Section, ...]:
     if not 1 <= count <= MAX_SECTIONS:
         raise _invalid(
-            f"it has {count} sections; 1 to {MAX_SECTIONS} are allowed"
+            f"{count} sections; from 1 to {MAX_SECTIONS} are allowed"
         )
     table_end = HEADER_BYTES + count * SECTION_HEADER_BYTES
     if table_end > length_bytes:
@@ -215,26 +217,26 @@ def _only(
 ) -> Section | None:
     found = [section for section in sections if section.kind == kind]
     if len(found) > 1:
-        raise _invalid(f"it has {len(found)} sections of kind {kind}")
+        raise _invalid(
+            f"{len(found)} sections of kind {kind}; only one is allowed"
+        )
     return found[0] if found else None
 
 
 def _check_topology(data: bytes) -> None:
-    """Refuse a list of memories that is longer than its section."""
+    """Check that the list of memories fits in its section."""
     if len(data) < _BANK_COUNT.size:
         raise _invalid("the memory topology is too short")
     (count,) = _BANK_COUNT.unpack_from(data)
     if not 0 <= count <= MAX_BANKS:
-        raise _invalid(
-            f"it has {count} memories; at most {MAX_BANKS} are allowed"
-        )
+        raise _invalid(f"{count} memories; at most {MAX_BANKS} are allowed")
     if _BANK_COUNT.size + count * _BANK_BYTES > len(data):
         raise _invalid("the memory topology is too short")
 
 
 def _kernels(xml: bytes) -> tuple[str, ...]:
     reader = _Metadata()
-    # The declared encoding is ignored: there are many.
+    # Ignore the declared encoding, so that only one decoder is exposed.
     parser = expat.ParserCreate("UTF-8")
     parser.StartDoctypeDeclHandler = reader.refuse
     parser.EntityDeclHandler = reader.refuse
@@ -276,8 +278,8 @@ class _Metadata:
         name = attributes.get("name", "")
         if not 0 < len(name) <= _MAX_TEXT_CHARS or not name.isprintable():
             raise _invalid(
-                "the name of a kernel in the metadata must be one printable "
-                f"line of 1 to {_MAX_TEXT_CHARS} characters"
+                "a kernel name in the metadata must be from 1 to "
+                f"{_MAX_TEXT_CHARS} printable characters"
             )
         self.kernels.append(name)
 
@@ -286,7 +288,7 @@ class _Metadata:
 
 
 def _text(field: bytes, what: str) -> str:
-    """Decode a text that ends at its first NUL or at its field's end."""
+    """Decode a string that ends at the first NUL or the field's end."""
     text = field.partition(b"\0")[0]
     if not text.isascii() or not text.decode("ascii").isprintable():
         raise _invalid(f"{what} is not printable ASCII")

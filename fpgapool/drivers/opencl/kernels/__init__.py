@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernels of the built-in accelerators: a source and a manifest each."""
+"""Kernels of the built-in accelerators, each with source and manifest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// AES in cipher block chaining mode, decryption, and PKCS #7 padding. One work
-// item decrypts one block. The newest block may be the padding, so it stays in
-// the state until more input comes, or the end. Devices are little-endian.
+// AES decryption in cipher block chaining mode, with PKCS #7 padding. One work
+// item decrypts one block. The last block so far may be padding, so it is kept
+// in the state until more input arrives or ends. Devices are little-endian.
 
 // Tables of the preparer "aes-decryption": for each byte the column of
 // InvMixColumns' matrix times its inverse substitution, then the inverse
@@ -10,7 +10,7 @@
 #define SUBSTITUTIONS 256
 #define ROUND_KEYS (256 + 64)
 
-// The state, in blocks: the newest one as it came, and decrypted.
+// Blocks of the state: the last block of input, encrypted and decrypted.
 #define CAME 0
 #define KEPT 1
 
@@ -68,14 +68,14 @@ kernel void aes_cbc_decrypt(global const uint4 *input, global uint4 *output,
 {
     const ulong block = get_global_id(0);
 
-    // Before the first block, none is kept.
+    // Return the kept block; there is none before the first piece.
     if (block == 0 && !first)
         output[0] = state[KEPT];
     if (block + 1 < blocks)
         output[block + !first] = chained(input, state, tables, rounds, block);
 }
 
-// One work item, after all others have read the state.
+// Runs as one work item, after all others have read the state.
 kernel void aes_cbc_keep(global const uint4 *input, global uint4 *state,
                          global const uint *tables, const uint rounds,
                          const ulong blocks)
@@ -84,7 +84,8 @@ kernel void aes_cbc_keep(global const uint4 *input, global uint4 *state,
     state[CAME] = input[blocks - 1];
 }
 
-// One work item. The report: a fault, and the bytes that output lacks.
+// Runs as one work item. It reports a fault, or how many bytes shorter the
+// output is.
 kernel void aes_cbc_finish(global uchar *output, global const uchar *state,
                            global uint *report, const uint first)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Dynamic time warping. One work item compares one pair of series; the device
-// must have double precision. Devices are little-endian.
+// must support double precision. Devices are little-endian.
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-// The same roundings as on a processor.
+// Round as a CPU does.
 #pragma OPENCL FP_CONTRACT OFF
 
 static double sample(global const uchar *input, const ulong index,
@@ -15,8 +15,8 @@ static double sample(global const uchar *input, const ulong index,
     return ((global const float *)input)[index];
 }
 
-// A row of the matrix of least sums replaces the row before it, from the left
-// to the right. Cells outside the window are infinite.
+// Each row of the matrix of smallest sums overwrites the previous row, from
+// left to right. Cells outside the window are infinite.
 kernel void dtw(global const uchar *input, global double *output,
                 global double *rows, const uint length, const uint window,
                 const uint wide, const ulong pairs)
@@ -45,7 +45,7 @@ kernel void dtw(global const uchar *input, global double *output,
             const double up = row[j];
             const double difference
                 = value - sample(input, second + j - 1, wide);
-            // In this order what is no number stays none, as in the library.
+            // Compared in this order, NaN stays NaN, as in the library.
             double least = diagonal;
 
             if (up < least)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Erasure coding; the format of records is that of the software core. Devices
-// are little-endian, records big-endian.
+// Erasure coding; records have the same format as in the software core.
+// Devices are little-endian, records big-endian.
 
 #define HEADER_BYTES 16
 #define NO_RECORD 1
 #define DAMAGED 2
 
-// Of four bits, for the CRC-32 of IEEE 802.3.
+// CRC-32 of IEEE 802.3 for each value of four bits.
 constant uint CRC_TABLE[16] = {
     0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
     0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
@@ -31,7 +31,7 @@ static uint big_endian(global const uchar *bytes)
     return as_uint(vload4(0, bytes).wzyx);
 }
 
-// Loads 16 bytes; those from the end on are zeros.
+// Loads 16 bytes; bytes at or after the end are zeros.
 static uchar16 load(global const uchar *data, const uint start,
                     const uint end)
 {
@@ -44,7 +44,7 @@ static uchar16 load(global const uchar *data, const uint start,
     return vload16(0, bytes);
 }
 
-// Stores up to 16 bytes; none from the end on.
+// Stores up to 16 bytes, but none at or after the end.
 static void store(global uchar *data, const uint start, const uint end,
                   const uchar16 value)
 {
@@ -67,7 +67,7 @@ static uchar16 combined(global const uchar *data, const uint fragment_bytes,
 {
     uchar16 sum = 0;
 
-    // Horner's scheme: from the highest bit of all factors to the lowest.
+    // Horner's method, from the highest bit of all factors to the lowest.
     for (uint bit = 0x80; bit; bit >>= 1) {
         sum = (sum << (uchar16)1)
             ^ (sum >> (uchar16)7) * (uchar16)0x1d;
@@ -129,8 +129,8 @@ kernel void ec_header(global const uchar *input, global uchar *output,
     vstore4(as_uchar4(sum).wzyx, 0, header + 12);
 }
 
-// Returns the length of a record's data, or 0 if there is no such record.
-// Only the last record may have less than a stripe.
+// Returns the length of a record's data, or 0 if the record is invalid. Only
+// the last record may contain less than a stripe.
 static uint data_in(global const uchar *record, const ulong length,
                     const uint k, const uint m, const uint present,
                     const uint stripe_bytes, const bool last)
@@ -176,8 +176,8 @@ kernel void ec_decode(global const uchar *input, global uchar *output,
                    start, factors + fragment * k, k));
 }
 
-// A work item compares a record's data with its checksum. The report: a fault,
-// and the bytes that the output lacks.
+// A work item compares a record's data with its checksum. It reports a fault,
+// or how many bytes shorter the output is.
 kernel void ec_verify(global const uchar *input, global const uchar *output,
                       global uint *report, const uint k, const uint m,
                       const uint present, const uint stripe_bytes,

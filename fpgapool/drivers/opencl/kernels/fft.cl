@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Fourier transforms of frames of complex numbers. A group of work items
-// transforms a frame, then another one; each has one at least. Devices are
-// little-endian. Loops with barriers test at their end: PoCL compiles those in
-// half the time.
+// Fourier transforms of frames of complex numbers. Each group of work items
+// transforms one or more frames, one after the other. Devices are
+// little-endian. Loops with barriers test their condition at the end, because
+// PoCL compiles them in half the time.
 
 static float2 product(const float2 a, const float2 b)
 {
@@ -15,10 +15,10 @@ static float2 conjugate(const float2 a)
     return (float2)(a.x, -a.y);
 }
 
-// Transforms a row, whose length is a power of two, by a group; returns the
-// row with the result. Stockham: each pass goes from one row to the other, and
-// leaves the result in order. A pass combines four numbers, and the last one
-// two if the power is odd.
+// A group transforms a row, whose length is a power of two, and returns the
+// row with the result. In Stockham's algorithm, each pass goes from one row to
+// the other, and the result is in order. A pass combines four numbers, but if
+// the exponent is odd, the last pass combines two.
 static global float2 *transformed(global float2 *from, global float2 *to,
                                   global const float2 *roots,
                                   const uint length)
@@ -32,7 +32,7 @@ static global float2 *transformed(global float2 *from, global float2 *to,
 
         if (left >= 4) {
             const uint quarter = length / 4;
-            // -i, or i of the inverse transform.
+            // -i, or i in the inverse transform.
             const float turn = roots[quarter].y;
 
             for (uint t = first; t < quarter; t += step) {
@@ -79,8 +79,8 @@ static global float2 *transformed(global float2 *from, global float2 *to,
     return from;
 }
 
-// The plan is that of the preparer "fft-plan": four rows of as many numbers
-// as the transform inside has. A group has two rows of scratch memory.
+// The plan is that of the preparer "fft-plan": four rows, each as long as the
+// inner transform. Each group has two such rows of scratch memory.
 kernel void fft(global const float2 *input, global float2 *output,
                 global const float2 *plan, global float2 *scratch,
                 const uint samples, const uint length, const ulong frames)
@@ -107,8 +107,8 @@ kernel void fft(global const float2 *input, global float2 *output,
         barrier(CLK_GLOBAL_MEM_FENCE);
         uint turn = 0;
 
-        // A convolution needs a second transform, which is turned back by
-        // conjugating.
+        // A convolution needs a second transform; conjugation makes it an
+        // inverse one.
         do {
             row = transformed(row, row == rows ? rows + length : rows, roots,
                               length);
@@ -129,7 +129,8 @@ kernel void fft(global const float2 *input, global float2 *output,
                 atomic_or(&is_lost, 1u);
         }
         barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
-        // How far an infinity gets depends on the order of operations.
+        // How far an infinity spreads depends on the order of operations, so
+        // the whole frame becomes NaN.
         if (is_lost)
             for (uint i = first; i < samples; i += step)
                 target[i] = (float2)(NAN, NAN);

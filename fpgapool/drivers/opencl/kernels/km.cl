@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A step of k-means. A work item of the first kernel finds the centre of one
-// record, and one of the second adds up one number of a block's result. The
-// device must have double precision.
+// record; a work item of the second kernel adds up one number of a block's
+// result. The device must support double precision.
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
@@ -34,7 +34,7 @@ kernel void find(global const float *records, global const float *centres,
 
             square += difference * difference;
         }
-        // The first one that is no number is the nearest.
+        // If a distance is NaN, the first such centre is the nearest.
         if (row == 0 || square < least || (isnan(square) && !isnan(least))) {
             found = row;
             least = square;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Logistic regression. A work item of the first kernel computes how wrong the
-// weights are about one record, and one of the second adds up one number of a
-// block's result. The device must have double precision.
+// Logistic regression. A work item of the first kernel computes the errors of
+// the weights for one record; a work item of the second kernel adds up one
+// number of a block's result. The device must support double precision.
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
@@ -18,7 +18,7 @@ static double score_of(global const float *features,
     return score;
 }
 
-// For each record the errors of all labels, and the loss.
+// Computes for each record the errors of all labels, and the loss.
 kernel void compare(global const float *records, global const float *weights,
                     global double *errors, global uint *report,
                     const uint features, const uint labels, const ulong bytes)

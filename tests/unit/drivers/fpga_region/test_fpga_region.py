@@ -136,7 +136,7 @@ def test_a_refused_file_changes_nothing(tree, driver, members, code):
 
 def test_an_accelerator_without_a_file_of_the_host(driver):
     code, message = code_of(driver.program, "kria0", 0, "builtin:fft")
-    assert (code, "has no file" in message) == (
+    assert (code, "sets no 'file'" in message) == (
         codes.BITSTREAM_UNKNOWN,
         True,
     )
@@ -169,7 +169,7 @@ def test_a_manager_that_is_gone(tree, driver):
     assert not (manager / "firmware").exists()
     manager.rename(manager.with_name("fpga1"))
     assert driver.health("kria0") == base.Health(
-        False, "the FPGA manager fpga0 is gone"
+        False, "FPGA manager fpga0 is missing"
     )
     assert driver.discover()[0].slots[0].programmed is None
 
@@ -184,7 +184,7 @@ def test_a_region_that_is_gone(tree, driver):
     region = tree.root / "sys/class/fpga_region/region1"
     region.rename(region.with_name("region9"))
     health = driver.health("kria0")
-    assert health == base.Health(False, "the region region1 is gone")
+    assert health == base.Health(False, "region region1 is missing")
 
 
 def test_scrub_clears_what_a_session_left(tree, driver):
@@ -268,7 +268,9 @@ def test_faults_of_a_dfl(tree, dfl_driver, attribute, text):
 def test_a_dfl_device_that_is_gone(tree, dfl_driver, gone):
     path = tree.root / "sys/bus/platform/devices" / gone
     path.rename(path.with_name("another"))
-    assert dfl_driver.health("pac0") == base.Health(False, f"{gone} is gone")
+    assert dfl_driver.health("pac0") == base.Health(
+        False, f"{gone} is missing"
+    )
 
 
 @pytest.mark.parametrize(

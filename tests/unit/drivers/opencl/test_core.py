@@ -176,7 +176,7 @@ def test_a_piece_within_a_block(start):
     session = gating.session_of("dtw")
     core = start("dtw", session.params)
     room = memory(bytes(1000))
-    with pytest.raises(base.InvalidInput, match="inside a block"):
+    with pytest.raises(base.InvalidInput, match="within a block"):
         core.process(memory(bytes(session.unit_bytes)), room, 8)
 
 

@@ -259,7 +259,7 @@ def watch(runtime):
     ("answer", "fault"),
     [
         ([(CPU, "it burns")], "it burns"),
-        ([], "its runtime no longer has the device"),
+        ([], "the OpenCL runtime no longer lists the device"),
         (
             [(dataclasses.replace(CPU, name="another"), None)],
             None,
@@ -340,8 +340,8 @@ def test_what_runtimes_can_do_to_the_question(monkeypatch):
         (subprocess.CalledProcessError(-11, "x", b"", b""), "SIGSEGV"),
         (subprocess.CalledProcessError(1, "x", b"", b"no runtime\n"), "no ru"),
         (OSError("no memory"), "no memory"),
-        (b"nonsense", "cannot be queried"),
-        (b'[{"device": {}}]', "cannot be queried"),
+        (b"nonsense", "cannot query"),
+        (b'[{"device": {}}]', "cannot query"),
     ):
         monkeypatch.setattr(probing.subprocess, "run", run(outcome))
         with pytest.raises(base.DriverError) as caught:

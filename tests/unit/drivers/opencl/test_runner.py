@@ -113,8 +113,11 @@ def test_what_is_no_binary(runner, device, binary):
 @pytest.mark.parametrize(
     ("document", "what"),
     [
-        (documents("missing", "input"), "no 'missing'"),
-        (documents("scale", "input", "output"), "'scale' has 5, not 2"),
+        (documents("missing", "input"), "no kernel 'missing'"),
+        (
+            documents("scale", "input", "output"),
+            "'scale' has 5 arguments, not 2",
+        ),
     ],
 )
 def test_a_manifest_of_another_source(build, document, what):
@@ -149,7 +152,8 @@ def test_an_argument_of_another_type(build, index, other):
         return
     with pytest.raises(manifest.InvalidManifest) as caught:
         build(document)
-    assert f"arguments[{index}]: kernel 'scale' has" in caught.value.message
+    said = caught.value.message
+    assert f"arguments[{index}]: kernel 'scale' expects" in said
 
 
 def test_memory_that_a_device_does_not_have(runner, build):
@@ -177,7 +181,7 @@ def test_faults_and_shorter_output(runner, build):
     kernel = runner.Runner(program, {}, 1000)
     # It lacks 4 bytes more than there are.
     assert runs.process(kernel, numbers(8)) == b""
-    for fault, message in ((1, "it is wrong"), (2, "reports fault 2")):
+    for fault, message in ((1, "it is wrong"), (2, "reported fault 2")):
         kernel = runner.Runner(program, {"fault": fault}, 1000)
         with pytest.raises(accelerators.InvalidInput, match=message):
             runs.process(kernel, numbers(8))
@@ -186,9 +190,9 @@ def test_faults_and_shorter_output(runner, build):
 def test_pieces_that_are_too_long_or_states_of_others(runner, build):
     program = build(SCALE)
     kernel = runner.Runner(program, {}, 30)
-    with pytest.raises(ValueError, match="longer than announced"):
+    with pytest.raises(ValueError, match="longer than max_input"):
         runs.process(kernel, numbers(8))
-    with pytest.raises(ValueError, match="state does not belong"):
+    with pytest.raises(ValueError, match="wrong length"):
         kernel.restore(b"x", 4)
 
 

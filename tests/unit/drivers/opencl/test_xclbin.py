@@ -147,12 +147,12 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE project [<!ENTITY a "%s">\
         (b"<a>" * 100_000, "nested more than"),
         (kernels(b"<a/>" * 100_000), "more than 100000 elements"),
         (kernels(b'<kernel name="k"/>' * 257), "more than 256 kernels"),
-        (kernels(b"<kernel/>"), "the name of a kernel"),
+        (kernels(b"<kernel/>"), "a kernel name"),
         (
             kernels(b'<kernel name="%s"/>' % (b"k" * 257)),
-            "the name of a kernel",
+            "a kernel name",
         ),
-        (kernels(b'<kernel name="a&#10;b"/>'), "the name of a kernel"),
+        (kernels(b'<kernel name="a&#10;b"/>'), "a kernel name"),
         (
             b"<p>" + b" " * xclbin.MAX_METADATA_BYTES + b"</p>",
             "larger than the limit",
