@@ -17,8 +17,8 @@ QUOTAS: typing.Final = {
     "groups": "Groups. Further groups are refused.",
     "group_slots": "Slots to which the project's groups may grow.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Highest priority with which sessions compete for the"
-    " slots of other projects; `in_use` is always 0.",
+    "max_priority": "Priority with which sessions compete for the slots of"
+    " other projects; `in_use` is always 0.",
 }
 #: The limit that means that there is none.
 UNLIMITED = -1

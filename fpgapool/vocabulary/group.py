@@ -115,7 +115,7 @@ GROUP = fields.Fields(
         help="share it only with this project (admin only)",
     ),
     fields.public("created_at", fields.TIME, column=False),
-    fields.time("updated_at", "When it was last changed."),
+    fields.time("updated_at", "Time of its last change."),
     fields.public(
         "goal_kind",
         fields.TEXT,

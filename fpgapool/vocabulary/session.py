@@ -205,7 +205,7 @@ FIELDS = fields.Fields(
     fields.time("started_at"),
     fields.time("finished_at"),
     fields.time(
-        "updated_at", "When it was last changed.", in_notification=None
+        "updated_at", "Time of its last change.", in_notification=None
     ),
     fields.now(
         "queue_position",

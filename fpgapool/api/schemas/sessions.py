@@ -15,8 +15,8 @@ _REQUEST_ID = {
 }
 
 _REASON = common.record(
-    code=common.described(common.TEXT, "Stable; for programs."),
-    message=common.described(common.TEXT, "Human-readable; may change."),
+    code=common.described(common.TEXT, "Stable code for programs."),
+    message=common.described(common.TEXT, "Human-readable text; may change."),
 )
 
 _PLACEMENT = common.record(
