@@ -74,7 +74,11 @@ def test_what_has_its_shape_is_returned(
         (shapes.integer(1), 0, "x: must be an integer of at least 1"),
         (shapes.number(0, 1), float("nan"), "x: must be a number from 0 to 1"),
         (shapes.number(), float("inf"), "x: must be a number"),
-        (shapes.number(), 10**400, "x: is too large for a floating-point number"),
+        (
+            shapes.number(),
+            10**400,
+            "x: is too large for a floating-point number",
+        ),
         (shapes.number(), "1", "x: must be a number"),
         (
             shapes.number(most=1e15),
