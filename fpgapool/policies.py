@@ -2,9 +2,9 @@
 
 """The policies of the REST API, for oslo.policy and its tools.
 
-They derive from :data:`fpgapool.api.routes.ROUTES` and
-:data:`fpgapool.api.http.rights.RIGHTS`; :mod:`fpgapool.api.policy` enforces
-them.
+They are derived from :data:`fpgapool.api.routes.ROUTES` and
+:data:`fpgapool.api.http.rights.RIGHTS`, and enforced by
+:mod:`fpgapool.api.policy`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 """Nova plug-ins that place instances near FPGA boards.
 
-The scheduler loads the filter and the weigher, nova-api the validator of extra
-specs. This package imports nova, keystoneauth and oslo libraries, never
-fpgapool: both services need nothing else of this project.
+nova-scheduler loads the filter and the weigher, and nova-api loads the
+validator of extra specs. This package imports nova, keystoneauth and oslo
+libraries but not fpgapool, so these services need no other part of this
+project.
 """

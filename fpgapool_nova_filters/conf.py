@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options in nova.conf: the section [fpgapool], and the weigher's multiplier.
+"""Options in nova.conf: the section [fpgapool] and the weigher's multiplier.
 
-It imports nothing of Nova, so that a sample can be generated anywhere.
+This module does not import Nova, so that a sample configuration can be
+generated anywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ fpgapool_group = cfg.OptGroup(
     GROUP,
     title="fpgapool",
     help="""
-Access of nova-scheduler to fpgapool's API, from which it reads the
+How nova-scheduler accesses fpgapool's API, from which it reads the
 accelerators of each host.
 
 The user needs the role ``service``: use Nova's own user, with the same
@@ -38,8 +39,8 @@ snapshot_opts = [
         min=0,
         max=3600,
         help="""
-Seconds for which the scheduler uses the last response of fpgapool before it
-fetches another one. 0 means that it fetches one for each request.
+Seconds for which the scheduler uses the last response from fpgapool before it
+fetches a new one. With 0, it fetches one for each request.
 """,
     ),
     cfg.FloatOpt(
@@ -48,8 +49,8 @@ fetches another one. 0 means that it fetches one for each request.
         min=0,
         max=86400,
         help="""
-Seconds for which the last response of fpgapool stays valid after the first
-failed attempt to fetch another one. After that, no host is valid for instances
+Seconds for which the last response from fpgapool stays valid after the first
+failed attempt to fetch a new one. After that, no host is valid for instances
 that *require* accelerators nearby, and all others are placed as if there were
 no boards.
 
@@ -64,12 +65,12 @@ Related options:
         min=0.1,
         max=60,
         help="""
-Timeout in seconds of a request to fpgapool's API. One request to the
-scheduler waits for it; requests that arrive meanwhile use the last response.
+Timeout in seconds of a request to fpgapool's API. One scheduling request waits
+for the response; others that arrive meanwhile use the last response.
 
-It must be longer than the API waits for its conductor before it answers from
-the database: ``[api] read_timeout_s`` of fpgapool (2 s), plus a second for the
-rest.
+The timeout must be longer than the API waits for its conductor before it
+answers from the database. That is ``[api] read_timeout_s`` in fpgapool's
+configuration (2 s by default); add a second for everything else.
 """,
     ),
 ]
@@ -81,14 +82,15 @@ weigher_opts = [
         help="""
 Multiplier of FpgaAffinityWeigher.
 
-Hosts whose boards have the accelerators of the flavor weigh more than others:
-by at least half of the multiplier, and by nearly all of it if all slots are
-free. For flavors without accelerators, hosts with boards weigh less by half of
-it. 0 turns the weigher off.
+Hosts whose boards have the flavor's accelerators weigh more than others: by
+at least half of the multiplier, and by nearly all of it if all slots are free.
+For flavors without accelerators, hosts with boards weigh less, by half of the
+multiplier. 0 disables the weigher.
 
-The default exceeds the sum of Nova's weighers of memory, disk, processors and
+The default exceeds the sum of Nova's weighers for memory, disk, processors and
 running operations, which then decide only between hosts with equal boards.
-Aggregate metadata of the same name takes precedence for the aggregate's hosts.
+For the hosts of an aggregate, aggregate metadata of the same name takes
+precedence.
 
 Related options:
 
@@ -112,9 +114,9 @@ def _adapter_opts() -> list[cfg.Opt]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options; idempotent.
+    """Register the options; repeating it changes nothing.
 
-    :param conf: Nova's.
+    :param conf: Nova's configuration.
     """
     conf.register_group(fpgapool_group)
     loading.register_session_conf_options(conf, GROUP)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The filter of hosts for instances that use or avoid accelerators."""
+"""The host filter for instances that use or avoid accelerators."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ LOG = logging.getLogger(__name__)
 
 
 class FpgaAffinityFilter(filters.BaseHostFilter):
-    """Refuses hosts without boards, or hosts with boards, by the flavor.
+    """Refuses hosts without boards, or with boards, depending on the flavor.
 
-    ``fpgapool:affinity=required`` refuses hosts that have no usable slot for
-    one of ``fpgapool:accelerators``, busy or not; without accelerators, hosts
-    that have no usable slot at all. ``avoid`` refuses hosts that have one;
-    ``fpgapool:sla=soft`` does so as long as another host passes. All other
-    hosts pass.
+    With ``fpgapool:affinity=required``, it refuses hosts that have no usable
+    slot, idle or busy, for one or more of ``fpgapool:accelerators``, or no
+    usable slot at all if the flavor names no accelerators. With ``avoid``, it
+    refuses hosts that have a usable slot; with ``fpgapool:sla=soft``, it does
+    so only if another host passes. All other hosts pass.
     """
 
-    # A rebuilt instance keeps its host.
+    # A rebuilt instance stays on its host.
     RUN_ON_REBUILD = False
 
     def filter_all(
         self, filter_obj_list: Iterable[typing.Any], spec_obj: typing.Any
     ) -> list[typing.Any]:
-        """Return the states of the hosts that pass."""
+        """Return the host states of the hosts that pass."""
         states = list(filter_obj_list)
         if utils.request_is_rebuild(spec_obj):
             return states
@@ -89,14 +89,15 @@ def _with(
 
 
 def _has_all(wish: specs.Wish, host: snapshot.Host | None) -> bool:
-    # Most hosts of a cloud have no boards. A host that is down counts as one.
+    # The usual case: most hosts of a cloud have no boards. Hosts that are down
+    # have no usable slots either.
     if host is None or not host.all.usable:
         return False
     return all(host.slots(name).usable for name in wish.accelerators)
 
 
 def _lacking(wish: specs.Wish, host: snapshot.Host | None) -> str:
-    """Return why a host is refused that lacks an accelerator."""
+    """Return why a host without all the accelerators is refused."""
     if host is None:
         return "it is not in the pool"
     if not host.up:
@@ -113,7 +114,8 @@ def _without(
     try:
         hosts = snapshot.cache().hosts()
     except snapshot.UnknownError as error:
-        # At worst, other instances find fewer hosts with boards.
+        # The worst that can happen is that hosts with boards fill up with
+        # instances that do not need them.
         LOG.warning(
             "FpgaAffinityFilter refuses no host for instance %s, whose flavor"
             " avoids boards: the hosts' boards are unknown: %s",

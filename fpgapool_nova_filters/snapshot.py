@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The boards of hosts: the scheduler's copy of the pool's snapshot."""
+"""The boards of hosts, from the scheduler's copy of the pool's snapshot."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _MICROVERSION = "1.0"
 class Slots(typing.NamedTuple):
     """Numbers of slots.
 
-    :param usable: not faulty, on a host that is up.
-    :param free: usable ones without a session.
+    :param usable: slots in service, on a host that is up.
+    :param free: usable slots without a session or reservation.
     """
 
     usable: int
@@ -48,11 +48,13 @@ NO_SLOTS = Slots(0, 0)
 class Host:
     """The boards of a host.
 
-    :param has_boards: whether it has any, even faulty ones.
+    :param up: whether its agent reports to fpgapool.
+    :param has_boards: whether it has boards, even if they are faulty.
+    :param all: all its slots.
     :param accelerators: its slots for each accelerator, by name.
-    :param queued: number of waiting sessions of this host.
-    :param nic_load: share of its network card that the pool's streams use,
-        from 0 to 1.
+    :param queued: number of waiting sessions from this host.
+    :param nic_load: share of the network card's rate that the pool's streams
+        use, from 0 to 1.
     """
 
     up: bool
@@ -67,7 +69,7 @@ class Host:
         return self.accelerators.get(accelerator, NO_SLOTS)
 
 
-#: By the UUID of the compute's resource provider.
+#: Hosts, by the UUID of the compute node's resource provider.
 Hosts = Mapping[str, Host]
 
 
@@ -76,7 +78,7 @@ class MalformedError(ValueError):
 
 
 class UnknownError(Exception):
-    """There is no snapshot, or it is too old."""
+    """There is no snapshot, or the last one is too old."""
 
 
 def parse(document: typing.Any) -> dict[str, Host]:
@@ -119,17 +121,17 @@ def _parse_slots(found: typing.Any) -> Slots:
 class Cache:
     """Caches the snapshot, and fetches it again when it is too old.
 
-    Thread-safe. One thread fetches at a time; the others get the cached
-    snapshot, or wait if there is none.
+    Thread-safe. Only one thread fetches it; meanwhile, the others get the
+    cached snapshot, or wait if there is none.
 
-    :param fetch: may raise any exception.
-    :param clock: monotonic, in seconds.
-    :param ttl_s: age from which it fetches again.
+    :param fetch: fetches the snapshot; may raise any exception.
+    :param clock: a monotonic clock, in seconds.
+    :param ttl_s: age at which the snapshot is fetched again.
     :param max_age_s: how long the last snapshot stays valid after the first
-        failure to fetch another one. Its age does not count, because it is
-        only fetched on request.
-    :param wait_s: how long threads without a snapshot wait for the one that
-        fetches.
+        failure to fetch a new one. Its age does not matter, because it is
+        fetched only when it is needed.
+    :param wait_s: how long threads without a snapshot wait for the thread that
+        fetches it.
     """
 
     def __init__(
@@ -149,10 +151,10 @@ class Cache:
         self._refreshing = False
         self._hosts: Hosts | None = None
         self._fetched_at_s = -math.inf
-        # The time of the first failure since the last answer.
+        # The time of the first failure since the last response.
         self._failing_since_s = math.inf
         self._tried_at_s = -math.inf
-        self._problem = "no request was sent yet"
+        self._problem = "no request has been sent yet"
 
     def hosts(self) -> Hosts:
         """Return the boards of all hosts.
@@ -170,7 +172,7 @@ class Cache:
             return self._known()
 
     def _is_due(self) -> bool:
-        # After a failure it does not fetch again at once either: each request
+        # The same applies after a failure: otherwise every scheduling request
         # would wait for the whole timeout.
         return self._clock() - self._tried_at_s >= self._ttl_s
 
@@ -195,7 +197,7 @@ class Cache:
         try:
             hosts = self._fetch()
         except Exception as error:
-            # Any error: instances that need no boards must be placed.
+            # Catch any error: instances that need no boards must be placed.
             problem = f"{type(error).__name__}: {error}"
         finally:
             with self._changed:
@@ -213,7 +215,7 @@ class Cache:
             )
             self._warn()
         else:
-            # As old as the request, because the response may be.
+            # The response may be as old as the request.
             self._hosts = hosts
             self._fetched_at_s = begun_at_s
             self._failing_since_s = math.inf
@@ -221,21 +223,24 @@ class Cache:
 
     def _warn(self) -> None:
         if self._hosts is None or self._is_too_old():
-            LOG.warning("fpgapool does not answer: %s", self._problem)
+            LOG.warning(
+                "Cannot get the hosts' boards from fpgapool: %s",
+                self._problem,
+            )
         else:
             LOG.warning(
-                "fpgapool does not answer; its response of %.1f s ago is still"
-                " used: %s",
+                "Cannot get the hosts' boards from fpgapool; its response of"
+                " %.1f s ago is still used: %s",
                 self._clock() - self._fetched_at_s,
                 self._problem,
             )
 
 
 class Source:
-    """Fetches the snapshot by nova.conf; a ``fetch`` for :class:`Cache`.
+    """Fetches the snapshot for :class:`Cache`, as configured in nova.conf.
 
-    It reads nova.conf only when it fetches: then errors in the options are
-    reported as failures.
+    It reads nova.conf only when it fetches, so that errors in the options are
+    reported as failures to fetch.
     """
 
     def __init__(self) -> None:
@@ -251,21 +256,22 @@ class Source:
         try:
             return self._request()
         except Exception:
-            # The API may have moved: the next fetch reads the catalog again.
+            # The API's address may have changed: the next fetch reads the
+            # catalog again.
             self._adapter = None
             raise
 
     def _request(self) -> dict[str, Host]:
         if self._adapter is None:
             self._adapter = _load_adapter()
-        # The catalog's URL may include the version or not.
+        # The URL in the catalog may or may not include the version.
         endpoint = self._adapter.get_endpoint() or ""
         named = endpoint.rstrip("/").endswith(_VERSION)
         response = self._adapter.get(_PATH if named else _VERSION + _PATH)
         try:
             document = response.json()
         except ValueError as error:
-            raise MalformedError("the response is not JSON") from error
+            raise MalformedError("the response is not valid JSON") from error
         return parse(document)
 
 
@@ -275,7 +281,7 @@ def _load_adapter() -> adapters.Adapter:
         CONF,
         conf.GROUP,
         auth=auth,
-        # Also for the token.
+        # This also applies to the request for the token.
         timeout=CONF.fpgapool.snapshot_timeout_s,
     )
     return loading.load_adapter_from_conf_options(
@@ -289,15 +295,15 @@ def _load_adapter() -> adapters.Adapter:
     )
 
 
-# Created in the process that uses it, not in its parent.
+# Created on first use, and so not in a parent process that forks.
 @functools.cache
 def cache() -> Cache:
-    """Return the cache that filter and weigher share."""
+    """Return the cache that the filter and the weigher share."""
     return Cache(
         Source(),
         time.monotonic,
         ttl_s=CONF.fpgapool.snapshot_ttl_s,
         max_age_s=CONF.fpgapool.snapshot_max_age_s,
-        # For a token and for the response.
+        # One timeout for the token, and one for the response.
         wait_s=2 * CONF.fpgapool.snapshot_timeout_s,
     )

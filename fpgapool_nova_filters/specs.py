@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The extra specs of a flavor about accelerators."""
+"""A flavor's extra specs about accelerators."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ AFFINITIES = (PREFERRED, REQUIRED, AVOID)
 HIGH = "high"
 SOFT = "soft"
 SLAS = (HIGH, SOFT)
-#: Hosts without boards if one passes, else any host.
+#: The affinity for hosts without boards if possible, otherwise for any host.
 AVOID_IF_POSSIBLE = "avoid if possible"
 _AFFINITY_OF_SLA = {HIGH: PREFERRED, SOFT: AVOID_IF_POSSIBLE}
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-#: Names, separated by commas; repetitions are allowed.
+#: Names separated by commas; duplicates are allowed.
 ACCELERATORS_PATTERN = rf"{_NAME}( *, *{_NAME})*"
 
 _accelerators_pattern = re.compile(ACCELERATORS_PATTERN)
@@ -41,10 +41,10 @@ class InvalidError(ValueError):
 class Wish:
     """The requirements of a flavor.
 
-    :param accelerators: names without repetitions; empty with an affinity
-        means any.
-    :param affinity: one of :data:`AFFINITIES`, or :data:`AVOID_IF_POSSIBLE`,
-        or None if the flavor says nothing about boards.
+    :param accelerators: names without duplicates; empty means any accelerator
+        if there is an affinity.
+    :param affinity: one of :data:`AFFINITIES`, :data:`AVOID_IF_POSSIBLE`, or
+        None if the flavor says nothing about boards.
     """
 
     accelerators: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Wish:
 
     @property
     def asks(self) -> bool:
-        """Whether its instances prefer hosts with boards."""
+        """Whether the flavor's instances prefer hosts with boards."""
         return self.affinity in (PREFERRED, REQUIRED)
 
 
@@ -62,13 +62,14 @@ NOTHING = Wish()
 def parse(extra_specs: Mapping[str, str] | None) -> Wish:
     """Read the extra specs of a flavor.
 
-    :raises InvalidError: if they are invalid. nova-api checks them only for
-        flavors that are created with a recent microversion.
+    :raises InvalidError: if they are invalid. nova-api has checked them only
+        if the flavor was created with a recent microversion.
     """
     specs = extra_specs or {}
     if AFFINITY in specs and SLA in specs:
         raise InvalidError(
-            f"{AFFINITY} and {SLA} are mutually exclusive: set one of them"
+            f"{AFFINITY} and {SLA} are mutually exclusive; set only one of"
+            " them"
         )
     if SLA in specs:
         affinity = _AFFINITY_OF_SLA[_parse_choice(SLA, SLAS, specs)]
@@ -86,7 +87,7 @@ def _parse_choice(
 ) -> str:
     if specs[name] not in choices:
         raise InvalidError(
-            f"{name}={specs[name]!r} is not one of {', '.join(choices)}"
+            f"{name}={specs[name]!r} must be one of: {', '.join(choices)}"
         )
     return specs[name]
 
@@ -96,7 +97,8 @@ def _parse_names(text: str | None) -> tuple[str, ...]:
         return ()
     if not _accelerators_pattern.fullmatch(text):
         raise InvalidError(
-            f"{ACCELERATORS}={text!r} must be names separated by commas"
+            f"{ACCELERATORS}={text!r} must be names of accelerators, separated"
+            " by commas"
         )
-    # Each once, in their order.
+    # Without duplicates, in the same order.
     return tuple(dict.fromkeys(name.strip() for name in text.split(",")))

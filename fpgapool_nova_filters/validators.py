@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The validator of extra specs about accelerators, for nova-api."""
+"""The validator for extra specs about accelerators, used by nova-api."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ from fpgapool_nova_filters import specs
 
 
 def register() -> list[base.ExtraSpecValidator]:
-    """Return the extra specs; others in their namespace are errors."""
+    """Return the known extra specs.
+
+    nova-api rejects others in the same namespace.
+    """
     return [
         base.ExtraSpecValidator(
             name=specs.ACCELERATORS,
-            description="Accelerators that instances use: names, separated by"
-            " commas.",
+            description="Names of the accelerators that instances use,"
+            " separated by commas.",
             value={
                 "type": str,
                 "pattern": specs.ACCELERATORS_PATTERN,
-                "description": "for instance aes,fft",
+                "description": "for example aes,fft",
             },
         ),
         base.ExtraSpecValidator(
             name=specs.AFFINITY,
-            description="Whether instances are placed on hosts whose boards"
-            " run these accelerators.",
+            description="Whether instances must, should or must not be placed"
+            " on hosts whose boards run these accelerators.",
             value={
                 "type": str,
                 "enum": list(specs.AFFINITIES),
-                "description": "'preferred' by default",
+                "description": "the default is 'preferred'",
             },
         ),
         base.ExtraSpecValidator(
             name=specs.SLA,
-            description="How much the deadlines of instances matter; excludes"
-            f" {specs.AFFINITY}.",
+            description="How important the deadlines of instances are; cannot"
+            f" be combined with {specs.AFFINITY}.",
             value={
                 "type": str,
                 "enum": list(specs.SLAS),
-                "description": "'high': near boards if there is room; 'soft':"
-                " away from boards if another host passes",
+                "description": "'high': on hosts with boards if there is room;"
+                " 'soft': on hosts without boards if one passes",
             },
         ),
         base.ExtraSpecValidator(
             name=specs.MAX_SESSIONS,
-            description="Number of sessions that each instance may have at a"
-            " time.",
+            description="Maximum number of concurrent sessions of each"
+            " instance.",
             value={"type": int, "min": 1, "description": "at least 1"},
         ),
     ]

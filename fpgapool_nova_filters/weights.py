@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The weigher of hosts by their boards.
+"""The weigher that ranks hosts by their boards.
 
-A positive ``[filter_scheduler] fpga_affinity_weight_multiplier``, as by
-default, prefers hosts with the accelerators for instances that ask for them,
-and hosts without boards for others. A negative one does the opposite.
+By default, instances that request accelerators prefer hosts that have them,
+and other instances prefer hosts without boards. A negative
+``[filter_scheduler] fpga_affinity_weight_multiplier`` has the opposite effect.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ LOG = logging.getLogger(__name__)
 _WORST = -1.0
 _NEUTRAL = 0.0
 _BEST = 1.0
-# A slot that is free now counts most, then usable slots, then the load of the
-# host's network card.
+# Slots that are free now count most; usable slots and the load of the host's
+# network card count less.
 _FREE_SHARE = 0.6
 _USABLE_SHARE = 0.2
 _NIC_SHARE = 0.2
 
 
 class FpgaAffinityWeigher(weights.BaseHostWeigher):
-    """Weighs hosts by what their boards can do for an instance."""
+    """Weighs hosts by how useful their boards are for an instance."""
 
-    # Fixed, so that the effect of a difference does not depend on the largest
-    # one among the hosts.
+    # These limits are fixed. Otherwise Nova would scale the weights by the
+    # largest difference between the hosts of a request.
     minval = _WORST
     maxval = _BEST
 
     def __init__(self) -> None:
         super().__init__()
-        # It does not change, and reading it takes as long as weighing a host.
+        # Read once: it does not change, and reading it takes as long as
+        # weighing a host.
         self._multiplier: float = (
             CONF.filter_scheduler.fpga_affinity_weight_multiplier
         )
@@ -60,27 +61,28 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
     def weigh_objects(
         self, weighed_obj_list: Iterable[typing.Any], spec_obj: typing.Any
     ) -> list[float]:
-        """Return the weights of hosts, all at once."""
+        """Return the weights of all hosts."""
         uuids = [weighed.obj.uuid for weighed in weighed_obj_list]
         try:
             wish = specs.parse(spec_obj.flavor.extra_specs)
             hosts = snapshot.cache().hosts()
         except (specs.InvalidError, snapshot.UnknownError) as error:
-            LOG.debug("Hosts weigh the same for fpgapool: %s", error)
+            LOG.debug("All hosts get the same weight: %s", error)
             return [_NEUTRAL] * len(uuids)
         return [weigh(wish, hosts.get(uuid)) for uuid in uuids]
 
     def _weigh_object(
         self, host_state: typing.Any, spec_obj: typing.Any
     ) -> float:
-        # Nova's base class requires it; weigh_objects() weighs all at once.
+        # Nova's base class requires this method, but weigh_objects() does not
+        # use it.
         raise NotImplementedError
 
 
 def weigh(wish: specs.Wish, host: snapshot.Host | None) -> float:
     """Return the weight of a host, from -1 to 1.
 
-    :param host: None: it is not in the pool.
+    :param host: the host; None if it is not in the pool.
     """
     return _weigh_for_user(wish, host) if wish.asks else _weigh_for_other(host)
 
@@ -90,7 +92,7 @@ def _weigh_for_other(host: snapshot.Host | None) -> float:
 
 
 def _weigh_for_user(wish: specs.Wish, host: snapshot.Host | None) -> float:
-    # Most hosts of a cloud have none.
+    # The usual case: most hosts of a cloud have no boards.
     if host is None or not host.all.usable:
         return _WORST
     if not wish.accelerators:
@@ -104,7 +106,8 @@ def _weigh_for_user(wish: specs.Wish, host: snapshot.Host | None) -> float:
 def _weigh_slots(slots: snapshot.Slots, host: snapshot.Host) -> float:
     if not slots.usable:
         return _WORST
-    # The first slots count most; sessions that wait there come first.
+    # Each further slot adds less. Sessions that already wait on the host get
+    # slots before the instance does.
     return (
         _FREE_SHARE * slots.free / (1 + slots.free + host.queued)
         + _USABLE_SHARE * slots.usable / (1 + slots.usable + host.queued)

@@ -2,11 +2,11 @@
 
 """The REST API.
 
-``routes`` has the whole API in one table: path, handler, schemas, policy. The
-WSGI application in ``app``, the reference in ``openapi`` and
-:mod:`fpgapool.policies` derive from it. A request passes the middleware in
-``http`` and is checked by its ``schemas``; its handler in ``handlers`` gets a
-``call``, queries ``backends`` and returns a document made with ``answers``.
-``ui`` is the live page. The API only reads the database: the conductor makes
-all changes.
+``routes`` contains the whole API in one table: paths, handlers, schemas and
+policies. The WSGI application in ``app``, the reference in ``openapi`` and
+:mod:`fpgapool.policies` are derived from it. A request passes through the
+middleware in ``http`` and is checked against its ``schemas``. Its handler in
+``handlers`` gets a ``call``, queries ``backends`` and returns a document made
+with ``answers``. ``ui`` is the live page. The API only reads the database: the
+conductor makes all changes.
 """

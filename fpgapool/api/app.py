@@ -76,8 +76,8 @@ Responder = Callable[..., None]
 def load() -> middleware.Application:
     """Return the application of this process, for web servers.
 
-    It connects to nothing and starts no thread before the first request, so
-    that servers may fork afterwards.
+    The application makes no connections and starts no threads before the first
+    request, so web servers may fork after loading it.
 
     :raises ConfigurationError: if the configuration is invalid.
     """
@@ -99,7 +99,7 @@ def connect(
     """Return the backends of handlers; RPC must have been set up.
 
     :param database: the conductor's; the API only reads it.
-    :param server_threads: the number of threads, if the caller knows it.
+    :param server_threads: number of the server's threads, if it is known.
     """
     options = conf.api
     server_threads = server_threads or threads.count(conf)
@@ -114,7 +114,7 @@ def connect(
         call_timeout_s=min(
             options.read_timeout_s, options.conductor_timeout_s
         ),
-        # If this fails, the database answers.
+        # If the conductor does not answer, the database does.
         tries=1,
         watch=counts.rpc.note,
         keys=keys,
@@ -170,7 +170,7 @@ def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
         signature_required=options.signature_required,
         max_size_bytes=options.max_size_bytes,
         upload_timeout_s=options.upload_timeout_s,
-        # So that no project takes all places.
+        # Half of the uploads, so that one project cannot block all others.
         uploads=crowd.Crowd(
             "uploads",
             codes.TOO_MANY_UPLOADS,
@@ -188,15 +188,16 @@ def build(
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
-    # The order matters, from the inside out. The context contains the result
-    # of authentication. Instances have tokens that Keystone does not know.
-    # Public documents, the live page and the health check need no
-    # authentication. All of these need the addresses that the proxy reports;
+    # The order of the middleware matters; this explains it from the inside
+    # out. The context contains the result of authentication. Tokens of
+    # instances are checked before Keystone's middleware, which would reject
+    # them. Public documents, the live page and the health check need no
+    # authentication. All of these need the addresses that the proxy reports,
     # but a proxy must not make a request look local, so noauth uses the
-    # address that the server itself saw. The shield handles errors outside of
+    # address that the server itself saw. The shield handles errors outside
     # Falcon, which handles the version and the operation. CORS comes before
     # authentication, because browsers send preflight requests without a
-    # token. All log lines and errors need the request's id, so it is set
+    # token. All log lines and errors need the request's ID, so it is set
     # first.
     options = conf.vendordata
     known = instances.InstanceAuth(
@@ -214,7 +215,8 @@ def build(
         return live_page if page.is_page(path) else known
 
     app = _choice(inner)
-    # Without its option it changes nothing, but takes as long as all others.
+    # Creating it registers its option. Unless that is set, it is not used: it
+    # would change nothing, but takes as long as all others together.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         app = proxied
@@ -236,7 +238,7 @@ def _authenticated(
     if conf.api.auth_strategy == _KEYSTONE:
         return tokens.Authenticated(app, conf)
     LOG.warning(
-        "Requests are not authenticated: [api] auth_strategy is noauth"
+        "Requests are not authenticated, because [api] auth_strategy is noauth"
     )
     return middleware.NoAuth(app)
 
@@ -270,16 +272,16 @@ def make_handlers(
     ) -> None:
         _fail(req, resp, error, backends.limits.retry_after_s)
 
-    # Falcon has a default handler for HTTPError.
+    # HTTPError is registered too: otherwise Falcon's own handler answers it.
     app.add_error_handler(Exception, fail)
     app.add_error_handler(falcon.HTTPError, fail)
     resources: dict[str, Any] = {}
     for route in table:
-        # Falcon's resources are any objects with such methods.
+        # Falcon accepts any object with on_get and similar methods.
         resource = resources.setdefault(route.path, types.SimpleNamespace())
         responder = _responder(route, backends)
         setattr(resource, f"on_{route.method.lower()}", responder)
-        # HEAD of a file would start to read it from the store.
+        # A HEAD request for a file would start reading it from the store.
         if route.method == "GET" and not route.download:
             resource.on_head = responder
     for path, resource in resources.items():
@@ -288,7 +290,7 @@ def make_handlers(
 
 
 class _Versions:
-    """Determines the microversion of a request, and names it in the answer."""
+    """Determines a request's microversion, and adds it to the response."""
 
     def process_request(
         self, req: falcon.Request, resp: falcon.Response
@@ -315,7 +317,8 @@ class _Versions:
 class _Rest:
     """Reads the rest of a refused request's body.
 
-    Otherwise the connection breaks before the client has read the response.
+    Without this, the connection could break before the client has read the
+    response.
     """
 
     def process_response(
@@ -328,7 +331,7 @@ class _Rest:
         length_bytes = req.content_length or 0
         if (
             req_succeeded
-            # The caller is unknown.
+            # Do not read more for callers that are not authenticated.
             or middleware.CONTEXT not in req.env
             or not 0 < length_bytes <= _MAX_REST_BYTES
         ):
@@ -355,10 +358,10 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
         req.env[middleware.ROUTE] = route.path
         if req.context.version < since:
             raise falcon.HTTPNotFound(
-                description=f"this operation needs version {route.since}"
+                description=f"this operation requires version {route.since}"
             )
         caller = _caller(req, route)
-        # No name contains NUL, and PostgreSQL accepts no text with it.
+        # Names never contain NUL characters, and PostgreSQL rejects them.
         names = {
             name: part.replace("\0", "\ufffd") for name, part in path.items()
         }
@@ -396,7 +399,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
 
 
 def _check_accept(req: falcon.Request, route: routes.Route) -> None:
-    """Make sure that the client accepts the answer's format."""
+    """Make sure that the client accepts the format of the response."""
     if route.response is None and not route.download:
         return
     types = [falcon.MEDIA_JSON, *([_OCTETS] if route.download else ())]
@@ -409,7 +412,7 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
 
 
 def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
-    """Call the handler, unless the project has too many requests under way."""
+    """Call the handler, unless its project has too many current requests."""
     if route.public:
         return route.handler(call)
     whose = call.caller.project_id or call.caller.user_id or ""
@@ -441,7 +444,7 @@ def _read(
 
 
 def _give_stream(call: calls.Call, req: falcon.Request) -> None:
-    """Set the stream of a call's body, if its end can be determined."""
+    """Set a call's stream and its length, if the body's end is known."""
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != _OCTETS:
         raise errors.ApiError(
@@ -454,7 +457,7 @@ def _give_stream(call: calls.Call, req: falcon.Request) -> None:
     elif req.env.get("wsgi.input_terminated"):
         stream = req.stream
     else:
-        # Reading to the end might never end.
+        # Without a length, reading the body might never end.
         return
     call.stream, call.length_bytes = stream, length_bytes
 
@@ -483,8 +486,8 @@ def _fail(
     if refusal.status >= 500:
         where = f"{req.method} {req.path}"
         if refusal.try_later:
-            # While a service is unavailable, many requests cause the same
-            # line.
+            # No traceback: while a service is unavailable, many requests cause
+            # the same line.
             _OFTEN.error(
                 "%s: %s: %s", where, refusal.code, errors.text_of(error)
             )

@@ -45,9 +45,9 @@ _T = TypeVar("_T")
 
 
 def has_ended(row: db_api.SessionRecord | None) -> bool:
-    """Whether a session has ended for good.
+    """Whether a session has ended and cannot be reopened.
 
-    A cancelled one may still turn out to have been served.
+    Even then, a late report may show that a cancelled session was served.
     """
     return (
         row is not None
@@ -57,7 +57,7 @@ def has_ended(row: db_api.SessionRecord | None) -> bool:
 
 
 class Enforcer(Protocol):
-    """Decides by policies; see :class:`fpgapool.api.policy.Enforcer`."""
+    """Enforces policies; see :class:`fpgapool.api.policy.Enforcer`."""
 
     def allows(
         self,
@@ -68,12 +68,12 @@ class Enforcer(Protocol):
         """Whether a policy allows a caller something."""
 
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
-        """Whether a policy gives a caller more than tenants have."""
+        """Whether a policy gives a caller more rights than tenants have."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """See the options of the same names in ``[api]``."""
+    """The options of the same names in ``[api]``."""
 
     max_body_bytes: int
     max_page_length: int
@@ -87,7 +87,7 @@ class Limits:
     def of(cls, options: cfg.ConfigOpts.GroupAttr, **others: Any) -> Self:
         """Return the limits that are configured.
 
-        :param others: take precedence.
+        :param others: limits that replace the configured ones.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: options[name] for name in names} | others)
@@ -97,7 +97,7 @@ class Limits:
 class Files:
     """The store of bitstreams, and limits of uploads.
 
-    :ivar uploads: each upload has a place in it while it lasts.
+    :ivar uploads: the uploads that are in progress.
     """
 
     store: stores.Store
@@ -115,18 +115,18 @@ class Files:
 
 @dataclasses.dataclass(kw_only=True)
 class Backends:
-    """All that handlers use beyond the request.
+    """Everything that handlers use besides the request.
 
-    :ivar conductor: for requests that change anything.
-    :ivar reader: the conductor for queries, with a shorter timeout.
-    :ivar leader: answers queries while a conductor leads.
-    :ivar default_limits: of projects, by resource; None if only Keystone
-        knows.
-    :ivar files: None if the pool has no store.
-    :ivar vendordata: answers Nova; None: there is nothing for instances.
+    :ivar conductor: client of the conductor for requests that make changes.
+    :ivar reader: client of the conductor for queries, with a shorter timeout.
+    :ivar leader: sends queries to the conductor while one leads.
+    :ivar default_limits: default limits of projects, by resource; None if
+        they are in Keystone.
+    :ivar files: the store of bitstreams; None if the pool has none.
+    :ivar vendordata: the part that answers Nova; None if there is none.
     :ivar builtins: accelerators that slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
-    :ivar sessions: their rows, by id; None if there is none.
+    :ivar sessions: rows of sessions, by ID; None for an ID without a row.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -170,11 +170,11 @@ class Backends:
         )
 
     def pool_now(self) -> tuple[dict[str, Any], bool]:
-        """Return the figures about the pool that its hardware's rows lack.
+        """Return figures about the pool that are not in its hardware's rows.
 
-        :returns: see
+        :returns: the figures, see
             :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`; and
-            whether they are those of the database alone.
+            whether they come from the database alone.
         """
         now, answers = self.leader.ask(lambda leader: leader.pool_now())
         if now is None:
@@ -182,10 +182,10 @@ class Backends:
         return now, not answers
 
     def load_library(self) -> libraries.Library:
-        """Return the library of the database.
+        """Return the library from the database.
 
-        Its accelerators have the shapes of the slots that can run them, if a
-        leader answers.
+        If a leader answers, its accelerators also have the shapes of the slots
+        that can run them without a file.
         """
         return libraries.Library.load(self.database, self.builtins.get())
 
@@ -208,7 +208,7 @@ class Backends:
         return found, is_recorded
 
     def close(self) -> None:
-        """Stop the thread, and close connections to the database."""
+        """Stop the waiting requests, and disconnect from the database."""
         self.waiting.close()
         self.database.close()
 
@@ -217,17 +217,18 @@ class Backends:
 class Call:
     """A valid request of an authorized caller.
 
-    Handlers do not change it. It is made once and completed step by step,
-    because copying it took a tenth of the time of a read.
+    It is created once and completed step by step, because copying it took a
+    tenth of the time of a read. Handlers do not change the request's data.
 
-    :ivar caller: the caller; of a request without a token, an empty context.
-    :ivar base_url: of the API, without a slash at the end.
-    :ivar body: valid by its schema; empty if there is none.
-    :ivar etags: of the responses that the client has, as it sent them.
-    :ivar recorded: the response is from the database alone, because no
-        conductor answered.
+    :ivar caller: the caller; an empty context if the request has no token.
+    :ivar base_url: the API's URL, without a slash at the end.
+    :ivar body: the body, which its schema allows; empty if there is none.
+    :ivar etags: ETags of the responses that the client has, as it sent them.
+    :ivar recorded: whether the response comes from the database alone, because
+        no conductor answered.
     :ivar stream: the body of an upload; None if its end cannot be determined.
-    :ivar length_bytes: of that; None if the request does not give it.
+    :ivar length_bytes: length of the upload; None if the request does not
+        state it.
     """
 
     backends: Backends
@@ -248,7 +249,10 @@ class Call:
 
     @property
     def project_id(self) -> str:
-        """The project for which the caller acts."""
+        """The project for which the caller acts.
+
+        :raises ApiError: if the caller's token is not for a project.
+        """
         project_id: str | None = self.caller.project_id
         if project_id is None:
             raise errors.ApiError(
@@ -259,9 +263,9 @@ class Call:
     def ask(
         self, question: Callable[[conductor_rpcapi.ConductorAPI], _T]
     ) -> _T | None:
-        """Query the leading conductor for what the database lacks.
+        """Query the leading conductor for data that is not in the database.
 
-        :returns: the answer; None if it does not answer.
+        :returns: the answer; None if the conductor does not answer.
         """
         answer, answers = self.backends.leader.ask(question)
         self.recorded = not answers
@@ -270,7 +274,7 @@ class Call:
     def may(self, rule: str, project_id: str | None = None) -> bool:
         """Whether a policy allows the caller something.
 
-        :param project_id: owner of the target; None for the caller's own.
+        :param project_id: owner of the target; None: the caller's project.
         """
         owner = self.caller.project_id if project_id is None else project_id
         allowed = self.backends.enforcer.allows(
@@ -283,12 +287,12 @@ class Call:
     def require(self, rule: str, project_id: str | None = None) -> None:
         """Make sure that a policy allows the caller something.
 
-        :raises ApiError: if it does not.
+        :raises ApiError: if the policy does not.
         """
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
             self._audit(rule, owner)
-            detail = f"the policy {rule} does not allow it"
+            detail = f"the policy {rule} does not allow this request"
             if self.caller.project_id is None:
                 detail += "; the token is not for a project"
             raise errors.ApiError(codes.FORBIDDEN, detail)
@@ -303,9 +307,9 @@ class Call:
         sees_all: bool,
         make: Callable[[inventories.Inventory], Mapping[str, Any]],
     ) -> Answer:
-        """Return a list that depends on the inventory, and on the caller.
+        """Return a list that depends on the inventory and on the caller.
 
-        :param sees_all: what the caller may see in it of other projects.
+        :param sees_all: whether the caller sees data of other projects in it.
         """
         pool = self.backends.inventory.get()
         project_id = self.caller.project_id
@@ -321,7 +325,7 @@ class Call:
         document: Mapping[str, Any] | None = None,
         data: bytes | None = None,
     ) -> Answer:
-        """Return an answer with its tag, or one saying that the client already
+        """Return an answer with its ETag, or status 304 if the client already
         has it.
         """
         headers = {"ETag": f'"{tag}"'}
@@ -332,7 +336,7 @@ class Call:
     def url(self, *parts: str, **query: Any) -> str:
         """Return a URL of the API.
 
-        :param parts: of the path after ``/v1``.
+        :param parts: parts of the path after ``/v1``.
         """
         quoted = (urllib.parse.quote(part, safe="") for part in parts)
         path = "/".join((self.base_url, "v1", *quoted))
@@ -345,7 +349,8 @@ class Call:
 class Answer:
     """The answer to the client.
 
-    :ivar document: the body; None for an empty one, or another form.
+    :ivar document: the body as a document; None if it is empty, or in
+        ``data`` or ``stream``.
     """
 
     document: Mapping[str, Any] | None
@@ -356,7 +361,7 @@ class Answer:
     length_bytes: int | None = None
 
 
-#: The answer to a request that leaves nothing to show.
+#: The answer to a request after which there is nothing to show.
 NO_CONTENT = Answer(document=None, status=204)
 
 
@@ -368,11 +373,11 @@ def self_link(href: str) -> list[dict[str, str]]:
 def public_key(
     call: Call, key: str | None, sees: Callable[[], bool]
 ) -> str | None:
-    """Return an accelerator's key, unless it belongs to another project only.
+    """Return an accelerator's key, unless the caller may not see it.
 
-    :param key: None if there is none.
-    :param sees: called only for another project's accelerator: whether the
-        caller may see it anyway.
+    :param key: the key, or None if there is no accelerator.
+    :param sees: returns whether the caller may see another project's
+        accelerator; called only for one of these.
     """
     owner = names.owner_of(key) if key else None
     if owner in (None, call.caller.project_id) or sees():

@@ -25,7 +25,8 @@ LOG = logging.getLogger(__name__)
 
 _OPTION = "api_port"
 
-# A process that was replaced may still hold its port.
+# If all ports are in use, because a process that was replaced may still hold
+# one, try again after this time.
 _RETRY_S = 5.0
 
 _OTHER = "other"
@@ -34,8 +35,8 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 DEFINITIONS = metrics.table(
     """
 counter fpgapool_api_requests_total{route,method,status} = requests
-    Answered requests, by route, method and status; the route is other if it is
-    unknown or does not exist.
+    Answered requests, by route, method and status. The route is other if the
+    path has none, or if the request failed before its route was known.
 histogram fpgapool_api_request_seconds{route,method} = taken
     Time to answer a request, including the wait for a session to change.
 gauge fpgapool_api_requests_in_progress = in_progress
@@ -43,13 +44,13 @@ gauge fpgapool_api_requests_in_progress = in_progress
 gauge fpgapool_api_waiters = waiting
     Requests that wait for a session to change.
 histogram fpgapool_api_rpc_seconds{method} = rpc.durations
-    Duration of a call to the conductor, or of sending it a message.
+    Time to call the conductor or to send it a message.
 counter fpgapool_api_rpc_failures_total{method} = rpc.failures
     Calls that the conductor did not answer in time, and messages that the
     broker did not accept.
 counter fpgapool_api_vendordata_total{outcome} = outcomes
-    Vendordata requests of Nova, by outcome; all but given, remembered and
-    not_wanted mean that an instance may lack its data.
+    Vendordata requests from Nova, by outcome. Outcomes other than given,
+    remembered and not_wanted mean that an instance may lack its data.
 """
 )
 
@@ -57,8 +58,8 @@ counter fpgapool_api_vendordata_total{outcome} = outcomes
 class Metrics:
     """Counters of one process of the API; thread-safe.
 
-    :ivar waiters: counts the waiting requests; None: unknown.
-    :ivar desk: answers Nova; None: nothing does.
+    :ivar waiters: the waiting requests; None: unknown.
+    :ivar desk: the part that answers Nova; None: there is none.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class Metrics:
     ) -> None:
         """Count an answered request.
 
-        :param route: its path, with the names of variable parts.
+        :param route: the route's path, with the names of variable parts.
         """
         method = method if method in _METHODS else _OTHER
         with self._lock:
@@ -159,7 +160,7 @@ def endpoint(
         _OPTION,
         DEFINITIONS,
         counts.fill,
-        # With port 0 any free port is taken.
+        # Port 0 means any free port.
         port=first + number if first else None,
     )
 
@@ -167,8 +168,8 @@ def endpoint(
 class WithEndpoint:
     """Serves the metrics of this process from its first request on.
 
-    Web servers fork after they have loaded the application, and threads do not
-    survive that.
+    It does not start earlier, because web servers fork after they have loaded
+    the application, and threads do not survive that.
     """
 
     def __init__(

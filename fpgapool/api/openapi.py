@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The description of the API in OpenAPI."""
+"""The API's description as an OpenAPI document."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _MOST = 10_000
 class Enforcer:
     """Enforces the policies in code and in ``policy.yaml``.
 
-    oslo.policy takes longer for a decision than most requests for all else,
-    so decisions are remembered for a moment.
+    Decisions are cached for a short time, because oslo.policy takes longer for
+    one than most requests take otherwise.
 
-    :param clock: of seconds, never going back.
+    :param clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Enforcer:
     ) -> bool:
         """Whether a policy allows a caller something.
 
-        :param target: of the action: its ``project_id``.
+        :param target: target of the action, with its ``project_id``.
         """
         now_s = self._clock()
         if now_s >= self._known_until_s or len(self._known) >= _MOST:
             self._known = {}
             self._known_until_s = now_s + REMEMBERED_S
-        # Another thread may start a new one.
+        # Keep the reference: another thread may replace the cache.
         known = self._known
         key = rule, *target.items(), caller.seen_by_policies
         allowed = known.get(key)
@@ -76,9 +76,10 @@ class Enforcer:
         return allowed
 
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
-        """Whether a policy gives a caller more than tenants have by default.
+        """Whether a policy gives a caller more rights than tenants have.
 
-        A deployment may give such a right to other roles, too.
+        This depends only on the policy's default, although a deployment may
+        give such a right to further roles.
         """
         default = self._defaults.get(rule)
         if default in _ROUTINE:

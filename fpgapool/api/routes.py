@@ -46,13 +46,15 @@ Handler = Callable[[calls.Call], calls.Answer]
 class Route:
     """One operation.
 
-    :ivar path: with the names of its variable parts in braces.
+    :ivar path: path, with the names of its variable parts in braces.
     :ivar policy: the policy that must allow it in the caller's own project.
-    :ivar rule: the policy's default; routes with one policy have the same.
+    :ivar rule: the policy's default rule, which is the same in all routes
+        with this policy.
     :ivar body: schema of the request's body; None if it has none.
-    :ivar max_body_bytes: the largest body; None: the default.
-    :ivar response: schema of the answer's body; None if it has none.
-    :ivar other_responses: schemas of successful answers with other statuses.
+    :ivar max_body_bytes: maximum size of the body; None: the default.
+    :ivar response: schema of the response's body; None if it has none.
+    :ivar other_responses: schemas of successful responses, by status, if the
+        status is not ``status``.
     """
 
     method: str
@@ -83,17 +85,19 @@ def description() -> dict[str, Any]:
     return openapi.document(ROUTES)
 
 
-#: Names of handlers that policies call otherwise.
+#: Names in policies of handlers whose functions have different names.
 _ACTIONS = {"index": "list", "show": "get"}
 
 
 def _route(operation: str, handler: Handler, rule: str, **more: Any) -> Route:
     """Return a route.
 
-    :param operation: its method and its path.
-    :param more: its policy and summary, too, if they do not follow from the
-        handler: a policy has the names of its module and function; a summary
-        is the start of its docstring. DELETE returns no body by default.
+    By default, the policy is named after the handler's module and function,
+    the summary is the start of the handler's docstring, and DELETE returns no
+    body.
+
+    :param operation: the route's method and path.
+    :param more: other attributes of the route, which replace these defaults.
     """
     method, path = operation.split()
     name, module = handler.__name__, handler.__module__.rpartition(".")[2]
@@ -393,7 +397,7 @@ ROUTES: tuple[Route, ...] = (
         vendordata.create,
         rights.VENDORDATA,
         body=vendordata_schemas.CREATE,
-        # User data alone may have 64 KiB.
+        # The user data alone may be 64 KiB long.
         max_body_bytes=1024 * 1024,
         response=vendordata_schemas.SHOW,
     ),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All configuration options of fpgapool, a module per group.
+"""All configuration options of fpgapool, one module per group.
 
-There is no global configuration here: processes with RPC pass
-``oslo_config.cfg.CONF``, all others a ``ConfigOpts`` of their own.
+There is no global configuration here: processes that use RPC pass
+``oslo_config.cfg.CONF``, and all others pass their own ``ConfigOpts``.
 """
 
 from oslo_config import cfg

@@ -9,7 +9,8 @@ from fpgapool.conf import groups
 _group = cfg.OptGroup(
     "agent",
     title="Agent",
-    help="The service on each host: its boards, workers and front door.",
+    help="The service on each host that runs its boards, workers and front"
+    " door.",
 )
 
 agent_opts = [
@@ -20,9 +21,9 @@ agent_opts = [
 Driver of the host's boards: the name of an entry point in
 ``fpgapool.drivers``.
 
-``emulator``, the default, computes real results at a modelled speed, with
-boards described by ``[emulator] boards_file``. ``opencl`` uses the OpenCL
-devices selected by ``[opencl] boards_file``. ``noop`` is for hosts without
+``emulator``, the default, computes real results at a modelled speed on the
+boards that ``[emulator] boards_file`` describes. ``opencl`` uses the OpenCL
+devices that ``[opencl] boards_file`` selects. ``noop`` is for hosts without
 boards, which need only a front door.
 """,
     ),
@@ -30,13 +31,13 @@ boards, which need only a front door.
         "front_door_sockets",
         default={},
         help="""
-Unix sockets through which programs on this host reach the pool, as a list of
-``project_id:path``.
+Unix sockets through which programs on this host reach the pool, as
+``project_id:path`` pairs separated by commas.
 
-The path is the identity: any process that can open the socket acts for the
-project. Restrict access by the permissions of its directory, or mount it into
-the containers of that project only. The default is none: programs on this
-host cannot open sessions.
+The socket stands for the project: any process that can open it acts for the
+project. Restrict access with the permissions of its directory, or mount it
+only into the project's containers. By default there are no sockets, and
+programs on this host cannot open sessions.
 """,
     ),
     cfg.IntOpt(
@@ -45,8 +46,8 @@ host cannot open sessions.
         min=1,
         max=100000,
         help="""
-Maximum number of clients connected to the front door of this host, over all
-sockets. Further clients are refused with ``TOO_MANY_CONNECTIONS``.
+Maximum number of clients connected to the front door of this host, on all
+sockets together. Further clients are refused with ``TOO_MANY_CONNECTIONS``.
 """,
     ),
     cfg.IntOpt(
@@ -58,8 +59,8 @@ sockets. Further clients are refused with ``TOO_MANY_CONNECTIONS``.
 Maximum number of clients of one project connected to the front door of this
 host. Further clients are refused with ``TOO_MANY_CONNECTIONS``.
 
-The default, 0, is an equal share of ``max_front_door_connections`` for each
-of ``front_door_sockets``, so that no project uses up another's share. A
+With the default, 0, each of the ``front_door_sockets`` gets an equal share of
+``max_front_door_connections``, so that no project uses up another's share. A
 project may exceed its share while a quarter of all connections is free.
 """,
     ),
@@ -73,8 +74,8 @@ Maximum number of sessions of one project that programs on this host wait for
 or use through the front door, including those that the front door is
 cancelling. Further sessions are refused with ``QUOTA_EXCEEDED``.
 
-It bounds the agent's memory: a session takes about 2 kB. The limits of
-projects are in ``[quota]``.
+This limits the agent's memory, of which a session takes about 2 kB. The
+limits of projects in the whole pool are in ``[quota]``.
 """,
     ),
     cfg.IPOpt(
@@ -83,9 +84,9 @@ projects are in ``[quota]``.
 Address on which the workers of this host accept clients from other hosts and
 virtual machines.
 
-There is deliberately no default: use an address on a network for this
-traffic, not on the management network. Without one, only programs on this
-host can use its boards.
+There is deliberately no default: use an address on a network that is meant
+for this traffic, not on the management network. Without an address, only
+programs on this host can use its boards.
 """,
     ),
     cfg.StrOpt(
@@ -95,7 +96,7 @@ host can use its boards.
         # "local" is the name of the path through the front door.
         regex=r"^(?!local$)[A-Za-z0-9_.-]+$",
         help="""
-Name of the network of ``data_address``. Clients get it with the address.
+Name of the network of ``data_address``. Clients receive it with the address.
 """,
     ),
     cfg.StrOpt(
@@ -107,18 +108,18 @@ TCP port or range of ports, such as ``49152-49999``, on which workers accept
 clients. A host needs one port per slot.
 
 With the default, ``0``, the operating system chooses the ports. Set a range
-where a firewall or a security group has to admit them.
+if a firewall or a security group must allow them.
 """,
     ),
     cfg.BoolOpt(
         "tls",
         default=True,
         help="""
-Encrypt connections from clients on other hosts with TLS. Clients check the
-worker's certificate against a fingerprint that they get with their session,
-so there are no certificates to install.
+Whether connections from clients on other hosts are encrypted with TLS. Clients
+check the worker's certificate against a fingerprint that they receive with
+their session, so there are no certificates to install.
 
-Turn it off only on a network on which nobody else can listen.
+Disable this only on a network that nobody else can eavesdrop on.
 """,
     ),
     cfg.FloatOpt(
@@ -128,7 +129,7 @@ Turn it off only on a network on which nobody else can listen.
         max=1200,
         help="""
 Seconds between two reports of the host's slots to the conductor. The agent
-also reports each change at once.
+also reports every change immediately.
 
 Related options:
 
@@ -151,16 +152,16 @@ After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
         min=0.1,
         max=3600,
         help="""
-Seconds without news of a waiting session after which the agent queries the
-conductor, because the broker may have lost a message.
+Seconds without a message about a waiting session after which the agent
+queries the conductor, because the broker may have lost a message.
 """,
     ),
     cfg.BoolOpt(
         "workers_outlive_agent",
         default=True,
         help="""
-Whether workers, and the sessions in them, continue when the agent stops; the
-next agent takes them over. If it is off, they end with the agent.
+Whether workers and their sessions continue when the agent stops. The next
+agent then takes them over. Otherwise they end with the agent.
 """,
     ),
     cfg.StrOpt(
@@ -175,11 +176,11 @@ device that carries ``data_address`` or, without it, the default route.
         default=0,
         min=0,
         help="""
-Rate of the network device, in bytes per second and direction. The default, 0,
-means the rate that the kernel reports.
+Rate of the network device in each direction, in bytes per second. The
+default, 0, means the rate that the kernel reports.
 
-Set it if the kernel reports none, as in most virtual machines, or if fpgapool
-may use only a part of the link.
+Set it if the kernel reports no rate, as in most virtual machines, or if
+fpgapool may use only part of the link.
 """,
     ),
     cfg.FloatOpt(
@@ -188,19 +189,20 @@ may use only a part of the link.
         min=0,
         max=100,
         help="""
-Maximum share of the network device's rate, in percent and in each direction,
-that the data plane may take. It leaves room on the link for management and
-for virtual machines. The default, 0, means no cap.
+Maximum share of the network device's rate that the data plane may use in each
+direction, in percent. The rest of the link remains for management and for
+virtual machines. The default, 0, means no cap.
 
-It needs CAP_NET_ADMIN, for a small process that oslo.privsep starts. If the
-device has a queueing discipline that fpgapool did not create, or the process
-cannot be started, the agent logs that and continues without a cap.
+The cap requires CAP_NET_ADMIN, for a small process that oslo.privsep starts.
+If the device has a queueing discipline that fpgapool did not create, or if
+the process cannot be started, the agent logs this and continues without a
+cap.
 
 Related options:
 
 * ``data_address`` and a range of ``data_ports`` select the packets.
-* ``nic_device``, ``nic_bytes_per_s``: the network device and its rate.
-* ``data_rate_bytes_per_s`` sets a rate instead.
+* ``nic_device`` and ``nic_bytes_per_s`` set the network device and its rate.
+* ``data_rate_bytes_per_s`` sets a rate instead of a share.
 """,
     ),
     cfg.FloatOpt(
@@ -208,8 +210,8 @@ Related options:
         default=0,
         min=0,
         help="""
-Like ``data_share_percent``, but in bytes per second; at least 125000. The
-default, 0, means no cap.
+Like ``data_share_percent``, but in bytes per second. The minimum is 125000.
+The default, 0, means no cap.
 """,
     ),
     cfg.BoolOpt(
@@ -217,8 +219,8 @@ default, 0, means no cap.
         default=False,
         help="""
 Whether the cap on the data plane is removed when the agent stops. By default
-it stays, for the workers that outlive the agent. An agent that starts without
-a cap always removes an earlier one.
+it stays, because workers outlive the agent. An agent that starts without a
+cap always removes an earlier one.
 """,
     ),
     cfg.IntOpt(
@@ -229,12 +231,12 @@ a cap always removes an earlier one.
         min=4096,
         max=64 * 1024 * 1024,
         help="""
-Size in bytes of the chunks in which data goes through a slot. Larger chunks
-cost less overhead, and more memory.
+Size in bytes of the chunks in which data passes through a slot. Larger chunks
+have less overhead, but need more memory.
 
 Related options:
 
-* Each slot needs memory for ``window_chunks`` chunks, twice.
+* Each slot needs memory for ``window_chunks`` chunks in each direction.
 """,
     ),
     cfg.IntOpt(
@@ -254,9 +256,10 @@ processing and return overlap. Four are enough on fast networks.
         min=0,
         max=2**50,
         help="""
-Memory of each slot's worker, in bytes, for data that programs use repeatedly,
-so that it crosses the network only once. It is allocated as needed, and
-cleared when the slot is released. With 0, all data is sent every time.
+Maximum memory in bytes that each slot's worker uses to keep data that
+programs use repeatedly, so that it crosses the network only once. The memory
+is allocated as needed, and cleared when the slot is released. With 0, all
+data is sent every time.
 
 The limit applies to each slot: a host with eight slots may need eight times
 as much.
@@ -270,11 +273,12 @@ as much.
         help="""
 Maximum number of programs of one project connected to one group on this host.
 Further programs are refused with ``QUOTA_EXCEEDED``. Programs on other hosts
-also count, on the hosts where the group has members.
+count on each host to whose desk they connect.
 
-Each takes up to five descriptors and 33 MiB of the memory of the agent's
-unit, and one thread, or two if it comes from another host. Most take far less
-memory: only programs that are slow to read large results need all of it.
+Each connection takes up to five file descriptors, 33 MiB of memory, charged
+to the agent's systemd unit, and one thread, or two if the program is on
+another host. Most take far less memory: only programs that are slow to read
+large results need all of it.
 """,
     ),
     cfg.FloatOpt(
@@ -284,7 +288,7 @@ memory: only programs that are slow to read large results need all of it.
         max=300,
         help="""
 Seconds within which a new data connection must prove that it belongs to the
-session of its slot. After that the worker closes it.
+slot's session. After that, the worker closes it.
 """,
     ),
     cfg.FloatOpt(
@@ -293,7 +297,7 @@ session of its slot. After that the worker closes it.
         min=1,
         max=7 * 86400,
         help="""
-Seconds after which a worker that has neither an agent nor a session exits.
+Seconds after which a worker with neither an agent nor a session exits.
 """,
     ),
     cfg.FloatOpt(
@@ -304,11 +308,11 @@ Seconds after which a worker that has neither an agent nor a session exits.
         max=3600,
         help="""
 Seconds within which a worker must answer its agent. The agent kills and
-replaces a worker that does not, for example because it is frozen.
+replaces a worker that does not, for example because it hangs.
 
-Its session gets another slot if the client has not connected yet. Otherwise
-it ends with ``WORKER_DIED``, and the client reopens a stateless one in
-another slot.
+If the client has not connected yet, the worker's session gets another slot.
+Otherwise the session ends with ``WORKER_DIED``, and if it is stateless, the
+client reopens it in another slot.
 """,
     ),
 ]

@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 _group = cfg.OptGroup(
     "api",
     title="REST API",
-    help="The interface for instances, commands and other services.",
+    help="The REST API, which instances, commands and other services use.",
 )
 
 api_opts = [
@@ -17,15 +17,16 @@ api_opts = [
         "auth_strategy",
         default="keystone",
         choices=[
-            ("keystone", "Keystone tokens, see [keystone_authtoken]"),
-            ("noauth", "no authentication, from this machine only"),
+            ("keystone", "with Keystone tokens, see [keystone_authtoken]"),
+            ("noauth", "not at all; only this machine can send requests"),
         ],
         help="""
 How callers are authenticated.
 
-With ``noauth`` every caller may act for every project. Therefore the API
-answers only requests from the loopback device whose ``Host`` is ``localhost``
-or a loopback address. It is for tests and for ``fpgapool-allinone``.
+With ``noauth`` every caller may act for every project. Therefore the API then
+answers only requests that come through the loopback device and whose ``Host``
+header is ``localhost`` or a loopback address. Use it only for tests and for
+``fpgapool-allinone``.
 """,
     ),
     cfg.IntOpt(
@@ -34,7 +35,7 @@ or a loopback address. It is for tests and for ``fpgapool-allinone``.
         min=1024,
         max=16 * 1024 * 1024,
         help="""
-Maximum size of a request's body. Larger bodies are refused with
+Maximum size of a request's body, in bytes. Larger bodies are refused with
 ``BODY_TOO_LARGE``.
 """,
     ),
@@ -44,7 +45,7 @@ Maximum size of a request's body. Larger bodies are refused with
         min=1,
         max=10000,
         help="""
-Maximum number of members on one page of a list, even if the request's
+Maximum number of entries on one page of a list, even if the request's
 ``limit`` is higher.
 """,
     ),
@@ -54,14 +55,15 @@ Maximum number of members on one page of a list, even if the request's
         min=0,
         max=1000,
         help="""
-Maximum number of requests that wait for a session to change at the same time,
-in each process. Beyond it, the API immediately answers a request of the
-project that has most of them, with ``Retry-After``. 0 means that no request
-waits.
+Maximum number of requests in each process that wait at the same time for a
+session to change. When this limit is reached, the API immediately answers one
+request of the project with the most waiting requests, with ``Retry-After``. 0
+means that no request waits.
 
-Each occupies a thread of the server, so they get at most two thirds of the
-threads if their number is known; see ``server_threads``. All of them together
-cost one query of the database every ``wait_interval_s``.
+Each waiting request occupies a thread of the server, so these requests get at
+most two thirds of the threads if their number is known; see
+``server_threads``. Together, waiting requests cause one database query every
+``wait_interval_s``.
 """,
     ),
     cfg.IntOpt(
@@ -74,15 +76,15 @@ Maximum number of concurrent requests of one project, in each process,
 including those that wait for a session. Further requests are refused with
 ``RATE_LIMITED`` and ``Retry-After``.
 
-Each occupies a thread of the server, even while the conductor does not
-answer. A project gets at most three quarters of the threads if their number
-is known, so that it cannot block all other projects.
+Each request occupies a thread of the server, even while the conductor does
+not answer. If the number of threads is known, a project gets at most three
+quarters of them, so that it cannot block all other projects.
 
 Related options:
 
-* ``server_threads``, if the web server does not report how many it has.
-* ``max_waiters`` should be much less, so that a project whose programs wait
-  for many sessions can send other requests meanwhile.
+* Set ``server_threads`` if the web server does not report how many it has.
+* ``max_waiters`` should be much lower, so that a project whose programs wait
+  for many sessions can still send other requests.
 """,
     ),
     cfg.IntOpt(
@@ -91,12 +93,13 @@ Related options:
         max=10000,
         help="""
 Number of threads in each process of the web server, which is the number of
-requests that it answers at the same time.
+requests that the process can answer at the same time.
 
-uWSGI reports it. For other servers, such as gunicorn, set the number with
-which they are started. If it is unknown, ``max_project_requests`` and
-``max_waiters`` apply unchanged, and do not protect projects from each other
-if the server has fewer threads. With a single thread there is no protection.
+uWSGI reports it. For other servers, such as gunicorn, set it to the number of
+threads with which they are started. If it is unknown, ``max_project_requests``
+and ``max_waiters`` apply unchanged; if the server has fewer threads than they
+allow, they do not protect projects from each other. With a single thread
+there is no protection.
 """,
     ),
     cfg.FloatOpt(
@@ -115,8 +118,8 @@ its ``wait_s`` is longer. It must be less than the timeouts of proxies.
         min=0.01,
         max=60,
         help="""
-Seconds between queries of the database for waiting requests. The first
-queries after a request has begun to wait come sooner.
+Seconds between database queries for waiting requests. When a request starts
+to wait, the first queries follow each other more quickly.
 """,
     ),
     cfg.FloatOpt(
@@ -125,7 +128,7 @@ queries after a request has begun to wait come sooner.
         min=0.5,
         max=300,
         help="""
-Seconds that a request waits for the conductor. After that the API answers
+Seconds that a request waits for the conductor. After that, the API answers
 ``CONDUCTOR_UNAVAILABLE``.
 """,
     ),
@@ -135,14 +138,14 @@ Seconds that a request waits for the conductor. After that the API answers
         min=0.1,
         max=300,
         help="""
-Seconds that a read-only request waits for the conductor. After that the API
+Seconds that a read-only request waits for the conductor. After that, the API
 answers from the database alone, with the header
 ``OpenStack-fpgapool-Source: database``. Values above ``conductor_timeout_s``
-count as that. nova-scheduler has to wait longer: ``[fpgapool]
-snapshot_timeout_s`` in nova.conf.
+are treated as ``conductor_timeout_s``. nova-scheduler must wait longer than
+this: see ``[fpgapool] snapshot_timeout_s`` in nova.conf.
 
-Later requests do not wait at all until the lease in the database shows that a
-conductor leads.
+Further requests are answered without waiting until the lease in the database
+shows that a conductor leads the pool.
 """,
     ),
     cfg.IntOpt(
@@ -162,11 +165,11 @@ a request.
         max=60,
         help="""
 Seconds for which each process caches hosts, devices and slots, the pool's
-snapshot, and sessions that have ended. Many requests then cost one query of
-the database or of the conductor, and their answers are at most that old. 0
+snapshot, and sessions that have ended. Many requests then share one query of
+the database or the conductor, and their answers are at most this old. 0
 disables the cache.
 
-A change takes effect at once for later requests to the same process.
+Changes that are made through a process appear immediately in its answers.
 """,
     ),
 ]

@@ -27,16 +27,18 @@ bitstream_cache_opts = [
         "source",
         default=API,
         choices=[
-            (API, "The REST API, as the user of this group's ``auth_type``."),
-            (FILE, "The directory ``[bitstreams] store_dir``."),
+            (API, "From the REST API, with this group's credentials."),
+            (FILE, "From the directory ``[bitstreams] store_dir``."),
         ],
         help="""
 Where an agent gets the files. With ``file`` it reads the directory of the
-API's file store, which must be on the same machine or a shared file system.
-With ``api`` it downloads them from the service ``fpgapool`` in the catalog.
+API's file store, which must be on the same machine or on a shared file
+system. With ``api`` it downloads them from the service ``fpgapool`` in
+Keystone's catalog.
 
-The user of ``api`` needs the role ``fpgapool:agent`` in any project. The
-agent does not contact the API until it needs the first bitstream.
+With ``api``, the user of this group's ``auth_type`` needs the role
+``fpgapool:agent`` in any project. The agent does not contact the API until it
+needs the first bitstream.
 """,
     ),
     cfg.IntOpt(
@@ -45,9 +47,9 @@ agent does not contact the API until it needs the first bitstream.
         min=0,
         max=2**62,
         help="""
-Size of the cache in bytes. Before the agent fetches a file, it removes the
-least recently used files until there is room. It never removes a file that a
-session needs, so the cache can temporarily exceed this size.
+Maximum size of the cache in bytes. Before an agent fetches a file, it removes
+the least recently used files until there is room. It never removes a file
+that a session needs, so the cache can temporarily exceed this size.
 """,
     ),
     cfg.FloatOpt(
@@ -56,11 +58,12 @@ session needs, so the cache can temporarily exceed this size.
         min=1,
         max=3600,
         help="""
-Seconds within which a file must have been fetched, including retries. After
-that the session gets another slot, or ends with ``BITSTREAM_UNAVAILABLE``.
+Maximum time in seconds for fetching a file, including retries. After that,
+the session gets another slot, or ends with ``BITSTREAM_UNAVAILABLE``.
 
-Fetching is a part of preparing a slot: this and the time to program the
-slowest board must be less than ``[conductor] prepare_timeout_s``.
+A file is fetched while its slot is prepared: the sum of this time and the
+time to program the slowest board must be less than ``[conductor]
+prepare_timeout_s``.
 """,
     ),
 ]

@@ -23,32 +23,32 @@ bitstreams_opts = [
         "store",
         default=FILE,
         choices=[
-            (FILE, "A directory, see ``store_dir``."),
-            (GLANCE, "Glance images, see the group [glance]."),
+            (FILE, "In a directory; see ``store_dir``."),
+            (GLANCE, "In Glance images; see the group [glance]."),
         ],
         help="""
 Where the API keeps the files. With ``file``, all processes of the API on all
 machines must see the same directory.
 
-Files in the previous store cannot be read after a change of this option: copy
-them first, or upload them again.
+After this option is changed, files in the previous store cannot be read: copy
+them to the new store first, or upload them again.
 """,
     ),
     cfg.StrOpt(
         "store_dir",
         default="$state_path/bitstreams",
         help="""
-Directory of the files with ``store = file``. It is created if it does not
-exist. Files in it are named after their SHA-256.
+Directory of the files, if ``store`` is ``file``. It is created if it does not
+exist. Each file is named after its SHA-256 hash.
 """,
     ),
     cfg.StrOpt(
         "pool_name",
         default="fpgapool",
         help="""
-Name of this pool in the images of Glance. Pools that keep their bitstreams in
-the same project of one Glance need different names, because each removes
-images that have its name and that it does not know.
+Name that marks this pool's images in Glance. Pools that keep their bitstreams
+in the same project of one Glance need different names, because each pool
+removes the images with its name that do not belong to its bitstreams.
 """,
     ),
     cfg.IntOpt(
@@ -57,7 +57,7 @@ images that have its name and that it does not know.
         min=1,
         max=2**40,
         help="""
-Maximum size of a bitstream's file. A larger upload is refused with
+Maximum size of a bitstream's file, in bytes. A larger upload is refused with
 ``BITSTREAM_TOO_LARGE``.
 """,
     ),
@@ -67,10 +67,10 @@ Maximum size of a bitstream's file. A larger upload is refused with
         min=1,
         max=1000,
         help="""
-Maximum number of concurrent uploads in each process of the API; a project
-gets half of them. Further uploads are refused with ``TOO_MANY_UPLOADS``. It
-must be less than the number of the process's threads: otherwise slow uploads
-would block all other requests.
+Maximum number of concurrent uploads in each API process; one project may have
+at most half of them. Further uploads are refused with ``TOO_MANY_UPLOADS``.
+The number must be less than that of the process's threads: otherwise slow
+uploads would block all other requests.
 """,
     ),
     cfg.FloatOpt(
@@ -88,8 +88,8 @@ Maximum duration of an upload in seconds. A slower upload is refused with
         min=-1,
         max=10**6,
         help="""
-Maximum number of bitstreams of a project, whatever their size; -1 means
-unlimited. The conductor enforces it.
+Maximum number of bitstreams of a project, whatever their sizes; -1 means
+unlimited. The conductor enforces this limit.
 """,
     ),
     cfg.BoolOpt(
@@ -97,15 +97,16 @@ unlimited. The conductor enforces it.
         default=True,
         help="""
 Whether a bitstream must be signed with a key of ``trusted_keys_dir``. The API
-verifies the signature when a file is uploaded and approved. An agent verifies
-it each time before it programs a slot, with the keys of its own host.
+verifies the signature when a file is uploaded and when it is approved. An
+agent verifies it every time before it programs a slot, with the keys on its
+own host.
 
-If the option is off, the API still refuses wrong signatures, and agents
-verify none. ``opencl-source`` and ``opencl-binary`` always need a signature,
-because they can be native code.
+If this is disabled, the API still refuses wrong signatures, but agents verify
+none. ``opencl-source`` and ``opencl-binary`` always need a signature, because
+they can contain native code.
 
-A bitstream controls what a board does on its bus. Leave this on if projects
-that do not trust each other share boards.
+A bitstream controls what a board does on its bus. Leave this enabled if
+projects that do not trust each other share boards.
 """,
     ),
     cfg.StrOpt(
@@ -113,9 +114,9 @@ that do not trust each other share boards.
         default="/etc/fpgapool/trusted-keys",
         help="""
 Directory of the public keys and certificates that verify signatures: files
-whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read at each
-verification, so removing a key takes effect at once. The machines of the API
-and the hosts with boards need it.
+whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read for each
+verification, so removing a key takes effect immediately. API machines and
+hosts with boards need this directory.
 """,
     ),
     cfg.IntOpt(
@@ -124,11 +125,11 @@ and the hosts with boards need it.
         min=60,
         help="""
 Seconds after which a file in the store that belongs to no bitstream is
-removed. It must exceed the duration of the longest upload.
+removed. This must be longer than the longest upload takes.
 """,
     ),
 ]
 
 OPTIONS = groups.Options(_group, bitstreams_opts)
-#: Access to Glance, if that is the store.
+#: Access to Glance, which is needed only if it is the store.
 GLANCE_OPTIONS = groups.Options(GLANCE, [], {"service_type": "image"})

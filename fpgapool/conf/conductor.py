@@ -26,7 +26,7 @@ conductor_opts = [
 Name of this conductor in the election of the leader.
 
 The default is the host's name. Conductors that share a database need
-different names: set it if two of them run on one host.
+different names, so set this option if two of them run on one host.
 """,
     ),
     cfg.StrOpt(
@@ -36,10 +36,11 @@ different names: set it if two of them run on one host.
 How waiting sessions are ordered and placed: the name of an entry point in
 ``fpgapool.strategies``.
 
-``fifo`` serves sessions in the order of arrival, ``sjf`` the smallest first,
-and ``wa`` by queues of similar size. ``ra`` and ``wra`` order like ``fifo``
-and ``wa``, and keep data on their host where possible. ``edf`` and ``hjf``
-order by deadlines. ``affinity`` avoids reprogramming slots.
+``fifo`` serves sessions in the order of arrival, ``sjf`` serves the smallest
+first, and ``wa`` uses one queue for each range of sizes. ``ra`` and ``wra``
+order like ``fifo`` and ``wa``, and keep data on its host where possible.
+``edf`` and ``hjf`` order by deadlines. ``affinity`` avoids reprogramming
+slots.
 
 The default, ``wra``, suits most clouds. Its options are in the group
 ``[scheduler]``.
@@ -52,8 +53,8 @@ The default, ``wra``, suits most clouds. Its options are in the group
         max=3600,
         help="""
 Seconds without a report after which a host counts as lost. Sessions that were
-being prepared there return to the queue; sessions whose data may be flowing
-stay where they are, see ``lost_session_timeout_s``.
+being prepared there return to the queue. Sessions whose data may be flowing
+stay where they are; see ``lost_session_timeout_s``.
 
 It should be at least three times ``[agent] report_interval_s``, so that one
 late report has no consequences.
@@ -68,8 +69,8 @@ late report has no consequences.
 Seconds after which a connected session on a lost host ends as LOST.
 
 Its data may still be flowing while only the host's reports are missing, so
-the conductor waits long. A host that reports again earlier keeps its
-sessions.
+the conductor waits a long time. If the host reports again within that time,
+it keeps its sessions.
 """,
     ),
     cfg.FloatOpt(
@@ -78,9 +79,9 @@ sessions.
         min=1,
         max=300,
         help="""
-Seconds after which a stand-by conductor takes over from a leader that does
-not renew its lease in the database. The leader renews it every third of that
-time.
+Seconds after which a standby conductor takes over from a leader that does not
+renew its lease in the database. The leader renews it three times in that
+period.
 
 Raise it if the database is regularly unavailable for longer than that, for
 example during its own failover.
@@ -93,7 +94,7 @@ example during its own failover.
         max=30 * 86400,
         help="""
 Seconds that a session may wait in the queue. After that it is rejected with
-``WAIT_TIMEOUT``. A request may set a shorter time, not a longer one.
+``WAIT_TIMEOUT``. A request may set a shorter time, but not a longer one.
 """,
     ),
     cfg.StrOpt(
@@ -104,35 +105,37 @@ Seconds that a session may wait in the queue. After that it is rejected with
             (states.KILL, "the session ends with ``DEADLINE_PASSED``"),
             (
                 states.EARLY,
-                "like kill, but as soon as no slot can meet the deadline",
+                "the session ends with ``DEADLINE_PASSED`` as soon as no slot"
+                " can meet the deadline",
             ),
         ],
         help="""
-What happens to a session at its deadline, unless its request sets the action.
+What happens to a session at its deadline, unless its request sets
+``deadline_action``.
 """,
     ),
     cfg.FloatOpt(
         "power_cap_w",
         min=0,
         help="""
-Watts that all slots in use may draw together, in addition to idle hosts and
-boards. The pool assigns no slot that would exceed the cap; sessions then wait
-with the reason ``POWER_CAP``. Lowering the cap takes no slot from a session.
-If it is unset, there is no cap.
+Maximum total power, in watts, of all slots in use. The power of idle hosts and
+boards is not included. The pool assigns no slot that would exceed the cap;
+sessions then wait with the reason ``POWER_CAP``. Lowering the cap does not
+take slots away from sessions. By default there is no cap.
 
-A slot in use counts with the highest ``active_w`` of the pool's own
-accelerators in its shape (``platforms`` of their profiles), whichever
-accelerator its session uses. Slots of a shape for which no accelerator has
-``active_w`` count with 0 W.
+Each slot in use counts as the highest ``active_w`` that any of the pool's own
+accelerators has for its shape (``platforms`` in their profiles), whichever
+accelerator its session uses; if none has ``active_w``, it counts as 0 W.
 """,
     ),
     cfg.DictOpt(
         "host_power_caps_w",
         default={},
         help="""
-Power caps of individual hosts, as ``UUID:watts``, separated by commas. Each
-limits the slots of its host as ``power_cap_w`` limits all slots; both apply.
-If the host's boards file has a cap, too, the lower one counts.
+Power caps of individual hosts, as ``UUID:watts`` pairs separated by commas.
+Each limits the slots of its host in the way that ``power_cap_w`` limits all
+slots; both apply. If the host's boards file also has a cap, the lower one
+applies.
 """,
     ),
     cfg.FloatOpt(
@@ -142,11 +145,11 @@ If the host's boards file has a cap, too, the lower one counts.
         max=3600,
         help="""
 Seconds that a prepared slot waits for its client to connect. A request may
-set a shorter time, not a longer one. A client of a group ends if it does not
-connect to a desk within this time.
+set a shorter time, but not a longer one. A client of a group is removed if it
+does not connect to a desk within this time.
 
-The slot is idle meanwhile, so with a high value, clients that died in the
-queue waste slots.
+The slot is idle meanwhile, so a high value wastes slots on clients that died
+while they were queued.
 """,
     ),
     cfg.FloatOpt(
@@ -156,10 +159,11 @@ queue waste slots.
         max=3600,
         help="""
 Seconds that a slot is kept for a client whose connection broke. A request may
-set a shorter time, not a longer one. 0 ends the session with its connection.
+set a shorter time, but not a longer one. With 0, a session ends when its
+connection breaks.
 
-A client of a group ends when it has been disconnected from all desks for this
-time.
+A client of a group is removed when it has been disconnected from all desks
+for this time.
 """,
     ),
     cfg.FloatOpt(
@@ -171,12 +175,13 @@ time.
 Seconds after which a connected session whose client neither sends input nor
 receives output ends as EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
 
-A connected client that does nothing keeps the slot from others. If the slot
-itself returns no result for a piece of input within this time, the session
-ends as FAILED with ``CORE_FAILED``.
+This keeps clients that do nothing from blocking a slot. If the slot itself
+returns no result for a piece of input within this time, the session ends as
+FAILED with ``CORE_FAILED``.
 
-A group loses a slot that computes on one task for this time. The task is
-repeated in another slot, and fails with ``WORKER_DIED`` after three slots.
+A slot of a group that computes a single task for this long is removed from
+the group. The task is repeated in another slot; after three slots it fails
+with ``WORKER_DIED``.
 """,
     ),
     cfg.FloatOpt(
@@ -185,7 +190,7 @@ repeated in another slot, and fails with ``WORKER_DIED`` after three slots.
         min=0,
         max=30 * 86400,
         help="""
-Seconds from its first connection after which a session ends as EXPIRED with
+Seconds after its first connection at which a session ends as EXPIRED with
 ``HOLD_TIMEOUT``, even if it is active. 0 means never.
 """,
     ),
@@ -195,11 +200,11 @@ Seconds from its first connection after which a session ends as EXPIRED with
         min=0,
         max=1e9,
         help="""
-Minimum mean rate of a connected session's input, in bytes per second over
-each minute. A slower session ends as EXPIRED with ``TOO_SLOW``. 0 means that
+Minimum average rate of a connected session's input over each minute, in bytes
+per second. A slower session ends as EXPIRED with ``TOO_SLOW``. 0 means that
 any rate is allowed.
 
-It ends sessions of clients that hold a slot by sending an occasional byte,
+This ends sessions of clients that hold a slot by sending an occasional byte,
 which ``idle_timeout_s`` does not detect.
 """,
     ),
@@ -209,8 +214,8 @@ which ``idle_timeout_s`` does not detect.
         min=1,
         max=3600,
         help="""
-Seconds within which an agent must have prepared a slot. After that the
-session gets another slot.
+Maximum time in seconds that an agent may take to prepare a slot. After that,
+the session gets another slot.
 
 It must be longer than it takes to program the slowest board.
 """,
@@ -232,14 +237,14 @@ do not show its effect.
         max=1000,
         help="""
 Number of consecutive failures of an accelerator in one slot after which the
-pool stops running it in the host's slots of the same shape, as long as other
-slots fit it. The same happens if more consecutive slots of the host than this
-could not be prepared with it.
+pool stops running it in the host's slots of that shape, provided that it fits
+other slots. The same happens if more of the host's slots than this number
+could not be prepared with it since it last worked there.
 
 A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep this limit below
-``slot_fault_limit``, and that below ``device_fault_limit``: larger parts then
-go out of service only when more failures point to them.
+``slot_fault_limit``, and that one below ``device_fault_limit``: a slot or a
+whole device then goes out of service only after more failures.
 """,
     ),
     cfg.IntOpt(
@@ -249,7 +254,7 @@ go out of service only when more failures point to them.
         max=1000,
         help="""
 Number of consecutive failures in a slot, with any accelerators, after which
-the slot is faulty. A self-test or the operator brings it back. See
+the slot is faulty. A self-test or an operator returns it to service. See
 ``accelerator_fault_limit`` for the definition of a failure.
 """,
     ),
@@ -260,7 +265,7 @@ the slot is faulty. A self-test or the operator brings it back. See
         max=1000,
         help="""
 Number of consecutive failures on a device, in any of its slots, after which
-the whole device is faulty. A self-test or the operator brings it back.
+the whole device is faulty. A self-test or an operator returns it to service.
 """,
     ),
     cfg.FloatOpt(
@@ -272,8 +277,8 @@ the whole device is faulty. A self-test or the operator brings it back.
 Seconds after which a faulty slot, device or accelerator is tested: the agent
 programs a slot, runs a computation with a known result, and scrubs the slot.
 
-If the test passes, the pool uses it again. Otherwise the time to the next
-test doubles, up to ``self_test_max_s``.
+If the test passes, the faulty part returns to service. Otherwise the time to
+the next test doubles, up to ``self_test_max_s``.
 """,
     ),
     cfg.FloatOpt(
@@ -283,7 +288,7 @@ test doubles, up to ``self_test_max_s``.
         max=30 * 86400,
         help="""
 Maximum time in seconds between two self-tests. Values below
-``self_test_after_s`` count as that.
+``self_test_after_s`` are treated as ``self_test_after_s``.
 """,
     ),
     cfg.IntOpt(
@@ -303,11 +308,11 @@ are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
         min=0,
         max=10,
         help="""
-How much more than its claim a session may send, as a share of the claim.
+How much more than its claim a session may send, as a fraction of the claim.
 
-Beyond that, a session keeps its slot only while no other session waits for
-it. A stateless session then continues in another slot later; a stateful one
-ends with ``CLAIM_EXCEEDED``.
+Beyond that, the session keeps its slot only while no other session waits for
+the slot. Once one does, a stateless session returns to the queue and later
+continues in another slot; a stateful one ends with ``CLAIM_EXCEEDED``.
 """,
     ),
     cfg.IntOpt(
@@ -327,13 +332,13 @@ conductor's memory.
         min=100,
         max=10000000,
         help="""
-Maximum number of requests, cancellations and queries of clients that wait for
-the leader's decision; one project gets a quarter of them. Twice as many
-reports of agents may wait.
+Maximum number of client requests, cancellations and queries that wait for the
+leader; one project may have at most a quarter of them. Agents' reports are
+accepted until twice as many inputs, of both kinds, are waiting.
 
-Beyond it, messages that agents repeat, which are most of them, are dropped,
-and others are refused with ``RATE_LIMITED``. The leader decides thousands per
-second, so this is rare; see the metric
+Above these limits, messages that agents repeat, which are most of them, are
+dropped, and others are refused with ``RATE_LIMITED``. The leader handles
+thousands per second, so this is rare; see the metric
 ``fpgapool_conductor_inputs_dropped_total``.
 """,
     ),
@@ -341,12 +346,13 @@ second, so this is rare; see the metric
         "fair_share",
         default=False,
         help="""
-Whether projects share the slots by weight (deficit round robin on the time
-for which slots are held, times their rate). ``strategy`` then orders the
-sessions within each project.
+Whether projects share the slots by weight (by deficit round robin, charged
+with the time for which slots are held, times their rate). ``strategy`` then
+orders the sessions within each project.
 
-Without it, the project that submits most gets most. Turn it on for every pool
-that more than one project uses; ``production.conf.sample`` does.
+Without it, the project that submits the most work gets the most slots. Enable
+it in every pool that more than one project uses; ``production.conf.sample``
+does.
 
 Related options:
 
@@ -362,9 +368,9 @@ Related options:
 Bytes that a project of weight 1 may use in each round of ``fair_share``: the
 claims of its sessions, and the capacity of their slots while they are held.
 
-A good value is several sessions, about ten, of their usual size. A smaller
-quantum shares more evenly in the short run, but gives ``strategy`` fewer
-sessions to choose from, so that all sessions take longer.
+A good value is about ten sessions of the usual size. A smaller quantum shares
+more evenly in the short run, but gives ``strategy`` fewer sessions to choose
+from, so that all sessions take longer.
 """,
     ),
     cfg.Opt(
@@ -384,12 +390,12 @@ is the default.
         min=0,
         max=30 * 86400,
         help="""
-Seconds after which a waiting session precedes all others, regardless of
-``strategy`` and ``fair_share``, so that large sessions do not starve. 0, the
-default, means never.
+Seconds after which a waiting session is served before all others, regardless
+of ``strategy`` and ``fair_share``, so that large sessions do not starve. 0,
+the default, means never.
 
-It should be well above the usual wait: if most sessions wait for longer, they
-are served in the order of arrival.
+It should be well above the usual wait: sessions that wait longer are served
+in the order of arrival, so a low value disables the strategy.
 """,
     ),
 ]

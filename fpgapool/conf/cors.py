@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options of the group [cors], which are oslo.middleware's."""
+"""Options of the group [cors], which oslo.middleware defines."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 """Options of the group [database].
 
-Most are oslo.db's, with other defaults; oslo.db's own entry point shows them
-in the sample configuration.
+Most belong to oslo.db, with different defaults; oslo.db's own entry point adds
+them to the sample configuration.
 """
 
 from oslo_config import cfg
@@ -22,12 +22,12 @@ database_opts = [
         min=0,
         max=36500,
         help="""
-Days after which the leader deletes a session that has ended, and an instance
-that Nova has deleted, in small batches. 0, the default, means never: run
-``fpgapool-manage db purge`` instead.
+Days after which the leader deletes the rows of ended sessions and of
+instances deleted in Nova. It deletes them in small batches. 0, the default,
+means never: run ``fpgapool-manage db purge`` instead.
 
-Usage records are kept. A client that repeats a request after that time opens
-another session.
+Usage records are kept. A client that repeats a request after its row was
+deleted opens a new session.
 """,
     ),
 ]
@@ -36,5 +36,5 @@ OPTIONS = groups.Options(GROUP, database_opts)
 
 
 def set_defaults(conf: cfg.ConfigOpts) -> None:
-    """Register the options of oslo.db, with other defaults."""
+    """Register the options of oslo.db, with fpgapool's default connection."""
     options.set_defaults(conf, connection=DEFAULT_CONNECTION)

@@ -9,15 +9,15 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-# The default UUID depends on the host's name only, so that it survives a
-# reinstallation.
+# The default UUID depends only on the host's name, so it does not change when
+# the host is reinstalled.
 HOST_NAMESPACE = uuid.UUID("6f1a2f0e-7d0c-5f0b-9c55-0f6b8a0c5d11")
 
 UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 
 def default_host_uuid(host_name: str) -> str:
-    """Return the UUID of a host that has none configured."""
+    """Return the UUID of a host for which none is configured."""
     return str(uuid.uuid5(HOST_NAMESPACE, host_name))
 
 
@@ -31,8 +31,8 @@ default_opts = [
 Name of this host, shown to operators and clients. It consists of letters,
 digits and ``_.-``, and begins with a letter or digit.
 
-The default is the host's name in the operating system. Hosts may have equal
-names, for example in different cells; ``host_uuid`` identifies a host.
+The default is the host's name in the operating system. Hosts may have the
+same name, for example in different cells; ``host_uuid`` identifies a host.
 """,
     ),
     cfg.StrOpt(
@@ -45,9 +45,9 @@ names, for example in different cells; ``host_uuid`` identifies a host.
 UUID of this host.
 
 On a host with nova-compute, set it to the UUID of the resource provider of
-the compute node, which nova-compute keeps in the file ``compute_id`` of its
+the compute node, which nova-compute keeps in the file ``compute_id`` in its
 state directory. The default is derived from the host's name in the operating
-system, and changes only with that name.
+system, and changes only if that name changes.
 """,
     ),
     cfg.StrOpt(
@@ -57,8 +57,8 @@ system, and changes only with that name.
 Directory of files that must survive a restart: sockets of the workers, locks
 and, unless another database is configured, the database.
 
-It must be on a local file system and belong to the user that runs the
-service, which denies access to all other users.
+It must be on a local file system and be owned by the user that runs the
+service. The service removes all other users' access to it.
 """,
     ),
 ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups of options, fpgapool's own and keystoneauth's."""
+"""Groups of options: fpgapool's own options and those of keystoneauth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 
 def internal(service_type: str) -> dict[str, Any]:
-    """Return keystoneauth's defaults for a service on the internal network."""
+    """Return keystoneauth's defaults for a service's internal endpoint."""
     return {
         "service_type": service_type,
         "valid_interfaces": ["internal", "public"],
@@ -24,9 +24,9 @@ def internal(service_type: str) -> dict[str, Any]:
 class Options:
     """The options of a group.
 
-    :ivar group: with name, title and help; a name: a library has the rest.
-    :ivar auth_defaults: of keystoneauth's options, where they differ; only
-        groups that configure access to another service have these.
+    :ivar group: the group, or only its name if a library defines the group.
+    :ivar auth_defaults: defaults that replace those of keystoneauth's
+        options; None if the group does not configure access to a service.
     """
 
     group: cfg.OptGroup | str
@@ -41,9 +41,9 @@ class Options:
     def register(self, conf: cfg.ConfigOpts) -> None:
         """Register the group and its own options; repeating it does nothing.
 
-        oslo.config keeps set values in the group object, so that
-        configurations with a common group object would set options for each
-        other. Each gets a group object of its own.
+        oslo.config stores values in the group object. If two configurations
+        shared one, each would see values that were set in the other, so each
+        gets its own.
         """
         if isinstance(self.group, cfg.OptGroup):
             conf.register_group(
@@ -57,8 +57,8 @@ class Options:
     def register_auth(self, conf: cfg.ConfigOpts) -> None:
         """Register keystoneauth's options.
 
-        Only the client of the service does this, because most processes have
-        none.
+        Only the client of the service calls this, because most processes have
+        no such client.
         """
         # A slow import that most processes do not need.
         from keystoneauth1 import loading

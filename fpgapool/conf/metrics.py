@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 _group = cfg.OptGroup(
     "metrics",
     title="Metrics",
-    help="Metrics for Prometheus; off unless a port is set.",
+    help="Metrics for Prometheus. They are served only if a port is set.",
 )
 
 metrics_opts = [
@@ -19,59 +19,60 @@ metrics_opts = [
         help="""
 Address on which services serve their metrics.
 
-Callers are not authenticated unless ``client_ca_file`` is set, and the
-metrics name hosts and projects: use an address that only the monitoring
-network reaches.
+Clients are not authenticated unless ``client_ca_file`` is set, and the
+metrics contain the names of hosts and the IDs of projects: use an address
+that is reachable only from the monitoring network.
 """,
     ),
     cfg.StrOpt(
         "cert_file",
         help="""
-PEM file with the certificate for serving metrics by HTTPS, followed by its
-intermediate certificates. The default is none: metrics are served by HTTP.
+PEM file with the certificate for serving metrics over HTTPS, followed by its
+intermediate certificates. By default, metrics are served over HTTP.
 
 The files are read for each connection, so a renewed certificate needs no
 restart.
 
 Related options:
 
-* ``key_file`` is needed, too.
+* ``key_file`` is also needed.
 """,
     ),
     cfg.StrOpt(
         "key_file",
         help="""
-PEM file with the key of ``cert_file``, without a password.
+PEM file with the private key of ``cert_file``, without a password.
 """,
     ),
     cfg.StrOpt(
         "client_ca_file",
         help="""
-PEM file with the CA that must have signed the certificates of clients.
-Clients without such a certificate are refused. The default is none: clients
-need no certificate.
+PEM file with the certificate of the CA that must have signed the certificates
+of clients. Clients without such a certificate are refused. By default,
+clients need no certificate.
 """,
     ),
     cfg.PortOpt(
         "conductor_port",
         help="""
-Port on which a conductor serves its metrics. The default is none. Conductors
-on the same machine need a configuration file each, with different ports.
+Port on which a conductor serves its metrics; by default it serves none.
+Conductors on the same machine need separate configuration files with
+different ports.
 """,
     ),
     cfg.PortOpt(
         "agent_port",
         help="""
-Port on which an agent serves its metrics. ``fpgapool-allinone`` serves those
-of all its agents there. The default is none.
+Port on which an agent serves its metrics; by default it serves none.
+``fpgapool-allinone`` serves the metrics of all its agents there.
 """,
     ),
     cfg.PortOpt(
         "api_port",
         help="""
 First of the ports on which the processes of the REST API serve their metrics,
-each on its own port. The default is none. The API itself never serves
-metrics.
+each on its own port; by default they serve none. The REST API itself does not
+return metrics.
 """,
     ),
     cfg.IntOpt(
@@ -80,9 +81,9 @@ metrics.
         min=1,
         max=1024,
         help="""
-Number of ports, from ``api_port`` on, for the processes of the REST API: as
-many as the web server has processes on one machine. Each process takes the
-first free port when it receives its first request.
+Number of ports, starting with ``api_port``, for the processes of the REST
+API. Set it to the number of processes that the web server has on one machine.
+Each process takes the first free port when it receives its first request.
 """,
     ),
     cfg.IntOpt(
@@ -92,8 +93,8 @@ first free port when it receives its first request.
         max=10000,
         help="""
 Number of projects with metrics of their own: those with the longest queues.
-The others are summed as the project ``other``, which bounds the number of
-time series.
+The metrics of the others are summed as the project ``other``, which limits
+the number of time series.
 """,
     ),
     cfg.IntOpt(
@@ -103,7 +104,7 @@ time series.
         max=10000,
         help="""
 Number of groups with metrics of their own: those with the most slots. The
-others are summed as the group ``other``.
+metrics of the others are summed as the group ``other``.
 """,
     ),
 ]

@@ -12,7 +12,7 @@ _group = cfg.OptGroup(
     help="""
 Notifications of events in the pool. They are sent only if ``driver`` in the
 group ``[oslo_messaging_notifications]`` is set, usually to ``messagingv2``.
-That group also sets the topics.
+The topics are also set there.
 """,
 )
 
@@ -23,9 +23,9 @@ notifications_opts = [
         min=1,
         max=10_000_000,
         help="""
-Maximum number of notifications that wait while the message bus is unavailable
-or slow. The conductor never waits for the bus: it drops and counts the
-notifications beyond that.
+Maximum number of notifications that wait to be sent while the message bus is
+unavailable or slow. The conductor never waits for the bus: it drops further
+notifications, and counts them.
 """,
     ),
 ]

@@ -14,7 +14,7 @@ _group = cfg.OptGroup(
     GROUP,
     title="Nova",
     help="""
-Access to Nova: the API reads the flavors of instances, see ``[vendordata]``,
+Access to Nova: the API reads the flavors of instances (see ``[vendordata]``),
 and the conductor polls instances and compute nodes. Neither contacts Nova
 unless ``auth_type`` is set. The user needs the role ``admin`` in any project.
 """,
@@ -55,20 +55,21 @@ Seconds that the conductor waits for a response from Nova.
         min=1,
         max=10000,
         help="""
-Number of instances in one response. Nova's ``[api] max_limit`` also limits
-it.
+Maximum number of instances in one response from Nova. Nova returns fewer if
+its ``[api] max_limit`` is lower.
 """,
     ),
     cfg.BoolOpt(
         "instances_are_local",
         default=False,
         help="""
-Whether data from an instance to a board of the same host stay on that host.
+Whether data between an instance and a board on the same host stays on that
+host.
 
-Turn it on only if instances reach workers through a network with both ends on
-the host, such as a bridge that does not leave it. Sessions that an instance
-opens with its own token then count as local to its host, and the scheduler
-prefers the host's slots for them. Otherwise they count as remote.
+Enable this only if instances reach workers over a network that does not leave
+the host, such as a host-only bridge. Sessions that an instance opens with its
+own token are then local to its host, and the scheduler prefers the host's
+slots for them. Otherwise they are remote.
 """,
     ),
 ]

@@ -40,16 +40,16 @@ def list_driver_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
-    """Return the options of all groups, also of libraries in these groups."""
+    """Return the options of all groups, including those of libraries."""
     # A slow import that only the generator needs.
     from oslo_privsep import priv_context
 
     privsep_opts = [copy.copy(option) for option in priv_context.OPTS]
     for option in privsep_opts:
         if option.dest == "capabilities":
-            # The process gets these unless configured otherwise.
+            # What the process gets unless configured otherwise.
             option.default = ["CAP_NET_ADMIN"]
-            # The generator of OpenStack 2026.1 cannot format its own type.
+            # OpenStack 2026.1's generator cannot format the option's own type.
             option.type = types.List()
     return [
         *list_own_opts(),
@@ -60,7 +60,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def list_client_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return keystoneauth's options of the groups that name services."""
+    """Return keystoneauth's options for the groups that access a service."""
     return [
         (options.name, options.list_auth())
         for options in (

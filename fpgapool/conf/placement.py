@@ -10,15 +10,15 @@ from fpgapool.conf import groups
 
 GROUP = "placement"
 
-#: Names of pools; a trait contains the name.
+#: Allowed names of pools; the name is part of a trait.
 POOL_NAME = r"^[a-z0-9_]{1,64}$"
 
 _group = cfg.OptGroup(
     GROUP,
     title="Placement",
     help="""
-Access to Placement: the leading conductor registers the devices there, and
-reads which instances have reserved slots. It does not contact Placement unless
+Access to Placement: the leader registers the pool's devices there, and reads
+which instances have reserved slots. It does not contact Placement unless
 ``auth_type`` is set. The user needs the role ``service`` or ``admin`` in any
 project.
 """,
@@ -32,8 +32,8 @@ placement_opts = [
         max=86400,
         help="""
 Interval in seconds at which the conductor compares Placement with the pool.
-It writes its own changes within two seconds; the comparison finds changes by
-others, and new compute nodes.
+It writes its own changes within two seconds; the comparison finds new compute
+nodes and changes that others made.
 """,
     ),
     cfg.FloatOpt(
@@ -61,12 +61,12 @@ Seconds that the conductor waits for a response from Placement.
         regex=POOL_NAME,
         help="""
 Name of this pool in Placement: lower-case letters, digits and underscores.
-Pools in one cloud need different names, because each changes only resource
-providers with the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>``, and removes
-those that are not its devices.
+Pools in one cloud need different names: a pool removes all resource providers
+that have the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>`` with its name and
+that are not its devices. It does not change any others.
 
 Before you change the name, run ``fpgapool-manage placement clean`` to remove
-the providers of the old one.
+the resource providers with the old name.
 """,
     ),
 ]

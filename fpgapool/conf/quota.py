@@ -13,9 +13,9 @@ _group = cfg.OptGroup(
     "quota",
     title="Quotas",
     help="""
-How much of the pool a project may use at a time. The conductor enforces these
-options and the API shows them, so both need the same values. -1 means
-unlimited, 0 none at all.
+How much of the pool a project may use at the same time. The conductor
+enforces these options and the API shows them, so both need the same values.
+-1 means unlimited, and 0 means none at all.
 """,
 )
 
@@ -27,15 +27,15 @@ quota_opts = [
             (LOCAL, "The options below, and limits set through the API."),
             (
                 UNIFIED,
-                "Keystone's unified limits; needs the package oslo.limit and"
-                " the group [oslo_limit].",
+                "Keystone's unified limits; requires the package oslo.limit"
+                " and the group [oslo_limit].",
             ),
         ],
         help="""
 Where the limits of projects are kept.
 
-With ``unified``, the options below apply to resources without a registered
-limit in Keystone, and until Keystone has answered for the first time.
+With ``unified``, the options below apply to resources that have no registered
+limit in Keystone, and to all resources until Keystone first answers.
 """,
     ),
     cfg.IntOpt(
@@ -44,13 +44,13 @@ limit in Keystone, and until Keystone has answered for the first time.
         min=-1,
         max=2**63 - 1,
         help="""
-Maximum number of slots that a project has at a time. Its further sessions
-wait, with the reason ``PROJECT_SESSION_LIMIT``, until it releases a slot;
-sessions of other projects overtake them.
+Maximum number of slots that a project has at the same time. Its further
+sessions wait, with the reason ``PROJECT_SESSION_LIMIT``, until it releases a
+slot; sessions of other projects overtake them.
 
 The default stops one project from taking every slot, except in small pools. A
-good value is about half of the pool's slots. The limit never refuses a
-request, and lowering it takes no slot away.
+good value is about half of the pool's slots. The limit never causes a request
+to be refused, and lowering it does not take slots away.
 """,
     ),
     cfg.IntOpt(
@@ -63,8 +63,8 @@ Maximum number of waiting requests of a project. Further requests are refused
 with ``QUOTA_EXCEEDED``.
 
 A good value is far above what a project needs in a busy hour, and far below
-``[conductor] max_queued_sessions``, so that no project can fill the queue
-alone. The default is a tenth of that option's default.
+``[conductor] max_queued_sessions``, so that a single project cannot fill the
+queue. The default is a tenth of that option's default.
 """,
     ),
     cfg.IntOpt(
@@ -73,11 +73,12 @@ alone. The default is a tenth of that option's default.
         min=-1,
         max=2**63 - 1,
         help="""
-Maximum number of bytes that the waiting requests of a project claim together.
-Requests beyond it, even a single one, are refused with ``QUOTA_EXCEEDED``.
+Maximum total number of bytes that the waiting requests of a project claim. A
+request that would exceed it is refused with ``QUOTA_EXCEEDED``, even if no
+other request is waiting.
 
-The default, 1 PiB, is that of ``[conductor] max_claimed_bytes``: the largest
-request can wait, but only one of them.
+The default, 1 PiB, equals that of ``[conductor] max_claimed_bytes``: one
+request of the largest size can wait, but not two.
 """,
     ),
     cfg.IntOpt(
@@ -88,7 +89,7 @@ request can wait, but only one of them.
         help="""
 Maximum total size of a project's own bitstreams, in bytes. Further bitstreams
 are refused with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for a few
-hundred.
+hundred bitstreams.
 """,
     ),
     cfg.IntOpt(
@@ -107,9 +108,10 @@ Maximum number of groups of a project. Further groups are refused with
         min=-1,
         max=2**31 - 1,
         help="""
-Maximum number of slots to which the groups of a project may grow together:
-the ``max_size`` of elastic groups, and the ``size`` of others. Requests for
-more are refused with ``QUOTA_EXCEEDED``. The default is that of ``sessions``.
+Maximum total number of slots to which the groups of a project may grow: the
+``max_size`` of elastic groups plus the ``size`` of all others. Requests for
+more are refused with ``QUOTA_EXCEEDED``. The default equals that of
+``sessions``.
 """,
     ),
     cfg.IntOpt(
@@ -118,7 +120,7 @@ more are refused with ``QUOTA_EXCEEDED``. The default is that of ``sessions``.
         min=-1,
         max=2**31 - 1,
         help="""
-Maximum number of clients that a project has attached to groups, both its own
+Maximum number of clients that a project may attach to groups, both its own
 and those that other projects share with it. Further clients are refused with
 ``QUOTA_EXCEEDED``.
 """,
@@ -130,8 +132,8 @@ and those that other projects share with it. Further clients are refused with
         max=2**31 - 1,
         help="""
 Highest priority with which a project's sessions compete for the slots of
-other projects, under ``[scheduler] preempt``. Higher priorities count as this
-one there. Within the project, all priorities count.
+other projects, under ``[scheduler] preempt``. For this, higher priorities are
+lowered to this value. Within the project, all priorities apply.
 """,
     ),
     cfg.FloatOpt(
@@ -140,9 +142,8 @@ one there. Within the project, all priorities count.
         min=1,
         max=86400,
         help="""
-Interval in seconds at which the conductor reads all limits from Keystone,
-with the driver ``unified``. A change in Keystone takes effect within that
-time.
+Interval in seconds at which the conductor reads all limits from Keystone, if
+``driver`` is ``unified``. A change in Keystone takes effect within that time.
 """,
     ),
 ]

@@ -51,10 +51,10 @@ scheduler_opts = [
         "strategy_options",
         default={},
         help="""
-Options that only the chosen strategy has, by name: those of ``era``, ``hjf``
-and ``affinity``, and of strategies from other packages. A value is a number,
-``true``, ``false`` or text. The conductor does not start with an option that
-the strategy does not have.
+Options of the chosen strategy that this group does not contain, as name:value
+pairs: ``era``, ``hjf``, ``affinity`` and strategies from other packages have
+such options. A value is a number, ``true``, ``false`` or text. The conductor
+refuses to start if the strategy does not have one of these options.
 """,
     ),
     cfg.StrOpt(
@@ -74,13 +74,14 @@ Whether waiting sessions may take slots from others.
 With ``fine``, a session takes a slot from one of its own project that has a
 lower priority, or, with the strategies ``edf`` and ``hjf``, from one with the
 same priority and a less urgent deadline. With ``[conductor] fair_share`` it
-may also take one from a project that has used up its share, with priorities
-up to ``[quota] max_priority``. The session that loses its slot returns to its
-place in the queue, and continues in another slot from the first missing byte.
+may also take one from a project that has used up its share; between projects,
+priorities count only up to ``[quota] max_priority``. The session that loses
+its slot returns to its place in the queue, and continues in another slot from
+the first missing byte.
 Its client must be of this release or later.
 
-Projects must be queued separately, which needs ``[conductor] fair_share`` or
-a limit of sessions.
+Each project needs a queue of its own, which requires ``[conductor]
+fair_share`` or a quota of sessions.
 """,
     ),
     cfg.FloatOpt(
@@ -90,8 +91,9 @@ a limit of sessions.
         max=1000,
         help="""
 How much more urgent a session's deadline must be than that of the session
-whose slot it takes, so that slots do not go back and forth: the work left,
-divided by the time left, must be at least 1 plus this value times the other's.
+whose slot it takes. Urgency is the work left, divided by the time left; it
+must be at least (1 + this value) times the other session's. A value above 0
+keeps two sessions from taking a slot from each other in turn.
 """,
     ),
     cfg.IntOpt(
@@ -100,9 +102,9 @@ divided by the time left, must be at least 1 plus this value times the other's.
         min=2**16,
         max=2**50,
         help="""
-Bytes of input after which a session may have to leave its slot, with
-``preempt``. A slot that takes long to program changes hands less often: it
-always computes for ten times its programming time.
+Bytes of input after which a session may lose its slot to another, with
+``preempt``. A slot that takes a long time to program changes hands less
+often: it computes for at least ten times its programming time.
 """,
     ),
     cfg.StrOpt(
@@ -112,10 +114,10 @@ always computes for ten times its programming time.
 How elastic groups are sized: the name of an entry point in
 ``fpgapool.elasticity``.
 
-``none`` leaves all sizes as they are, ``nnls`` follows the waiting work, and
-``ahead`` also the expected work. With goals, ``edf`` serves deadlines,
-``throughput`` rates, and ``hybrid`` both; it refuses goals that cannot be
-reached.
+``none`` leaves all sizes unchanged. ``nnls`` sizes groups by their waiting
+work, and ``ahead`` by their waiting and expected work. For groups with goals,
+``edf`` supports deadlines, ``throughput`` rates, and ``hybrid`` both;
+``hybrid`` refuses goals that cannot be reached.
 """,
     ),
     cfg.FloatOpt(
@@ -125,19 +127,19 @@ reached.
         max=86400.0,
         help="""
 Interval in seconds at which the sizes of elastic groups are reviewed. 0 means
-the period of the policy: 10 for ``none``, ``nnls`` and ``ahead``, and 1 for
+the policy's own interval: 10 for ``none``, ``nnls`` and ``ahead``, and 1 for
 the others.
 
-For the first three it should be at least 10 times as long as programming a
-slot takes, and must be at least twice as long: otherwise slots would spend
-most of their time changing groups.
+For the first three, it should be at least 10 times as long as it takes to
+program a slot, and must be at least twice as long: otherwise slots would
+spend most of their time changing groups.
 """,
     ),
     cfg.DictOpt(
         "elasticity_options",
         default={},
         help="""
-Options of the policy named by ``elasticity``, by name, as in
+Options of the policy that ``elasticity`` selects, as name:value pairs; see
 ``strategy_options``.
 """,
     ),
@@ -147,7 +149,7 @@ Options of the policy named by ``elasticity``, by name, as in
         min=0,
         max=2**63 - 1,
         help="""
-Seed of ``random`` choices, so that a recorded run can be repeated.
+Seed of random choices, so that a recorded run can be repeated exactly.
 """,
     ),
 ]

@@ -11,7 +11,7 @@ _group = cfg.OptGroup(
     title="Upgrade levels",
     help="""
 Message versions to use while some services run an earlier release. See the
-upgrade guide, and remove these options when all services are upgraded.
+upgrade guide. Remove these options when all services have been upgraded.
 """,
 )
 
@@ -23,9 +23,10 @@ upgrade_levels_opts = [
         regex=_VERSION,
         help="""
 Highest version of the conductor's RPC API, such as ``1.1``, that agents and
-the API use. The default is the newest that they know.
+the API use. The default is the newest version that they support.
 
-Calls that an older conductor does not have fail as if no conductor answered.
+Calls that an older conductor does not support fail as if no conductor had
+answered.
 """,
     ),
     cfg.StrOpt(
@@ -33,7 +34,7 @@ Calls that an older conductor does not have fail as if no conductor answered.
         regex=_VERSION,
         help="""
 Highest version of the agents' RPC API, such as ``1.1``, that the conductor
-uses. The default is the newest that it knows.
+uses. The default is the newest version that it supports.
 """,
     ),
 ]

@@ -10,8 +10,8 @@ _group = cfg.OptGroup(
     "vendordata",
     title="Vendordata",
     help="""
-Data about the pool in the metadata of instances, which Nova requests from the
-API, and limits of the instances' tokens.
+Vendordata that Nova requests from the API for the metadata of instances, and
+rate limits for requests with the instances' tokens.
 """,
 )
 
@@ -22,28 +22,29 @@ vendordata_opts = [
         secret=True,
         sample_default=["<at least 32 random characters>"],
         help="""
-Secrets from which the tokens of instances are derived. Use the same on all
-machines with the API. Without one, no instance gets a token.
+Secrets from which the tokens of instances are derived. All machines with the
+API need the same keys. Without a key, no instance gets a token.
 
-The first key derives the tokens of new instances. Older keys, one per line,
-let existing instances keep their tokens when Nova asks again. An instance
-whose key is gone gets another token then, and the one on its config drive
-becomes invalid. The database holds hashes only.
+The tokens of new instances are derived from the first key. Keep older keys
+below it, one per line: existing instances then keep their tokens when Nova
+asks again. If the key of an instance's token has been removed, the instance
+gets a new token when Nova next asks, and the one on its config drive becomes
+invalid. The database stores only hashes.
 """,
     ),
     cfg.URIOpt(
         "api_url",
         schemes=["http", "https"],
         help="""
-URL by which instances reach this API, without ``/v1``. The default is the URL
+URL at which instances reach this API, without ``/v1``. The default is the URL
 that Nova used, which instances often cannot reach.
 """,
     ),
     cfg.StrOpt(
         "ca_file",
         help="""
-PEM file with the CA certificates by which instances verify the API. Set it if
-their images do not trust the CA that signed the API's certificate.
+PEM file with the CA certificates that instances use to verify the API's
+certificate. Set it if their images do not trust the CA that signed it.
 """,
     ),
     cfg.BoolOpt(
@@ -61,9 +62,9 @@ flavor has ``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than
         min=0.05,
         max=4.5,
         help="""
-Seconds that the API takes at most to look up an instance. After that Nova
-gets the instance's existing token, or nothing. Nova waits for 5 s by default,
-and the instance does not boot meanwhile.
+Maximum time in seconds that the API spends looking up an instance. After
+that, Nova gets the instance's existing token, or nothing. By default, Nova
+waits 5 s for the answer, and the instance does not boot meanwhile.
 """,
     ),
     cfg.IntOpt(
@@ -72,8 +73,9 @@ and the instance does not boot meanwhile.
         min=1,
         max=1000,
         help="""
-Maximum number of instances that each process looks up in Nova at the same
-time. Further instances immediately get what the database holds, or nothing.
+Maximum number of instances that each API process looks up in Nova at the same
+time. Further instances immediately get the token that the database has for
+them, or nothing.
 """,
     ),
     cfg.FloatOpt(
@@ -82,8 +84,8 @@ time. Further instances immediately get what the database holds, or nothing.
         min=0,
         max=100000,
         help="""
-Requests per second that each process of the API answers to one instance, on
-average. Further requests are refused with ``RATE_LIMITED`` and
+Average number of requests per second that each API process accepts from one
+instance. Further requests are refused with ``RATE_LIMITED`` and
 ``Retry-After``. 0 means no limit.
 """,
     ),

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The words that all packages share.
+"""The vocabulary that all packages share.
 
-``codes`` and ``states`` are the stable values; ``fields`` describes resources,
-each of which has its members in ``session``, ``group``, ``inventory``,
-``library`` or ``accounting``; ``names``, ``formats``, ``platforms``,
-``arrays`` and ``capacity`` are about accelerators; ``rules`` checks requests,
-``shapes`` any document. It imports nothing of fpgapool, so that every package
-may import it, and does no I/O.
+``codes`` and ``states`` are the stable values. ``fields`` can describe any
+resource; ``session``, ``group``, ``inventory``, ``library`` and ``accounting``
+contain the descriptions. ``names``, ``formats``, ``platforms``, ``arrays`` and
+``capacity`` are about accelerators. ``rules`` checks requests, and ``shapes``
+checks any document. The package does no I/O, and imports nothing else of
+fpgapool, so that every package can import it.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The limited resources of projects, and the members of their usage."""
+"""The resources that quotas limit, and the fields of usage records."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import typing
 
 from fpgapool.vocabulary import fields
 
-#: The resources of quotas, and what each counts.
+#: The resources that quotas limit, and what each counts.
 QUOTAS: typing.Final = {
     "sessions": "Sessions with a slot. Further sessions wait.",
     "queued": "Waiting requests. Further requests are refused.",
-    "queued_bytes": "Total bytes that these requests claim.",
+    "queued_bytes": "Total bytes that waiting requests claim.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
     "groups": "Groups. Further groups are refused.",
-    "group_slots": "Slots to which these groups may grow.",
+    "group_slots": "Slots to which the project's groups may grow.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Priorities that count against other projects, whose"
-    " sessions may lose their slots; `in_use` is always 0.",
+    "max_priority": "Priority with which sessions compete for the slots of"
+    " other projects; `in_use` is always 0.",
 }
-#: A limit that stands for none.
+#: The limit that means that there is none.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1
 
@@ -41,17 +41,21 @@ def _sum(
     )
 
 
-#: What a project used of an accelerator on a day, or the sum of several.
+#: A project's usage of an accelerator on a day, or the sum of several.
 USAGE = fields.Fields(
-    fields.shown("id", fields.TEXT, "Unique; the marker of a page."),
+    fields.shown("id", fields.TEXT, "Unique; used as the `marker` of a page."),
     _key(
         "day",
         fields.DAY,
-        "UTC day on which the slots were released; null: the sum of several"
+        "UTC day on which the slots were released; null for the sum of several"
         " days.",
     ),
-    _key("project_id", fields.NAME, "Null: the sum of several projects."),
-    _key("accelerator", fields.NAME, "Null: the sum of several accelerators."),
+    _key("project_id", fields.NAME, "Null for the sum of several projects."),
+    _key(
+        "accelerator",
+        fields.NAME,
+        "Null for the sum of several accelerators.",
+    ),
     _sum("sessions", "Ended sessions that had a slot."),
     _sum(
         "sessions_met",
@@ -65,21 +69,20 @@ USAGE = fields.Fields(
     ),
     _sum(
         "slot_s",
-        "Time for which slots, also those of groups, were held, in seconds.",
+        "Seconds for which slots were held, including group slots.",
         "Slot Seconds",
         fields.NUMBER,
     ),
     _sum(
         "group_busy_s",
-        "Time for which the project's tasks and locks had slots of groups, in"
-        " seconds.",
+        "Seconds for which the project's tasks and locks used group slots.",
         "Group Busy Seconds",
         fields.NUMBER,
     ),
     _sum(
         "group_idle_s",
-        "Time for which slots of the project's groups had neither task nor"
-        " lock, in seconds.",
+        "Seconds for which slots of the project's groups had neither a task"
+        " nor a lock.",
         "Group Idle Seconds",
         fields.NUMBER,
     ),
@@ -88,7 +91,8 @@ USAGE = fields.Fields(
     fields.stored(
         "energy_j",
         fields.NUMBER,
-        "Shares of the power of boards, in joules; null: not measured.",
+        "Energy in joules, from the sessions' shares of the boards' power;"
+        " null: not measured.",
         default=None,
         column=True,
         title="Energy (J)",
@@ -96,7 +100,8 @@ USAGE = fields.Fields(
     fields.shown(
         "energy_j_per_sla",
         fields.NUMBER,
-        "`energy_j` per deadline met; null: not measured, or none was met.",
+        "`energy_j` divided by the deadlines met; null: not measured, or no"
+        " deadline was met.",
         default=None,
         column=True,
         title="Energy per Deadline Met (J)",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The arrays that an accelerator takes and returns: types and shapes.
+"""The types and shapes of the arrays that an accelerator takes and returns.
 
-An accelerator's data is bytes. The keyword ``arrays`` of its
+An accelerator's data is bytes. The keyword ``arrays`` in its
 ``params_schema`` says what they mean, so that programs can pass arrays::
 
     params_schema:
@@ -13,23 +13,23 @@ An accelerator's data is bytes. The keyword ``arrays`` of its
         input: {dtype: complex64, shape: [frame_samples]}
         output: {dtype: complex64, shape: [frame_samples]}
 
-Input and output are sequences of items, in C order, of little-endian numbers.
-The members of both:
+Input and output are sequences of items in C order, made of little-endian
+numbers. Both have the members:
 
 ``dtype``
-    Type of a number, as NumPy names it; or the name of a parameter whose value
-    is such a name.
+    NumPy's name for the type of the numbers, or the name of a parameter whose
+    value is such a name.
 ``shape``
-    Lengths of an item's dimensions; without it an item is one number. A length
-    is a number, the name of a parameter, or a sum of products of both, such as
-    ``features + 1``.
+    Lengths of an item's dimensions; without it, an item is one number. A
+    length is a number, the name of a parameter, or a sum of products of both,
+    such as ``features + 1``.
 ``per``
-    Of the output only: how many items of input make one item of output, a
-    length as above; the last item is made of the rest. The default is 1.
-    ``any``: the numbers of items are not related.
+    For the output only: how many items of input make one item of output, as a
+    length as above; the last item is made from the remaining input. The
+    default is 1. ``any`` means that the numbers of items are not related.
 
-A missing parameter has the default of its schema. Checks of parameters ignore
-the keyword, as JSON schema demands of unknown ones.
+A missing parameter has its schema's default. Checks of parameters ignore the
+keyword, because JSON schema requires that unknown keywords are ignored.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ import typing
 
 from fpgapool.vocabulary import shapes
 
-#: In a schema of parameters.
+#: The keyword in the schema of parameters, and its members.
 KEYWORD = "arrays"
 INPUT = "input"
 OUTPUT = "output"
-#: Of ``per``.
+#: The value of ``per`` for unrelated numbers of items.
 ANY = "any"
 
 DTYPES = (
@@ -66,7 +66,7 @@ Params: typing.TypeAlias = collections.abc.Mapping[str, object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """The input, or output, of sessions with certain parameters."""
+    """The items of input or output, for certain parameters."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -74,9 +74,9 @@ class Items:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrays:
-    """The arrays of sessions with certain parameters.
+    """The arrays of input and output, for certain parameters.
 
-    :ivar per: items of input for one of output; None: not related.
+    :ivar per: items of input for each item of output; None: not related.
     """
 
     input: Items
@@ -87,8 +87,8 @@ class Arrays:
 class Form:
     """The arrays of an accelerator.
 
-    :param schema: of its parameters, with the keyword.
-    :raises ValueError: if the keyword is missing or wrong.
+    :param schema: the schema of its parameters, with the keyword.
+    :raises ValueError: if the keyword is missing or its value is invalid.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -140,22 +140,22 @@ class Form:
             return length
         raise shapes.Invalid(
             where,
-            "must be a positive integer, or a sum of products of such numbers"
-            " and parameters",
+            "must be a positive integer, a parameter, or a sum of products of"
+            " such numbers and parameters",
         )
 
     @property
     def input_shape(self) -> tuple[int | str, ...]:
-        """The shape of an item of input, as the accelerator states it."""
+        """The shape of an item of input, as the accelerator declares it."""
         return tuple(self._input["shape"])
 
     def inferred(
         self, dtype: str, shape: collections.abc.Sequence[int]
     ) -> dict[str, typing.Any]:
-        """Return the parameters that an array determines.
+        """Return the parameters that follow from an array.
 
-        :returns: those that are lengths of its last dimensions, and its type
-            if the accelerator takes that.
+        :returns: parameters that the lengths of its last dimensions give, and
+            the one that its type gives if the accelerator accepts that type.
         """
         found: dict[str, typing.Any] = {}
         stated = self._input["shape"]
@@ -175,7 +175,8 @@ class Form:
     def arrays(self, params: Params) -> Arrays:
         """Return the arrays of sessions with these parameters.
 
-        :raises ValueError: if a parameter is missing, or no length or type.
+        :raises ValueError: if a parameter is missing, or is not a valid
+            length or type.
         """
         per = self._output["per"]
         return Arrays(
@@ -189,7 +190,10 @@ class Form:
         if self._is_param(dtype):
             dtype = self._value(dtype, params)
             if dtype not in DTYPES:
-                raise ValueError(f"'{side['dtype']}' is not a type of numbers")
+                raise ValueError(
+                    f"the value of '{side['dtype']}' is not one of the types:"
+                    f" {', '.join(DTYPES)}"
+                )
         return Items(
             dtype,
             tuple(self._length(length, params) for length in side["shape"]),
@@ -203,7 +207,7 @@ class Form:
             for term in _terms(length)
         )
         if number > _MAX_LENGTH:
-            raise ValueError(f"'{length}' is more than {_MAX_LENGTH}")
+            raise ValueError(f"'{length}' is larger than {_MAX_LENGTH}")
         return number
 
     def _factor(self, factor: str, params: Params) -> int:
@@ -211,7 +215,9 @@ class Form:
             return int(factor)
         value = self._value(factor, params)
         if type(value) is not int or not 0 <= value <= _MAX_LENGTH:
-            raise ValueError(f"'{factor}' is not a length")
+            raise ValueError(
+                f"'{factor}' must be an integer from 0 to {_MAX_LENGTH}"
+            )
         return value
 
     def _value(self, name: str, params: Params) -> object:

@@ -12,10 +12,10 @@ from fpgapool.vocabulary import states
 
 
 class Capacity:
-    """The numbers of a pool's slots by shape.
+    """The numbers of a pool's slots, by shape.
 
-    :param hosts: as the API's summary of the pool lists them.
-    :raises KeyError, TypeError: if they have another form.
+    :param hosts: the hosts in the API's summary of the pool.
+    :raises KeyError, TypeError: if they do not have that form.
     """
 
     def __init__(self, hosts: collections.abc.Iterable[typing.Any]) -> None:
@@ -32,11 +32,12 @@ class Capacity:
     def of(
         self, profile: collections.abc.Mapping[str, typing.Any]
     ) -> dict[str, int]:
-        """Return the numbers for an accelerator.
+        """Return the numbers of slots for an accelerator.
 
-        :returns: ``slots`` that it fits, and the ``free_slots`` among them.
+        :returns: the number of ``slots`` that it fits, and how many of them
+            are ``free_slots``.
         """
-        # Without shapes it fits all slots.
+        # An accelerator without shapes fits all slots.
         shapes = profile["shapes"] or self._slots
         return {
             "slots": sum(self._slots[shape] for shape in shapes),

@@ -2,30 +2,31 @@
 
 """The stable codes of all errors, ends of sessions, and reasons to wait.
 
-Programs compare these strings; people read the messages that come with them.
-A code is one row: its name, a sentence, the HTTP status with which the REST
-API returns it, and how the pool treats it. Sets of codes and the tables of
-the documentation derive from the rows. Never change or reuse a name once
-released.
+Programs compare the codes; people read the messages that accompany them. Each
+code is one row: its name, a sentence, the HTTP status with which the REST API
+returns it, and how the pool treats it. Sets of codes and the tables in the
+documentation are derived from the rows. Never change or reuse a name once it
+is released.
 """
 
 import typing
 
 
 class Error(typing.NamedTuple):
-    """The meaning and the treatment of a code.
+    """What a code means and how the pool treats it.
 
-    :ivar sentence: what the code means; may have literals in RST.
-    :ivar status: of the REST API's response; None: the API never returns the
-        code, and reports INTERNAL_ERROR instead.
-    :ivar reopens: a stateless session that ended with it may be reopened,
-        because its client did not cause the end.
-    :ivar slot_fault: a session's end with it counts as a failure of its slot.
-    :ivar device_fault: a driver's error with it ends a session; a driver's
-        errors with other codes are for operators only.
-    :ivar bitstream_fault: a preparation that fails with it is the fault of
-        the bitstream, and not of the slot or its board.
-    :ivar waits: it explains why a session has no slot yet.
+    :ivar sentence: meaning of the code; may contain RST literals.
+    :ivar status: HTTP status of the REST API's response; None: the API never
+        returns the code, and reports INTERNAL_ERROR instead.
+    :ivar reopens: whether a stateless session that ended with the code may be
+        reopened, because its client did not cause the end.
+    :ivar slot_fault: whether a session that ends with the code counts as a
+        failure of its slot.
+    :ivar device_fault: whether a driver's error with the code ends a session;
+        a driver's errors with other codes are only for operators.
+    :ivar bitstream_fault: whether a preparation that fails with the code is
+        the fault of the bitstream, not of the slot or its board.
+    :ivar waits: whether the code explains why a session has no slot yet.
     """
 
     sentence: str
@@ -54,8 +55,8 @@ OK = _code("OK", "The client closed the session.")
 # The request itself is wrong: repeating it unchanged cannot help.
 UNKNOWN_ACCELERATOR = _code(
     "UNKNOWN_ACCELERATOR",
-    "The project has no such accelerator, or the slot's host does not know "
-    "it.",
+    "The project has no such accelerator, or it is unknown on the slot's "
+    "host.",
     400,
 )
 UNKNOWN_HOST = _code(
@@ -78,7 +79,9 @@ INVALID_REQUEST_ID = _code(
     400,
 )
 REQUEST_ID_REUSED = _code(
-    "REQUEST_ID_REUSED", "A different request had the same request_id.", 409
+    "REQUEST_ID_REUSED",
+    "The request_id was already used for a different request.",
+    409,
 )
 INVALID_PARAMS = _code(
     "INVALID_PARAMS", "The parameters are not valid for the accelerator."
@@ -92,7 +95,7 @@ UNKNOWN_OPERATION = _code(
 )
 DEADLINE_IMPOSSIBLE = _code(
     "DEADLINE_IMPOSSIBLE",
-    "No slot of the pool could process the input before the deadline.",
+    "No slot of the pool can process the input before the deadline.",
 )
 INVALID_GROUP_SIZE = _code(
     "INVALID_GROUP_SIZE",
@@ -101,12 +104,12 @@ INVALID_GROUP_SIZE = _code(
 )
 INVALID_GOAL = _code(
     "INVALID_GOAL",
-    "The goal of a group is neither a rate nor a deadline with a number of "
-    "tasks, or is out of range.",
+    "The goal of a group must be a rate, or a deadline and a number of "
+    "tasks, and within the allowed range.",
     400,
 )
 
-# Bitstreams, and data on their way.
+# Bitstreams and their uploads.
 BITSTREAM_NOT_FOUND = _code(
     "BITSTREAM_NOT_FOUND",
     "The bitstream does not exist or belongs to another project.",
@@ -133,8 +136,8 @@ BITSTREAM_TOO_LARGE = _code(
 )
 CHECKSUM_MISMATCH = _code(
     "CHECKSUM_MISMATCH",
-    "An upload differs from its announced checksum, or the board received "
-    "other data than the client sent.",
+    "An upload does not match its announced checksum, or the data that the "
+    "board received differs from what the client sent.",
     400,
 )
 SIGNATURE_REQUIRED = _code(
@@ -162,15 +165,15 @@ STORE_UNAVAILABLE = _code(
 )
 STORE_FAILED = _code(
     "STORE_FAILED",
-    "The bitstream store refused a request or lost a file.",
+    "The bitstream store rejected a request or lost a file.",
     502,
 )
 
 # The caller may not do this.
 UNAUTHORIZED = _code(
     "UNAUTHORIZED",
-    "The token, credential or session secret is missing, wrong, used or "
-    "expired.",
+    "The token, credential or session secret is missing, wrong, already used "
+    "or expired.",
     401,
 )
 FORBIDDEN = _code("FORBIDDEN", "A policy denies the request.", 403)
@@ -193,14 +196,16 @@ MESSAGE_REFUSED = _code(
     503,
 )
 
-# A limit was met: the same request may pass later.
+# A limit has been reached: the same request may succeed later.
 QUOTA_EXCEEDED = _code(
     "QUOTA_EXCEEDED",
     "The project has reached a quota or its limit of connections to a group.",
     429,
 )
 QUOTAS_IN_KEYSTONE = _code(
-    "QUOTAS_IN_KEYSTONE", "The limits of this pool are set in Keystone.", 409
+    "QUOTAS_IN_KEYSTONE",
+    "The quotas of this pool are set in Keystone, not through the API.",
+    409,
 )
 QUEUE_FULL = _code("QUEUE_FULL", "The pool's queue is full.", 503)
 ACCELERATOR_OUT_OF_USE = _code(
@@ -225,7 +230,7 @@ GOAL_INFEASIBLE = _code(
     409,
 )
 
-# The pool is too large for dry runs, or its strategy cannot be copied.
+# Dry runs: the pool is too large for them, or its strategy cannot be copied.
 DRY_RUN_UNSUPPORTED = _code(
     "DRY_RUN_UNSUPPORTED",
     "The conductor cannot copy the scheduler's state for a dry run.",
@@ -233,9 +238,7 @@ DRY_RUN_UNSUPPORTED = _code(
 )
 
 # Why a session still waits; the API shows these sentences.
-NO_HOST_UP = _code(
-    "NO_HOST_UP", "No host with a slot that fits is up.", waits=True
-)
+NO_HOST_UP = _code("NO_HOST_UP", "All hosts of the pool are down.", waits=True)
 NO_COMPATIBLE_SLOT = _code(
     "NO_COMPATIBLE_SLOT",
     "The pool has no slot that fits the session.",
@@ -255,13 +258,14 @@ NO_IDLE_SLOT = _code(
 )
 SLOTS_RESERVED = _code(
     "SLOTS_RESERVED",
-    "Slots that fit are idle, but reserved for instances or kept for their "
-    "reservations.",
+    "Slots that fit are reserved by instances, or kept free so that "
+    "instances can reserve them.",
     waits=True,
 )
 REMOTE_LIMIT = _code(
     "REMOTE_LIMIT",
-    "The hosts with idle slots serve as many remote sessions as allowed.",
+    "The hosts with idle slots already serve the maximum number of remote "
+    "sessions.",
     waits=True,
 )
 WAITING_FOR_LOCAL = _code(
@@ -276,12 +280,13 @@ WAITING_FOR_PASS = _code(
 )
 WAITING_FOR_AFFINITY = _code(
     "WAITING_FOR_AFFINITY",
-    "The session waits for a board that runs its accelerator, or none.",
+    "The session waits for a board that runs its accelerator or is idle.",
     waits=True,
 )
 POWER_CAP = _code(
     "POWER_CAP",
-    "Slots that fit are idle, but would exceed the operator's cap on power.",
+    "Slots that fit are idle, but using one would exceed the operator's "
+    "power cap.",
     waits=True,
 )
 PROJECT_SESSION_LIMIT = _code(
@@ -293,10 +298,10 @@ UNKNOWN_JOB = _code(
     "UNKNOWN_JOB", "The scheduler does not know the session yet.", waits=True
 )
 
-# A time limit ran out.
+# A time limit was exceeded.
 WAIT_TIMEOUT = _code("WAIT_TIMEOUT", "No slot became free in time.")
 PREPARE_TIMEOUT = _code(
-    "PREPARE_TIMEOUT", "A slot was not ready in time.", reopens=True
+    "PREPARE_TIMEOUT", "A slot was not prepared in time.", reopens=True
 )
 CONNECT_TIMEOUT = _code(
     "CONNECT_TIMEOUT",
@@ -313,7 +318,7 @@ IDLE_TIMEOUT = _code(
     "long.",
 )
 HOLD_TIMEOUT = _code(
-    "HOLD_TIMEOUT", "The session held its slot for the maximum time."
+    "HOLD_TIMEOUT", "The session has held its slot for the maximum time."
 )
 TOO_SLOW = _code(
     "TOO_SLOW", "The client sent input more slowly than required."
@@ -324,7 +329,7 @@ DEADLINE_PASSED = _code(
     "it.",
 )
 
-# The client ended it.
+# The client ended the session.
 CANCELLED_BY_CLIENT = _code(
     "CANCELLED_BY_CLIENT",
     "The client cancelled its request, or closed the session before it was "
@@ -340,7 +345,7 @@ CLIENT_GONE = _code(
 CANCELLED = _code("CANCELLED", "The program cancelled the call.")
 CERTIFICATE_MISMATCH = _code(
     "CERTIFICATE_MISMATCH",
-    "A process other than the worker answers at the worker's address.",
+    "The certificate at the worker's address is not the worker's.",
 )
 FILE_ERROR = _code(
     "FILE_ERROR",
@@ -356,12 +361,12 @@ INVALID_USAGE = _code(
     "INVALID_USAGE", "The command line of ``fpgapool-run`` is invalid."
 )
 SESSION_BUSY = _code(
-    "SESSION_BUSY", "Two calls use one session at the same time."
+    "SESSION_BUSY", "Another call is using the session at the same time."
 )
 SESSION_FORKED = _code(
     "SESSION_FORKED",
-    "The program forked after it had opened the session, and the child uses "
-    "it.",
+    "The program forked after it had opened the session, and the child "
+    "process tried to use it.",
 )
 SESSION_LOST = _code(
     "SESSION_LOST", "The connection broke and could not be resumed."
@@ -370,7 +375,7 @@ SIZE_MISMATCH = _code(
     "SIZE_MISMATCH",
     "The size of the input or output differs from the announced size.",
 )
-TIMEOUT = _code("TIMEOUT", "The program's own time limit has passed.")
+TIMEOUT = _code("TIMEOUT", "The program's own time limit was exceeded.")
 TLS_REQUIRED = _code(
     "TLS_REQUIRED",
     "The program requires TLS, and the slot's host or the API does not "
@@ -378,14 +383,14 @@ TLS_REQUIRED = _code(
 )
 TOO_MANY_OPEN_FILES = _code(
     "TOO_MANY_OPEN_FILES",
-    "The program or its machine has no free file descriptors.",
+    "The program or its machine has run out of file descriptors.",
 )
 
-# The claim in acc_open was not kept.
+# The client sent more than it claimed when it opened the session.
 CLAIM_EXCEEDED = _code(
     "CLAIM_EXCEEDED",
     "The session of a stateful accelerator sent more than it had claimed "
-    "while others waited.",
+    "while other sessions waited.",
 )
 
 # Boards and their workers.
@@ -402,7 +407,8 @@ CORE_UNAVAILABLE = _code(
 )
 WORKER_DIED = _code(
     "WORKER_DIED",
-    "The slot's process ended, or did not answer and was killed.",
+    "The slot's worker process ended, or was killed because it did not "
+    "answer.",
     reopens=True,
     slot_fault=True,
 )
@@ -434,7 +440,7 @@ SUPERSEDED = _code(
 )
 HOST_OUT_OF_MEMORY = _code(
     "HOST_OUT_OF_MEMORY",
-    "The slot's worker has no memory, or no file descriptors, for its "
+    "The slot's worker ran out of memory or file descriptors for its "
     "client's buffers.",
     reopens=True,
 )
@@ -456,7 +462,7 @@ BITSTREAM_UNKNOWN = _code(
 )
 BITSTREAM_UNFIT = _code(
     "BITSTREAM_UNFIT",
-    "The slot has another shape or is too small for the bitstream.",
+    "The slot has the wrong shape or is too small for the bitstream.",
     bitstream_fault=True,
 )
 BITSTREAM_UNTRUSTED = _code(
@@ -486,13 +492,13 @@ KERNEL_BUILD_FAILED = _code(
 )
 DEVICE_OUT_OF_MEMORY = _code(
     "DEVICE_OUT_OF_MEMORY",
-    "An OpenCL device has no memory for the session's buffers.",
+    "An OpenCL device has too little memory for the session's buffers.",
     device_fault=True,
 )
 INVALID_CHECKPOINT = _code(
     "INVALID_CHECKPOINT",
-    "The client restored a state that is damaged or belongs to another "
-    "accelerator.",
+    "The checkpoint that the client restored is damaged or belongs to "
+    "another accelerator.",
 )
 KERNEL_HUNG = _code(
     "KERNEL_HUNG",
@@ -514,16 +520,16 @@ XCLBIN_TRUNCATED = _code(
 )
 XCLBIN_OTHER_PLATFORM = _code(
     "XCLBIN_OTHER_PLATFORM",
-    "The xclbin is for another platform than the board's.",
+    "The xclbin is for a different platform, not for the board's.",
     400,
     bitstream_fault=True,
 )
 XCLBIN_OTHER_SHELL = _code(
     "XCLBIN_OTHER_SHELL",
-    "The xclbin is for another version of the board's shell.",
+    "The xclbin is for a different version of the board's shell.",
     bitstream_fault=True,
 )
-# What drivers report to workers, besides the codes above.
+# Codes that drivers report to workers, in addition to those above.
 DRIVER_UNKNOWN = _code(
     "DRIVER_UNKNOWN", "No driver with the configured name is installed."
 )
@@ -541,21 +547,22 @@ SCRUB_FAILED = _code(
     "The driver could not remove a session's data from the slot.",
 )
 PROCESS_SPENT = _code(
-    "PROCESS_SPENT", "Only a new worker process can use the slot again."
+    "PROCESS_SPENT",
+    "The slot cannot be used again until its worker process is replaced.",
 )
-# A worker's answer to an agent that gives it the next session too early.
+# A worker's answer if its agent assigns it the next session too early.
 RECYCLE = _code(
     "RECYCLE",
-    "The worker exits to make room for a new one, because the next session "
-    "is another project's.",
+    "The worker exits, because the next session belongs to another project "
+    "and gets a new worker.",
 )
 SLOT_BUSY = _code(
     "SLOT_BUSY", "The worker received an order while it had a session."
 )
-# The pool took the slot back for others; the session can continue in another.
+# The pool took the slot for others; the session can continue in another slot.
 YIELDED = _code(
     "YIELDED",
-    "The session sent more than it claimed while others waited.",
+    "The session sent more than it claimed while other sessions waited.",
     reopens=True,
 )
 PREEMPTED = _code(
@@ -566,7 +573,8 @@ PREEMPTED = _code(
 )
 DRAINED = _code(
     "DRAINED",
-    "An operator drained the device, and the deadline has passed.",
+    "An operator drained the device, and the session did not end before the "
+    "drain's deadline.",
     reopens=True,
 )
 RESERVED = _code(
@@ -576,15 +584,15 @@ RESERVED = _code(
 )
 MOVED = _code(
     "MOVED",
-    "The slot was taken back because its session continues in another slot.",
+    "The slot was released because its session continues in another slot.",
 )
 # A group has more slots than it should have.
 RESIZED = _code(
     "RESIZED",
-    "The group has more slots than it should have, and gave this one back.",
+    "The group had more slots than it should, and released this one.",
 )
 
-# The connection broke before the client could know how to resume.
+# The connection broke before the client had received what it needs to resume.
 CONNECTION_LOST = _code(
     "CONNECTION_LOST",
     "The connection broke before the session began.",
@@ -597,7 +605,7 @@ CONDUCTOR_UNAVAILABLE = _code(
 )
 DATABASE_UNAVAILABLE = _code(
     "DATABASE_UNAVAILABLE",
-    "The database cannot be reached, or is full, read-only or too busy.",
+    "The database is unreachable, full, read-only or too busy.",
     503,
 )
 DATABASE_ERROR = _code("DATABASE_ERROR", "The database rejected a statement.")
@@ -630,7 +638,7 @@ INVALID_PROFILE = _code(
     "INVALID_PROFILE", "The profile of an accelerator is invalid."
 )
 
-# Instances with tokens of their own, and services that know them.
+# Instances with their own tokens, and the services that report on instances.
 INSTANCE_NOT_FOUND = _code(
     "INSTANCE_NOT_FOUND", "The instance does not exist or has no token.", 404
 )
@@ -651,8 +659,8 @@ PLACEMENT_REFUSED = _code("PLACEMENT_REFUSED", "Placement rejected a change.")
 # Sessions at the front door and the API.
 SESSION_NOT_FOUND = _code(
     "SESSION_NOT_FOUND",
-    "The session does not exist, belongs to another project, or ended long "
-    "ago.",
+    "The session does not exist, belongs to another project, or ended so "
+    "long ago that its record was deleted.",
     404,
 )
 SESSION_CLOSED = _code("SESSION_CLOSED", "The session has ended.", 409)
@@ -673,23 +681,25 @@ GROUP_CLIENT_NOT_FOUND = _code(
     404,
 )
 GROUP_NAME_TAKEN = _code(
-    "GROUP_NAME_TAKEN", "The project has another group of this name.", 409
+    "GROUP_NAME_TAKEN", "The project already has a group of this name.", 409
 )
 GROUP_NOT_ELASTIC = _code(
     "GROUP_NOT_ELASTIC", "Only an elastic group can have a goal.", 409
 )
 GROUP_NOT_SHARED = _code(
-    "GROUP_NOT_SHARED", "Only a shared group can have projects.", 409
+    "GROUP_NOT_SHARED",
+    "Only a shared group can be restricted to certain projects.",
+    409,
 )
 ACCELERATOR_NOT_STATELESS = _code(
     "ACCELERATOR_NOT_STATELESS",
-    "The accelerator keeps state, so its groups cannot be shared, nor a "
-    "file be divided into tasks.",
+    "The accelerator is stateful, so its groups cannot be shared and a file "
+    "cannot be divided into tasks.",
     409,
 )
 WRONG_ACCELERATOR = _code(
     "WRONG_ACCELERATOR",
-    "The group has a different accelerator than the program expects.",
+    "The group's accelerator is not the one that the program expects.",
 )
 
 # Requests to the REST API.
@@ -702,7 +712,7 @@ VERSION_NOT_ACCEPTABLE = _code(
 )
 NOT_ACCEPTABLE = _code(
     "NOT_ACCEPTABLE",
-    "The ``Accept`` header excludes the answer's format.",
+    "The ``Accept`` header excludes the format of the response.",
     406,
 )
 BODY_TOO_LARGE = _code(
@@ -715,7 +725,8 @@ UNSUPPORTED_MEDIA_TYPE = _code(
 )
 PROJECT_NOT_FOUND = _code(
     "PROJECT_NOT_FOUND",
-    "The quota belongs to another project; only administrators see it.",
+    "The quota belongs to another project, and only administrators can see "
+    "it.",
     404,
 )
 ACCELERATOR_NOT_FOUND = _code(
@@ -757,12 +768,13 @@ ACCESS_REVOKED = _code(
 )
 LOCK_LIMIT = _code("LOCK_LIMIT", "The group has reached its limit of locks.")
 LOCK_LOST = _code(
-    "LOCK_LOST", "A lock ended before its task; the state of the core is lost."
+    "LOCK_LOST",
+    "A lock ended before its task, and the state of the core is lost.",
 )
 TASK_LOST = _code(
     "TASK_LOST",
-    "A member of the group failed with the task's input, which must be sent "
-    "again.",
+    "The member of the group that had the task's input failed; the input must "
+    "be sent again.",
 )
 TASK_TOO_LARGE = _code(
     "TASK_TOO_LARGE",
@@ -773,13 +785,15 @@ TASK_TOO_LARGE = _code(
 # The data plane.
 PROTOCOL_ERROR = _code("PROTOCOL_ERROR", "The peer violated the protocol.")
 BAD_OFFSET = _code(
-    "BAD_OFFSET", "Data or a resumption begins at a wrong offset."
+    "BAD_OFFSET", "Data starts, or a transfer resumes, at an invalid offset."
 )
 STREAM_LIMIT = _code("STREAM_LIMIT", "A connection can have only one stream.")
-FRAME_TOO_LARGE = _code("FRAME_TOO_LARGE", "A frame is longer than agreed.")
+FRAME_TOO_LARGE = _code(
+    "FRAME_TOO_LARGE", "A frame is larger than the limit that was agreed."
+)
 HELLO_TIMEOUT = _code(
     "HELLO_TIMEOUT",
-    "A peer connected to the data port but did not send HELLO in time.",
+    "A client connected to the data port but did not send HELLO in time.",
 )
 CREDIT_EXCEEDED = _code(
     "CREDIT_EXCEEDED", "The client sent more than its credit."
@@ -789,15 +803,15 @@ INVALID_INPUT = _code(
 )
 INVALID_ARGUMENT = _code(
     "INVALID_ARGUMENT",
-    "Data for all pieces of the input, such as a model, is missing or "
-    "unsuitable.",
+    "The data that applies to the whole input, such as a model, is missing "
+    "or unsuitable.",
 )
 CHECKSUM_UNAVAILABLE = _code(
     "CHECKSUM_UNAVAILABLE",
     "The slot's board does not support end-to-end checksums.",
 )
 BLOCK_DAMAGED = _code(
-    "BLOCK_DAMAGED", "A block differs from the data that its reference names."
+    "BLOCK_DAMAGED", "A block's data does not match its reference."
 )
 
 
@@ -815,16 +829,16 @@ DEVICE_FAULTS = _those("device_fault")
 BITSTREAM_FAULTS = _those("bitstream_fault")
 WAITING = _those("waits")
 
-#: Why a holder has to leave its slot, and may get another one.
+#: Why a holder must release its slot, although it may get another one.
 ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 
-#: Why the pool takes a slot from a session that may go on in another one.
+#: Why the pool takes a slot from a session that may continue in another one.
 TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
 
-#: A worker's responses when its slot has another session. The session of the
-#: former client has, or waits for, another slot if it is stateless.
+#: A worker's responses to a client whose session has lost the slot. If it is
+#: stateless, the session has or waits for another slot.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
 
-#: Ends of sessions whose slots may have served them without the leader
-#: knowing, because the agent, the worker or their reports were lost.
+#: Ends of sessions that a slot may have served without the leader's
+#: knowledge, because the agent, the worker or their reports were lost.
 UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}

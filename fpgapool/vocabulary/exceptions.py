@@ -9,9 +9,10 @@ import typing
 
 
 class PicklableError(Exception):
-    """An error that can be pickled and copied with any constructor.
+    """An error that can be pickled and copied, whatever its constructor.
 
-    Otherwise Python calls the constructor with ``args``, the text alone.
+    Without this, Python would call the constructor with ``args``, which
+    contains only the text.
     """
 
     def __reduce__(self) -> tuple[typing.Any, ...]:
@@ -22,7 +23,7 @@ class PicklableError(Exception):
 class CodedError(PicklableError):
     """An error with a stable code for programs and a message for people.
 
-    :ivar message: explanation for people; it may change.
+    :ivar message: human-readable explanation; it may change.
     """
 
     def __init__(self, code: str, message: str) -> None:

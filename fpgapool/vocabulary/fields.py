@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Descriptions of resources, from which all their forms derive.
+"""Descriptions of resources, from which all their forms are derived.
 
 Tables, records, RPC, notifications, the REST API, SDK, commands and clients
-take the members of a resource from its description. :mod:`.session`,
-:mod:`.group`, :mod:`.inventory`, :mod:`.library` and :mod:`.accounting` have
-the descriptions.
+take the members of a resource from its description. The descriptions are in
+:mod:`.session`, :mod:`.group`, :mod:`.inventory`, :mod:`.library` and
+:mod:`.accounting`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import TypeVar
 #: The default of a member that always has a value.
 REQUIRED: Any = object()
 
-#: Name, type and default of a dataclass's member.
+#: Name, type and default of a member of a dataclass.
 Member = tuple[str, Any, Any]
 
 _T = TypeVar("_T", bound=type)
 
 
 class Kind(NamedTuple):
-    """What a value means; it decides how each interface shows it."""
+    """The kind of a value, which decides how each interface shows it."""
 
     name: str
     type: Any
@@ -45,15 +45,16 @@ TEXT = Kind("text", str)
 STATE = Kind("state", str)
 CODES = Kind("codes", tuple[str, ...])
 COUNT = Kind("count", int)
-#: The conductor refuses a value that is too small, by a code of its own.
+#: A number for which the conductor, not the schema, checks the minimum, and
+#: refuses smaller values with a specific code.
 INTEGER = Kind("integer", int)
 NUMBER = Kind("number", float)
 #: Bytes per second.
 RATE = Kind("rate", float)
 SECONDS = Kind("seconds", float)
-#: A point in time, which may be unknown …
+#: A point in time that may be unknown.
 TIME = Kind("time", float)
-#: … and one that is always known.
+#: A point in time that is always known.
 MOMENT = Kind("moment", float)
 DAY = Kind("day", str)
 FLAG = Kind("flag", bool)
@@ -63,22 +64,24 @@ OBJECTS = Kind("objects", list)
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One member.
+    """One member of a resource.
 
-    :ivar about: a description, unless the name is enough.
-    :ivar default: None: the value may be unknown.
-    :ivar in_record: whether the table has it.
-    :ivar length: characters of a text, or bits of a number, in its column;
-        0: any number of characters, and 64 bits.
-    :ivar in_view: minor version of the first view in remote calls that has it.
-    :ivar in_notification: the same of the payload of notifications.
-    :ivar shown: its name for users; None: they do not see it.
-    :ivar part: the object within which users see it; empty: none.
+    :ivar about: description; empty if the name says enough.
+    :ivar default: default value; None: the value may be unknown.
+    :ivar in_record: whether the table has a column for it.
+    :ivar length: number of characters of a string, or of bits of a number, in
+        its column; 0: any number of characters, or 64 bits.
+    :ivar in_view: minor version of the first view in remote calls with it.
+    :ivar in_notification: minor version of the first notification payload
+        with it.
+    :ivar shown: name that users see; None: users do not see the member.
+    :ivar part: name of the object in which users see it; empty: none.
     :ivar since: microversion of the REST API that introduced it.
-    :ivar listed: whether lists show it, and not only single ones.
-    :ivar column: whether the command's list has it; False: with ``--long``.
-    :ivar title: of that column; empty: it follows from the name.
-    :ivar limits: keywords of JSON schema.
+    :ivar listed: whether lists show it, and not only single resources.
+    :ivar column: whether the list command shows it; False: only with
+        ``--long``; None: never.
+    :ivar title: title of that column; empty: derived from the name.
+    :ivar limits: keywords of JSON schema that limit the value.
     """
 
     name: str
@@ -100,8 +103,8 @@ class Field:
 
     @property
     def nullable(self) -> bool:
-        """Whether messages may give it as unknown."""
-        # A request that was refused has never been queued.
+        """Whether the value may be null in messages."""
+        # Even queued_at: a refused request has never been queued.
         return self.default is None or self.kind is TIME
 
     @property
@@ -113,7 +116,7 @@ class Field:
 
     @property
     def column_member(self) -> Member:
-        """The dataclass member of records, whose type has the length."""
+        """The dataclass member of records, with the length in its type."""
         name, type_, default = self.member
         if self.length:
             type_ = Annotated[self.kind.type, self.length]
@@ -125,13 +128,13 @@ class Field:
 class Option(Field):
     """A member that a client may set.
 
-    :ivar if_omitted: the meaning of leaving it out.
-    :ivar check: returns the meaning of a value; raises RequestError; the
-        default accepts any value of the kind.
-    :ivar in_request: minor version of the first request that has it.
-    :ivar limits_only: it lowers a limit of the service, and a repeated
-        request may give another value.
-    :ivar help: of the command's option; empty: it has none.
+    :ivar if_omitted: value that applies if the client omits it.
+    :ivar check: returns the checked value or raises RequestError; the default
+        accepts any value.
+    :ivar in_request: minor version of the first request with it.
+    :ivar limits_only: whether it only lowers a limit of the service, so that
+        a repeated request may give a different value.
+    :ivar help: help text of the command's option; empty: there is no option.
     """
 
     _: dataclasses.KW_ONLY
@@ -149,13 +152,13 @@ class Option(Field):
 class Fields:
     """The members of one kind of resource.
 
-    :ivar in_view: members in the conductors' messages.
+    :ivar in_view: members in the conductor's messages.
     :ivar columns: dataclass members of records.
-    :ivar shown: members that users see, without those of parts.
+    :ivar shown: members that users see, except those inside another object.
     :ivar options: members that a client may set.
     :ivar sort_keys: members to sort lists by; the first is the default.
-    :ivar filters: parameters of a list's query, and the members that they
-        are compared with.
+    :ivar filters: parameters of a list's query, and the members with which
+        they are compared.
     """
 
     def __init__(
@@ -181,7 +184,7 @@ class Fields:
         return iter(self._fields)
 
     def part(self, name: str) -> tuple[Field, ...]:
-        """Return the members that users see within an object."""
+        """Return the members that users see in this object."""
         return tuple(
             one
             for one in self._fields
@@ -189,10 +192,10 @@ class Fields:
         )
 
     def checked(self, given: Mapping[str, object]) -> dict[str, Any]:
-        """Return the options that a client gives.
+        """Return the checked options that a client gives.
 
-        :param given: by their names; may have other members.
-        :raises RequestError: for the first that is wrong.
+        :param given: values by name; names that are not options are ignored.
+        :raises RequestError: for the first invalid value.
         """
         return {
             option.name: option.check(given[option.name])
@@ -202,18 +205,18 @@ class Fields:
 
 
 def shown(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
-    """Return a member that only users see; ``--long`` lists have it."""
+    """Return a member that only users see; lists show it with ``--long``."""
     found = {"in_record": False, "shown": name, "column": False}
     return Field(name, kind, about, **{**found, **more})
 
 
 def stored(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
-    """Return a member of the table that users see, as :func:`shown`."""
+    """Return a member like :func:`shown`'s that is also in the table."""
     return shown(name, kind, about, **{"in_record": True, **more})
 
 
 def listed(field: Field) -> Field:
-    """Return a member that lists show without ``--long``."""
+    """Return the member, changed so that lists show it without ``--long``."""
     return dataclasses.replace(field, column=True)
 
 
@@ -230,12 +233,12 @@ def option(name: str, kind: Kind, about: str = "", **more: Any) -> Option:
 
 
 def count(name: str, about: str = "", **more: Any) -> Field:
-    """Return a public number, which begins with 0."""
+    """Return a public number that starts at 0."""
     return public(name, COUNT, about, default=0, **more)
 
 
 def time(name: str, about: str = "", **more: Any) -> Field:
-    """Return a public time, which may be unknown."""
+    """Return a public time that may be unknown."""
     return public(name, TIME, about, default=None, column=False, **more)
 
 
@@ -258,9 +261,10 @@ def copier(members: Iterable[str]) -> Callable[[Any], dict[str, Any]]:
 
 
 def with_members(members: Iterable[Member]) -> Callable[[_T], _T]:
-    """Return a decorator that gives a class members, below ``dataclass``.
+    """Return a decorator that adds members to a class.
 
-    Those that the class declares itself stay as they are.
+    It must be below ``dataclass``. Members that the class itself declares
+    stay unchanged.
     """
 
     def decorate(cls: _T) -> _T:

@@ -2,8 +2,8 @@
 
 """The members of a group, :data:`GROUP`, and of its clients, :data:`CLIENT`.
 
-Two members have forms of their own: the slots that a group has, and the
-hosts where its clients connect.
+Two members are not in them because each interface shows them differently: the
+slots that a group has, and the hosts to which its clients connect.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from fpgapool.vocabulary import states
 DEADLINE = "deadline"
 RATE = "rate"
 
-#: Which waiting task a free member of a group takes: the oldest one of the
-#: project that was served the fewest tasks (fifo), or one of the client, of
-#: the project, that has used the least time.
+#: Which waiting task a free member of a group takes: the oldest task of the
+#: project that was served the fewest tasks (fifo), or a task of the project,
+#: and in it of the client, that has used the least time (time).
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
-#: Members are cleared whenever a task of another client comes, for cores with
-#: state, or only if the client is of another project.
+#: When members are cleared: before each task of a different client, which
+#: cores with state need, or only before tasks of a different project.
 CLIENTS = "clients"
 PROJECTS = "projects"
 CLEARINGS = (CLIENTS, PROJECTS)
-#: Maximum input, and maximum output, of a task, unless a desk has other
+#: Maximum size of a task's input, and of its output, unless a desk sets other
 #: limits.
 MAX_TASK_BYTES = 4 * 1024 * 1024
 
-#: The object in which users see the goal of a group.
+#: Name of the object that shows users the goal of a group.
 GOAL = "goal"
 
 
@@ -61,7 +61,7 @@ GROUP = fields.Fields(
     fields.option(
         "size",
         fields.INTEGER,
-        "Number of slots to hold; the pool changes it if it is elastic.",
+        "Number of slots to hold; the pool changes it if `elastic` is true.",
         length=32,
         column=True,
         help="number of slots to hold",
@@ -69,12 +69,12 @@ GROUP = fields.Fields(
     fields.option(
         "min_size",
         fields.INTEGER,
-        "Minimum number of slots, which it keeps even if sessions wait for"
-        " slots. Default is `size`.",
+        "Minimum number of slots that the group keeps, even while sessions are"
+        " waiting. Default is `size`.",
         length=32,
         column=False,
-        help="minimum number of slots, which it keeps even if sessions wait;"
-        " default is the size",
+        help="minimum number of slots that the group keeps, even while"
+        " sessions are waiting; default is the size",
     ),
     fields.option(
         "max_size",
@@ -88,8 +88,8 @@ GROUP = fields.Fields(
     fields.option(
         "elastic",
         fields.FLAG,
-        "Whether the pool changes its size, from `min_size` to `max_size`, as"
-        " work and goals require. Default is false.",
+        "Whether the pool changes its size, between `min_size` and `max_size`,"
+        " as work and goals require. Default is false.",
         default=False,
         column=True,
         help="whether the pool changes its size as work and goals require",
@@ -107,15 +107,15 @@ GROUP = fields.Fields(
         "projects",
         fields.NAMES,
         "The other projects that may use a shared group; an empty list means"
-        " all. Only its owner sees them.",
+        " all projects. Only the group's owner sees them.",
         default=(),
         column=False,
         check=rules.check_projects,
         limits={"maxItems": rules.MAX_PROJECTS},
-        help="share it with this project only (admin only)",
+        help="share it only with this project (admin only)",
     ),
     fields.public("created_at", fields.TIME, column=False),
-    fields.time("updated_at", "When it was last changed."),
+    fields.time("updated_at", "Time of its last change."),
     fields.public(
         "goal_kind",
         fields.TEXT,
@@ -128,7 +128,7 @@ GROUP = fields.Fields(
     fields.public(
         "deadline_at",
         fields.TIME,
-        "When all its actions must have completed.",
+        "When all its tasks must have completed.",
         default=None,
         shown="deadline_at",
         part=GOAL,
@@ -160,7 +160,7 @@ GROUP = fields.Fields(
     fields.now(
         "goal_progress",
         fields.NUMBER,
-        "Measured task rate divided by the required one; above 1 the goal is"
+        "Measured task rate divided by the required rate; above 1, the goal is"
         " exceeded.",
         shown="progress",
         part=GOAL,
@@ -175,7 +175,7 @@ GROUP = fields.Fields(
     fields.now(
         "expected_finish_at",
         fields.TIME,
-        "When all its actions will have completed at the current rate.",
+        "When all its tasks will have completed at the current rate.",
         shown="expected_finish_at",
         part=GOAL,
     ),
@@ -215,11 +215,11 @@ CLIENT = fields.Fields(
     # SHA-256, hexadecimal.
     fields.Field("secret_hash", fields.TEXT, length=64),
     fields.public("created_at", fields.TIME, column=True),
-    fields.count("tasks", "Completed tasks.", column=True),
+    fields.count("tasks", "Number of completed tasks.", column=True),
     fields.public(
         "slot_s",
         fields.NUMBER,
-        "Slot time of its tasks and locks, in seconds.",
+        "Slot time that its tasks and locks used, in seconds.",
         default=0.0,
         column=True,
     ),
@@ -228,12 +228,12 @@ CLIENT = fields.Fields(
 
 
 def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
-    """Return the slots of a group that count against its project's quota."""
+    """Return how many slots a group takes from its project's quota."""
     return max_size if elastic else size
 
 
 def is_reached(group: Any) -> bool:
-    """Whether all tasks of a group's goal have ended."""
+    """Whether all tasks of a group's goal have completed."""
     return bool(group.goal_kind) and group.actions_done == group.actions
 
 

@@ -2,8 +2,8 @@
 
 """The members of hosts, devices, slots, services and instances.
 
-Records, tables, notifications, schemas, SDK and commands derive from these
-lists. Their order is that of the commands' columns.
+Records, tables, notifications, schemas, SDK and commands are derived from
+these lists. Commands show the columns in the order of these lists.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import functools
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import states
 
-# A member that notifications have, too.
+# A stored member that notifications also contain.
 _noted = functools.partial(fields.stored, in_notification=0)
 
-# Of devices and hosts: the operators' setting.
+# Members of devices and hosts: the operator's settings.
 _ADMIN_STATE = _noted(
     "admin_state",
     fields.TEXT,
@@ -42,7 +42,7 @@ _ADMINISTRATION = (
         default=None,
     ),
 )
-# Of devices and slots: what is known of a fault.
+# Members of devices and slots that describe a fault.
 _FAULT_REASON = "fault_reason"
 _PROBATION = (
     fields.shown(
@@ -59,25 +59,25 @@ _PROBATION = (
     fields.shown(
         "last_self_test",
         fields.TEXT,
-        "Result of the last self-test; empty for callers who may not see all"
+        "Result of the last self-test; empty if the caller may not see all"
         " projects.",
         title="Last Self-test",
     ),
     fields.shown(
         "next_self_test_at",
         fields.TIME,
-        "Time of the next self-test. A time in the past: it is running, or"
-        " starts as soon as possible, for example when the slot is idle.",
+        "Time of the next self-test. If it is in the past, the test is running"
+        " or starts as soon as possible, for example when the slot is idle.",
         title="Next Self-test",
     ),
 )
-#: Of an accelerator that failed on a host.
+#: Members of the fault of an accelerator that failed on a host.
 FAULT = fields.Fields(
     fields.shown("accelerator", fields.NAME),
     fields.shown(
         "shape",
         fields.TEXT,
-        "Shape of the host's slots in which it failed; empty: all.",
+        "Shape of the host's slots in which it failed; empty: all slots.",
     ),
     fields.shown("reason", fields.TEXT),
     *_PROBATION,
@@ -116,8 +116,9 @@ HOST = fields.Fields(
     fields.shown(
         "faulty_accelerators",
         fields.OBJECTS,
-        "Accelerators that failed on the host: the pool does not run them in"
-        " the host's slots of the given shape as long as other slots fit.",
+        "Accelerators that failed on the host. The pool does not run them in"
+        " the host's slots of the given shape as long as they fit other"
+        " slots.",
     ),
     sort_keys=("name", "uuid"),
     filters={"name": "name", "up": "up"},
@@ -163,8 +164,8 @@ DEVICE = fields.Fields(
     fields.shown(
         "pending_reservations",
         fields.COUNT,
-        "Number of reservations without a working slot that is free of other"
-        " sessions.",
+        "Number of reservations that do not have a working slot without other"
+        " sessions yet.",
     ),
     _ADMIN_STATE,
     *_ADMINISTRATION,
@@ -179,7 +180,7 @@ DEVICE = fields.Fields(
     _noted(
         _FAULT_REASON,
         fields.TEXT,
-        "Message of its driver, or reason why it is out of service.",
+        "Message from its driver, or the reason why it is out of service.",
         default="",
     ),
     *_PROBATION,
@@ -227,13 +228,13 @@ SLOT = fields.Fields(
     fields.shown(
         "session_id",
         fields.UUID,
-        "The slot's session, if it is one of your project.",
+        "The slot's session, if it belongs to your project.",
         default=None,
     ),
     fields.stored(
         "reserved_for",
         fields.UUID,
-        "The instance that has reserved the slot, if it is one of your"
+        "The instance that has reserved the slot, if it belongs to your"
         " project.",
         default=None,
         length=36,
@@ -257,7 +258,7 @@ SLOT = fields.Fields(
     },
 )
 
-#: One of these per service: the leading conductor, and the agents.
+#: The members of services: the leading conductor, and the agents.
 SERVICE = fields.Fields(
     fields.shown(
         "binary",
@@ -288,7 +289,7 @@ SERVICE = fields.Fields(
     filters={"binary": "binary", "up": "up"},
 )
 
-#: Instances of Nova with tokens of their own.
+#: The members of Nova instances that have tokens.
 INSTANCE = fields.Fields(
     fields.stored(
         "instance_id", fields.UUID, length=36, shown="id", column=True
@@ -304,7 +305,8 @@ INSTANCE = fields.Fields(
     fields.stored(
         "max_sessions",
         fields.COUNT,
-        "Sessions that its flavor allows at a time; null: unlimited.",
+        "Maximum number of concurrent sessions, from its flavor; null:"
+        " unlimited.",
         default=None,
         column=True,
         length=32,

@@ -13,12 +13,12 @@ _RETURN_RATIO = "Bytes of output for each byte of input."
 _STATELESS = "Whether a session can continue in another slot."
 _PARAMS_SCHEMA = "JSON schema of the parameters of a session."
 _CHUNK_MULTIPLE = (
-    "The size of every chunk of the input but the last is a multiple of this."
+    "The size of every chunk of input except the last is a multiple of this."
 )
 _CORE = "Name of the software core with the same function."
 _PLATFORMS = (
-    "Highest input rate, and power of a working slot if it is known, by shape"
-    " of the slot. Slots of other shapes have `peak_bytes_per_s`."
+    "Highest input rate and, if known, power of a working slot, by the slot's"
+    " shape. For slots of other shapes, `peak_bytes_per_s` applies."
 )
 
 ACCELERATOR = fields.Fields(
@@ -59,7 +59,7 @@ ACCELERATOR = fields.Fields(
     sort_keys=("name",),
 )
 
-#: What a bitstream may define of a new accelerator.
+#: The properties of a new accelerator that its bitstream may define.
 PROFILE = fields.Fields(
     fields.shown(
         "peak_bytes_per_s",
@@ -99,14 +99,14 @@ BITSTREAM = fields.Fields(
     fields.shown(
         "key",
         fields.TEXT,
-        "Name by which all projects that may use it refer to the accelerator.",
+        "Name that all projects that may use it can use for the accelerator.",
         column=True,
         title="Accelerator",
     ),
     fields.stored(
         "version",
         fields.TEXT,
-        "Version; the pool uses the newest approved one.",
+        "Version; the pool uses the newest approved version.",
         column=True,
         length=64,
     ),
@@ -125,12 +125,12 @@ BITSTREAM = fields.Fields(
         limits={"enum": list(VISIBILITIES)},
     ),
     fields.stored(
-        "shapes", fields.NAMES, "Shapes of slots that fit.", default=()
+        "shapes", fields.NAMES, "Shapes of slots that it fits.", default=()
     ),
     fields.shown(
         "is_compatible",
         fields.FLAG,
-        "Whether the pool has a slot that fits.",
+        "Whether the pool has a slot that it fits.",
         shown="compatible",
         title="Compatible",
     ),
@@ -158,7 +158,7 @@ BITSTREAM = fields.Fields(
     fields.shown(
         "signed_by",
         fields.TEXT,
-        "Name of the trusted key that has verified the signature.",
+        "Name of the trusted key that verified the signature.",
         default=None,
     ),
     fields.stored("project_id", fields.TEXT, length=255),
@@ -167,7 +167,7 @@ BITSTREAM = fields.Fields(
     fields.stored(
         "accelerator",
         fields.TEXT,
-        "Name of the accelerator that it implements, without a project.",
+        "Name of the accelerator that it implements, without `@project`.",
         column=None,
         length=255,
     ),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The versions of the REST API, for the API and its clients."""
+"""The microversions of the REST API, for the API and its clients."""
 
-#: Described in doc/source/reference/rest_api_version_history.rst. Responses of
-#: a version never change, so a change needs a new line.
+#: They are described in doc/source/reference/rest_api_version_history.rst.
+#: The responses of a version never change, so every change needs a new one.
 VERSIONS = (
     "1.0",  # Release 1.0.0.
 )

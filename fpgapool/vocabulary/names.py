@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of accelerators in the library, and of bitstreams.
+"""Names of bitstreams, and of accelerators in the library.
 
 The key of a public accelerator is its name. The key of a project's accelerator
 is ``name@project``, so that two projects can use the same name. A project that
-requests ``name`` gets its own accelerator, if there is one.
+requests ``name`` gets its own accelerator of that name if it has one.
 """
 
 from collections.abc import Callable
 
 SEPARATOR = "@"
-#: Prefix of the driver's own implementation of an accelerator.
+#: Prefix of bitstreams that the driver itself implements.
 BUILTIN_PREFIX = "builtin:"
-#: Prefix of a file of the library.
+#: Prefix of bitstreams that are files in the library.
 FILE_PREFIX = "bitstream:"
 
 
 def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:
     """Return the name of the bitstream for a slot.
 
-    :param accelerator: its key in the library.
-    :param bitstream_id: of a file; None for the driver's implementation.
+    :param accelerator: the accelerator's key in the library.
+    :param bitstream_id: the ID of a file; None for the driver's own
+        implementation.
     """
     if bitstream_id is None:
         return f"{BUILTIN_PREFIX}{accelerator}"
@@ -28,25 +29,26 @@ def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:
 
 
 def key_of(name: str, project_id: str | None) -> str:
-    """Return the library's key of an accelerator.
+    """Return an accelerator's key in the library.
 
-    :param project_id: its owner; None for a public one.
+    :param project_id: the accelerator's owner; None if it is public.
     """
     return name if project_id is None else f"{name}{SEPARATOR}{project_id}"
 
 
 def owner_of(key: str) -> str | None:
-    """Return the project that owns an accelerator; None: it is public."""
+    """Return the project that owns an accelerator; None if it is public."""
     return key.partition(SEPARATOR)[2] or None
 
 
 def resolve(
     name: str, project_id: str, is_usable: Callable[[str], bool]
 ) -> str | None:
-    """Return the key of the accelerator that a project names.
+    """Return the key of the accelerator that a project means by a name.
 
-    :param is_usable: whether that project may use the accelerator with a key.
-    :returns: None if there is none of that name that it may use.
+    :param is_usable: returns whether the project may use the accelerator with
+        this key.
+    :returns: the key; None if the project may use no accelerator of the name.
     """
     own = key_of(name, project_id)
     for key in (own, name) if SEPARATOR not in name else (name,):

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The platforms of an accelerator: what it does in slots of each shape.
+"""The platforms of an accelerator: its performance in slots of each shape.
 
-A profile's ``platforms`` maps shapes of slots to what was measured there::
+A profile's ``platforms`` maps shapes of slots to measured values::
 
     platforms:
       xilinx_u250_gen3x16_xdma_4_1: {peak_bytes_per_s: 9.0e+9, active_w: 38}
       pocl-cpu: {peak_bytes_per_s: 4.0e+8, active_w: 15}
       cpu: {peak_bytes_per_s: 1.1e+8, active_w: 12}
 
-Slots of other shapes have the accelerator's ``peak_bytes_per_s``, and an
-unknown power. ``cpu`` is not a slot but a core of a processor, on which a
-program computes without the pool. Strategies, the usage of sessions, programs
-and the simulator all read this table.
+For slots of other shapes, the accelerator's ``peak_bytes_per_s`` applies and
+the power is unknown. ``cpu`` is not a slot but a core of a processor, on which
+a program computes without the pool. Strategies, usage records, programs and
+the simulator all read this table.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CPU = "cpu"
 PEAK_BYTES_PER_S = "peak_bytes_per_s"
 ACTIVE_W = "active_w"
 
-#: Platforms of one accelerator at most.
+#: Maximum number of platforms of one accelerator.
 MAX_PLATFORMS = 64
 
 _MAX_PEAK_BYTES_PER_S = 1e15
 _MAX_ACTIVE_W = 1e6
 _MAX_SHAPE_LENGTH = 255
 
-#: As in documents: members by shape.
+#: The platforms as documents contain them: their members, by shape.
 Document: typing.TypeAlias = collections.abc.Mapping[
     str, collections.abc.Mapping[str, float]
 ]
@@ -71,8 +71,8 @@ class Platform:
     """An accelerator in slots of one shape, or on a core of a processor.
 
     :ivar peak_bytes_per_s: highest input rate of one slot.
-    :ivar active_w: power that a slot takes while it works, in addition to the
-        idle board or core; None: unknown.
+    :ivar active_w: power that a working slot draws, in addition to that of
+        the idle board or core; None: unknown.
     """
 
     peak_bytes_per_s: float
@@ -83,7 +83,7 @@ _PLATFORM = shapes.Members(
     {PEAK_BYTES_PER_S: shapes.number(1, _MAX_PEAK_BYTES_PER_S)},
     {ACTIVE_W: shapes.number(0, _MAX_ACTIVE_W)},
 )
-#: What a document must be.
+#: The required form of a document.
 SHAPE = shapes.mapping_of(
     _PLATFORM, MAX_PLATFORMS, shapes.text(_MAX_SHAPE_LENGTH, least=1)
 )
@@ -110,5 +110,5 @@ def peaks(document: Document | None) -> dict[str, float]:
 
 
 def active_w(document: Document | None, shape: str) -> float | None:
-    """Return the power in slots of a shape, or of CPU; None: unknown."""
+    """Return the power in slots of a shape or on the CPU; None: unknown."""
     return (document or {}).get(shape, {}).get(ACTIVE_W)

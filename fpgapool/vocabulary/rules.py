@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The allowed values of requests for sessions and groups.
+"""The allowed values in requests for sessions and groups.
 
-Client, front door, REST API and conductor each check their input by these
-rules.
+The client, the front door, the REST API and the conductor each check their
+input with these rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SIZE_BYTES = 2**63 - 1
 MAX_TIMEOUT_S = 1e9
 MAX_PRIORITY = 1000
 MAX_GROUP_SIZE = 10_000
-#: The most projects with which one thing can be shared.
+#: Maximum number of projects with which a group or bitstream can be shared.
 MAX_PROJECTS = 1000
 
 #: A project's ID, and its description for error messages.
@@ -29,8 +29,8 @@ PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_WORDS: typing.Final = (
     "1 to 255 of the characters A-Z a-z 0-9 _ . : @ -"
 )
-#: What a host reports as its name and UUID, which become parts of commands,
-#: paths and labels of other programs.
+#: The name and UUID that a host may report. They become parts of commands,
+#: paths and labels in other programs.
 HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 HOST_NAME_WORDS: typing.Final = (
     "a host name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, and starts"
@@ -38,11 +38,11 @@ HOST_NAME_WORDS: typing.Final = (
 )
 HOST_UUID: typing.Final = re.compile(r"[A-Za-z0-9_-]{1,36}")
 MAX_RATE_PER_S = 1e9
-#: Regular expressions for the whole text.
+#: Regular expressions that must match the whole string.
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 APPLICATION = REQUEST_ID
-#: Descriptions of them, for error messages.
+#: Descriptions of these strings, for error messages.
 GROUP_NAME_WORDS = (
     "1 to 64 of the characters A-Z a-z 0-9 _ . -, starting with a letter or"
     " digit"
@@ -55,7 +55,7 @@ _T = typing.TypeVar("_T")
 class RequestError(exceptions.PicklableError):
     """An invalid value in a request.
 
-    :param message: names the value, and the allowed ones.
+    :param message: message that names the value and the allowed values.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -67,10 +67,10 @@ class RequestError(exceptions.PicklableError):
 def checked(
     shape: shapes.Shape[_T], value: object, name: str, code: str
 ) -> _T:
-    """Return a value that has a shape.
+    """Return a value, checked against a shape.
 
-    :param name: the caller's name of it, for the message.
-    :raises RequestError: with the code.
+    :param name: the caller's name of the value, for the message.
+    :raises RequestError: if the check fails, with the code.
     """
     try:
         return shape(value, "")
@@ -81,7 +81,7 @@ def checked(
 def _checker(
     shape: shapes.Shape[_T], name: str, code: str = codes.INVALID_REQUEST
 ) -> typing.Callable[[object], _T]:
-    """Return a function that checks values, and raises RequestError."""
+    """Return a function that checks a value or raises RequestError."""
     return lambda value: checked(shape, value, name, code)
 
 
@@ -107,9 +107,9 @@ _SIZE_OR_ZERO = shapes.integer(0, MAX_SIZE_BYTES)
 def check_size_bytes(
     value: object, name: str = "size_bytes", *, may_be_zero: bool = False
 ) -> int:
-    """Return the size of a session's input.
+    """Return the checked size of a session's input.
 
-    :param name: the caller's name of it, for the message.
+    :param name: the caller's name of the size, for the message.
     :param may_be_zero: whether the input may be empty.
     :raises RequestError: INVALID_SIZE.
     """
@@ -120,9 +120,9 @@ def check_size_bytes(
 def check_timeout_s(
     value: object, name: str, *, may_be_zero: bool = False
 ) -> float | None:
-    """Return a time limit in seconds; None if it was not given.
+    """Return a checked time limit in seconds; None if it was not given.
 
-    :param name: the caller's name of it, for the message.
+    :param name: the caller's name of the limit, for the message.
     :param may_be_zero: whether 0 s is allowed.
     :raises RequestError: INVALID_TIMEOUT.
     """
@@ -142,7 +142,7 @@ def check_timeout_s(
 
 
 def check_projects(value: object) -> tuple[str, ...]:
-    """Return the projects with which a group is shared, each once.
+    """Return the projects with which a group is shared, without duplicates.
 
     :raises RequestError: INVALID_REQUEST.
     """
@@ -150,15 +150,15 @@ def check_projects(value: object) -> tuple[str, ...]:
         return tuple(dict.fromkeys(value))
     raise RequestError(
         codes.INVALID_REQUEST,
-        f"projects must be a list of at most {MAX_PROJECTS}",
+        f"projects must be a list of at most {MAX_PROJECTS} projects",
     )
 
 
 def check_group_sizes(size: int, min_size: int, max_size: int) -> None:
     """Check the sizes of a group.
 
-    :param min_size: the number of members that the pool always leaves it.
-    :param max_size: the number to which it may grow.
+    :param min_size: the number of members that the group always keeps.
+    :param max_size: the number of members to which the group may grow.
     :raises RequestError: INVALID_GROUP_SIZE.
     """
     code = codes.INVALID_GROUP_SIZE
@@ -183,21 +183,27 @@ def check_goal(
 ) -> None:
     """Check the goal of a group: a deadline or a rate.
 
-    :param deadline_at: when all tasks must have ended, on the clock of now.
-    :param rate_per_s: the number of tasks that must end per second.
+    :param deadline_at: when all tasks must have completed, on the same clock
+        as ``now``.
+    :param rate_per_s: the number of tasks to complete per second.
     :param actions: the number of tasks; required with a deadline.
     :raises RequestError: INVALID_GOAL.
     """
     reason = ""
     if (deadline_at is None) == (rate_per_s is None):
-        reason = "a goal needs either deadline_at or rate_per_s"
+        reason = "a goal requires either deadline_at or rate_per_s"
     elif deadline_at is not None and actions is None:
-        reason = "a deadline needs actions, the number of tasks until then"
+        reason = (
+            "a goal with deadline_at also requires actions, the number of"
+            " tasks"
+        )
     # NaN compares false with everything.
     elif deadline_at is not None and not deadline_at > now:
         reason = "deadline_at is in the past"
     elif deadline_at is not None and not deadline_at <= now + MAX_TIMEOUT_S:
-        reason = f"deadline_at is more than {MAX_TIMEOUT_S:.0f} s away"
+        reason = (
+            f"deadline_at is more than {MAX_TIMEOUT_S:.0f} s in the future"
+        )
     elif rate_per_s is not None and not 0 < rate_per_s <= MAX_RATE_PER_S:
         reason = (
             f"rate_per_s must be above 0 and at most {MAX_RATE_PER_S:.0f}, not"

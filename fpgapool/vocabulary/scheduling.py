@@ -2,19 +2,19 @@
 
 """The options that all strategies share, each declared once.
 
-The configuration has them in ``[scheduler]``, and scenario files in a
-strategy. A strategy ignores the options that it does not use.
+They are set in the configuration group ``[scheduler]``, or for a strategy in a
+scenario file. A strategy ignores the options that it does not use.
 """
 
 import dataclasses
 import types
 import typing
 
-#: Orders of slots, with their meanings.
+#: Orders in which slots are used, with their descriptions.
 SLOT_ORDERS: typing.Final = {
     "index": "by host, then by slot number; predictable",
-    "random": "seeded by ``seed``; spreads load without measuring it",
-    "least_busy": "the host with the fewest busy slots first",
+    "random": "random, from ``seed``; spreads load without measuring it",
+    "least_busy": "by the host's number of busy slots, the fewest first",
 }
 
 
@@ -28,9 +28,10 @@ def _option(
 ) -> typing.Any:
     """Declare an option.
 
-    :param conf: its name in the configuration, if it differs.
+    :param conf: the option's name in the configuration, if it differs.
     :param unset: the value that stands for None in the configuration.
-    :param bounds: ``min``, ``max`` and ``choices`` in the configuration.
+    :param bounds: ``min``, ``max`` and ``choices`` of the option in the
+        configuration.
     """
     return dataclasses.field(
         default=default,
@@ -40,7 +41,7 @@ def _option(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
-    """Options of strategies; the help texts explain them.
+    """The shared options; their help texts explain them.
 
     :raises ValueError: if an order of slots is unknown, or a limit or a time
         is negative.
@@ -51,12 +52,12 @@ class SharedOptions:
         """
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
-Sessions are assigned to queues by size. The thresholds are computed from
-``first_threshold_bytes``, ``threshold_ratio``, ``geometric_queues`` and
-``linear_queues_end``: they grow by the ratio up to the queue
-``geometric_queues``, evenly up to the queue ``linear_queues_end``, and by the
-ratio again after it. The defaults suit exponentially distributed sizes. For
-heavy tails (few sessions with most of the bytes) use
+Sessions are assigned to queues by size. The size limits of the queues, called
+thresholds, are computed: they start at ``first_threshold_bytes``, grow by
+``threshold_ratio`` up to the queue ``geometric_queues``, by equal steps up to
+the queue ``linear_queues_end``, and by the ratio again after it. The defaults
+suit exponentially distributed sizes. For heavy-tailed sizes (few sessions with
+most of the bytes) use
 ``threshold_ratio = 1.8``, ``geometric_queues = 10``,
 ``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
 
@@ -64,7 +65,7 @@ Related options:
 
 * ``thresholds_bytes`` replaces all of these.
 """,
-        # More queues than this are no different from shortest job first.
+        # With more queues, the order is practically shortest job first.
         min=1,
         max=1000,
     )
@@ -81,7 +82,7 @@ Maximum size in bytes of the sessions in the first queue of ``wa`` and
     q: float = _option(
         1.41,
         """
-Ratio of a threshold to the previous one in the geometric parts. See
+Ratio of each threshold to the previous one, except in the linear part. See
 ``queues``.
 """,
         conf="threshold_ratio",
@@ -111,9 +112,9 @@ Number of the last queue of the linear part; must be larger than
     thresholds_bytes: tuple[float, ...] | None = _option(
         None,
         """
-Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, except
-for the last queue, which has none. By default the thresholds are computed, see
-``queues``.
+Upper size limits of the queues of ``wa`` and ``wra``, in bytes and ascending.
+The last queue has no limit, so give one value less than there are queues. By
+default the thresholds are computed; see ``queues``.
 """,
         unset=[],
         min=1,
@@ -124,7 +125,7 @@ for the last queue, which has none. By default the thresholds are computed, see
         """
 Maximum number of sessions from other hosts that ``ra`` and ``wra`` run on a
 host while the data locality rule applies. -1, the default, means half of the
-host's slots, at least 1.
+host's slots, but at least 1.
 
 The higher it is, the more sessions compete for the host's network card.
 """,
@@ -135,9 +136,9 @@ The higher it is, the more sessions compete for the host's network card.
     skip_limit: int | None = _option(
         None,
         """
-Number of times that slots of other hosts pass over a session whose own host
-has boards, before it may use one of them. -1, the default, means that only its
-waiting time counts, see ``wait_s_per_byte``.
+Number of times that a session whose own host has boards is passed over for
+slots of other hosts before it may use one of them. -1, the default, means that
+only its waiting time counts; see ``wait_s_per_byte``.
 """,
         unset=-1,
         min=-1,
@@ -150,18 +151,18 @@ Seconds per claimed byte that a session waits for a slot of its own host
 before ``ra`` and ``wra`` let it use a slot of another host. The default is
 0.01 s per megabyte.
 
-A good value is a small multiple of the time that a byte takes on the hosts'
-network cards.
+A good value is a small multiple of the time that the hosts' network cards
+need for a byte.
 """,
         min=0,
-        # A day per megabyte: more than that means never.
+        # A day per megabyte: any longer wait means never.
         max=0.1,
     )
     fallback: bool | None = _option(
         None,
         """
-What happens to a slot that the data locality rule keeps from every waiting
-session.
+What happens to a slot that no waiting session may use because of the data
+locality rule.
 """,
         unset="auto",
         choices={
@@ -189,14 +190,14 @@ sessions.
         False,
         """
 Whether sessions avoid slots of boards that run other accelerators, with
-``ra`` and ``wra``.
+``ra`` and ``wra``. This avoids reprogramming slots where that takes long.
 
-A session from another host takes a slot only if its accelerator has a large
-enough share of the sessions that the board runs: all of them at first, and
-none after ``affinity_wait_s``. It takes a slot at once if the slot holds its
-accelerator or needs no time to be programmed, or if the board is idle. Slots
-are thus reprogrammed less often where that takes long. The strategy
-``affinity`` always does this, regardless of this option, and for all sessions.
+A session from another host takes a slot only if a large enough share of the
+sessions on the board use its accelerator: at first all of them must, and the
+required share falls to none after ``affinity_wait_s``. It takes a slot
+immediately if the slot holds its accelerator or needs no time to be
+programmed, or if the board is idle. The strategy ``affinity`` always does
+this, for all sessions and regardless of this option.
 """,
     )
     affinity_wait_s: float = _option(
@@ -206,8 +207,8 @@ Seconds after which a session takes a slot of any board, with ``affinity``.
 They count from its arrival, or from the last time that a session of the same
 ``application`` got a slot.
 
-A good value is a few times the duration of a session and of programming. With
-0, the sessions that a board runs do not matter.
+A good value is a few times as long as a session and as programming a slot
+takes. With 0, the other sessions on a board do not matter.
 """,
         min=0,
         max=86400,
@@ -221,8 +222,9 @@ A good value is a few times the duration of a session and of programming. With
                     f"{name} must be one of {', '.join(SLOT_ORDERS)}, "
                     f"not {order!r}"
                 )
-        # Infinite times are allowed: however long jobs wait, they do not leave
-        # their hosts, or take no slot of another accelerator's device.
+        # Infinite values are allowed: jobs then never leave their host, or
+        # never take a slot on another accelerator's device, however long they
+        # wait.
         for name in (
             "remote_limit",
             "skip_limit",
@@ -237,13 +239,13 @@ A good value is a few times the duration of a session and of programming. With
 FIELDS: typing.Final = {
     each.name: each for each in dataclasses.fields(SharedOptions)
 }
-#: The options that thresholds_bytes replaces: the parameters of
+#: The options that thresholds_bytes replaces, which are the parameters of
 #: :func:`fpgapool.core.queues.thresholds.hybrid_thresholds`.
 HYBRID: typing.Final = ("E_bytes", "q", "k1", "k2", "queues")
 
 
 def kind(name: str) -> type:
-    """Return the type of an option that is not None."""
+    """Return the type that an option has unless it is None."""
     given: typing.Any = FIELDS[name].type
     if isinstance(given, types.UnionType):
         given = typing.get_args(given)[0]

@@ -2,9 +2,9 @@
 
 """The members of a session, in one list: :data:`FIELDS`.
 
-Two members have forms of their own: the session's slot, and how to connect to
-it. An option that the client offers is in :class:`Options`, too; all functions
-of the client then have it.
+Two members are not in it because each interface shows them differently: the
+session's slot, and how to connect to it. Options that the client library
+offers are also in :class:`Options`, which all its functions accept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_CONNECT_S = 3600
 
 
 def _limit(name: str, about: str, most_s: int, **more: Any) -> fields.Option:
-    """Return a time that a request can set."""
+    """Return a time limit that a request can set."""
     may_be_zero = name == "resume_grace_s"
     check = functools.partial(
         rules.check_timeout_s, name=name, may_be_zero=may_be_zero
@@ -71,8 +71,8 @@ FIELDS = fields.Fields(
     fields.public(
         "reason",
         fields.TEXT,
-        "Code of why it ended, or of why it lost its slot, until another slot"
-        " is ready; otherwise empty.",
+        "Code that says why it ended, or why it lost its slot (until another"
+        " slot is ready); otherwise empty.",
         default="",
         length=64,
         column=True,
@@ -88,26 +88,26 @@ FIELDS = fields.Fields(
     fields.Option(
         "priority",
         fields.COUNT,
-        "Sessions of higher priority come first within the project; default"
-        " is 0.",
+        "Sessions with a higher priority come first within the project;"
+        " default is 0.",
         default=0,
         length=32,
         in_notification=0,
         if_omitted=0,
         check=rules.check_priority,
         limits={"minimum": -_MAX_PRIORITY, "maximum": _MAX_PRIORITY},
-        help="from -1000 to 1000; sessions of higher priority come first"
+        help="from -1000 to 1000; sessions with a higher priority come first"
         " within the project; default is 0",
     ),
     fields.Field("skips", fields.COUNT, default=0),
     _limit(
         "wait_timeout_s",
-        "How long it may wait for a slot; can only lower the service's limit.",
+        "Maximum wait for a slot; can only lower the service's limit.",
         _MAX_WAIT_S,
         limits_only=True,
         default=None,
-        help="how long the session may wait for a slot before it ends; can"
-        " only lower the service's limit",
+        help="maximum wait for a slot, after which the session ends; can only"
+        " lower the service's limit",
     ),
     _limit(
         "connect_timeout_s",
@@ -118,14 +118,14 @@ FIELDS = fields.Fields(
     ),
     _limit(
         "resume_grace_s",
-        "How long its slot is kept after a broken connection; can only lower"
+        "How long its slot is kept after the connection breaks; can only lower"
         " the service's limit.",
         _MAX_CONNECT_S,
         limits_only=True,
     ),
     _limit(
         "deadline_s",
-        "Seconds from `queued_at` within which it should end; null: no"
+        "Seconds after `queued_at` within which it should end; null: no"
         " deadline.",
         _MAX_DEADLINE_S,
         default=None,
@@ -148,33 +148,35 @@ FIELDS = fields.Fields(
         check=rules.check_deadline_action,
         limits={"enum": list(states.DEADLINE_ACTIONS)},
         help="what happens at the deadline: continue, kill, or early, which"
-        " ends the session as soon as no slot can meet it; default is the"
-        " service's",
+        " ends the session as soon as no slot can meet it; by default, the"
+        " service decides",
     ),
     fields.option(
         "application",
         fields.NAME,
-        "Name of the application that it belongs to, which the client chooses;"
-        " null: none. Strategies with affinity keep the sessions of an"
-        " application of a project on boards that run their accelerator.",
+        "Name, chosen by the client, of the application that it belongs to;"
+        " null: none. Strategies with affinity keep the sessions of a"
+        " project's application on boards that run their accelerator.",
         default=None,
         length=64,
         column=False,
         check=rules.check_application,
         limits={"pattern": f"^{rules.APPLICATION}$"},
-        help="name of the application that the session belongs to, the same"
-        " for all its sessions; 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
+        help="name of the application that the session belongs to; use the"
+        " same for all its sessions; 1 to 64 of the characters A-Z a-z 0-9 _ ."
+        " : -",
     ),
     fields.time("deadline_at"),
     fields.public(
         "deadline_met",
         fields.FLAG,
         "Whether it ended in time; null: it has no deadline, has not ended,"
-        " was cancelled before, or its client may continue it.",
+        " was cancelled before its deadline, or can be continued by its"
+        " client.",
         default=None,
         column=False,
     ),
-    fields.count("generation", "Increases with every slot that it gets."),
+    fields.count("generation", "Increases each time it gets a slot."),
     fields.count(
         "revision", "Increases with every change.", in_notification=None
     ),
@@ -187,14 +189,15 @@ FIELDS = fields.Fields(
     fields.Field("arrival_s", fields.SECONDS, default=None),
     fields.count("input_bytes", column=False),
     fields.count("output_bytes", column=False),
-    # In slots that it has left to others.
+    # In slots that it had before its current one.
     fields.Field("former_input_bytes", fields.COUNT, default=0),
     fields.Field("former_output_bytes", fields.COUNT, default=0),
     fields.public(
         "energy_j",
         fields.NUMBER,
-        "Energy of the slots that it has left, in joules: measured, or derived"
-        " from the power of the accelerator's platform; null: unknown.",
+        "Energy in joules that it used in the slots that it has released:"
+        " measured, or derived from the power of the accelerator's platform;"
+        " null: unknown.",
         default=None,
         column=False,
     ),
@@ -202,7 +205,7 @@ FIELDS = fields.Fields(
     fields.time("started_at"),
     fields.time("finished_at"),
     fields.time(
-        "updated_at", "When it was last changed.", in_notification=None
+        "updated_at", "Time of its last change.", in_notification=None
     ),
     fields.now(
         "queue_position",
@@ -212,8 +215,8 @@ FIELDS = fields.Fields(
     fields.now(
         "expected_wait_s",
         fields.SECONDS,
-        "Expected remaining wait, from the recent rate at which slots were"
-        " assigned; null: unknown.",
+        "Expected remaining wait, estimated from the rate at which slots were"
+        " recently assigned; null: unknown.",
     ),
     fields.now(
         "pending_reasons", fields.CODES, "Why it still waits.", default=()
@@ -221,7 +224,8 @@ FIELDS = fields.Fields(
     fields.now(
         "chunk_bytes",
         fields.COUNT,
-        "Longest piece that all workers of the pool accept; null: unknown.",
+        "Largest piece of input that all workers of the pool accept; null:"
+        " unknown.",
     ),
     sort_keys=(
         "queued_at",
@@ -238,25 +242,25 @@ FIELDS = fields.Fields(
 class Options(TypedDict, total=False):
     """Options of a session that programs may set; see :data:`FIELDS`.
 
-    :param wait_timeout_s: how long the request may stay in the queue; can
-        only lower the pool's limit. It also applies while the pool cannot
-        report the request's state, to within 2 seconds.
-    :param priority: -1000 to 1000. In pools that share slots between
-        projects or limit them, sessions of a higher priority come before
+    :param wait_timeout_s: maximum time that the request may stay in the
+        queue; can only lower the pool's limit. It also applies, to within 2
+        seconds, while the pool cannot report the request's state.
+    :param priority: from -1000 to 1000. In pools that share slots between
+        projects or limit them, sessions with a higher priority come before
         others of the same project, and may take their slots if the pool
         allows it.
-    :param deadline_s: seconds from the request within which the session
+    :param deadline_s: seconds after the request within which the session
         should end. The pool refuses it with ``DEADLINE_IMPOSSIBLE`` if no slot
-        is fast enough. ``openstack fpga session show`` shows in the end
-        whether it was met.
+        is fast enough. ``openstack fpga session show`` shows afterwards
+        whether the deadline was met.
     :param deadline_action: what happens at the deadline: ``continue``;
-        ``kill``; or ``early``, which ends the session as soon as no slot can
-        meet the deadline. Both end it with ``DEADLINE_PASSED``. None: the
-        pool's default.
-    :param application: the same name for all sessions of an application.
-        Strategies that avoid reprogramming boards treat them as one: when one
-        of them gets a slot, the others restart their wait for boards that run
-        their accelerator. None: none.
+        ``kill``, which ends the session then; or ``early``, which ends it as
+        soon as no slot can meet the deadline. Both end it with
+        ``DEADLINE_PASSED``. None means the pool's default.
+    :param application: a name that is the same for all sessions of an
+        application, or None. Strategies that avoid reprogramming boards treat
+        these sessions as one: when one of them gets a slot, the others
+        restart their wait for boards that run their accelerator.
     """
 
     wait_timeout_s: float | None

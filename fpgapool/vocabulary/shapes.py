@@ -3,9 +3,9 @@
 """Checks of untrusted documents: files, messages and parameters.
 
 A *shape* is a function of a value and of its place in the document, such as
-``boards[2].slots``. It returns the checked value, or raises :class:`Invalid`
-with the place, the fault and the limit; never with the value, which may be a
-secret. Shapes are put together to declare a document::
+``boards[2].slots``. It returns the checked value or raises :class:`Invalid`
+with the place, the problem and the limit. The error never contains the value,
+which may be a secret. Shapes are combined to declare a document::
 
     BOARD = Members(
         required={"name": matching(NAME, "a name of 1 to 64 characters")},
@@ -13,8 +13,8 @@ secret. Shapes are put together to declare a document::
     )
     boards = list_of(BOARD, most=8)(document, "boards")
 
-Standard library only: clients and workers use them, too. JSON's true is an
-integer to Python, but not here; numbers must be finite.
+This module uses only the standard library, because clients and workers import
+it. JSON's true is an integer in Python, but not here; numbers must be finite.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Object = dict[str, Any]
 class Invalid(ValueError):
     """A value does not have its shape.
 
-    :ivar where: its place in the document; empty: the document itself.
-    :ivar reason: the fault, to follow the place.
+    :ivar where: the value's place in the document; empty: the document itself.
+    :ivar reason: what is wrong; in messages it follows the place.
     """
 
     def __init__(self, where: str, reason: str) -> None:
         if not where.isprintable():
-            # Names from an untrusted document.
+            # The names in it come from an untrusted document.
             where = where.encode("unicode_escape").decode()
         super().__init__(f"{where}: {reason}" if where else reason)
         self.where = where
@@ -68,7 +68,8 @@ def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
     bounds = _bounds(least, most)
 
     def check(value: object, where: str) -> int:
-        # Faster than is_integer(), for what each session sends.
+        # Inline, because is_integer() is slower and every session's messages
+        # pass through here.
         if (
             not isinstance(value, int)
             or isinstance(value, bool)
@@ -90,7 +91,8 @@ def number(
 ) -> Shape[float]:
     """Return the shape of numbers from least to most.
 
-    :param above: a limit that is not allowed itself; so is ``below``.
+    :param above: exclusive lower limit.
+    :param below: exclusive upper limit.
     """
     bounds = _bounds(least, most, above, below)
 
@@ -106,7 +108,9 @@ def number(
         try:
             return float(value)
         except OverflowError:
-            raise Invalid(where, "must be a smaller number") from None
+            raise Invalid(
+                where, "is too large for a floating-point number"
+            ) from None
 
     return check
 
@@ -152,9 +156,9 @@ def text(
 ) -> Shape[str]:
     """Return the shape of strings.
 
-    :param most: number of characters, at most.
+    :param most: maximum number of characters.
     :param printable: whether it must be one printable line.
-    :param storable: whether databases and the system must accept it.
+    :param storable: whether databases and the operating system must accept it.
     """
 
     def check(value: object, where: str) -> str:
@@ -185,9 +189,9 @@ def _is_unicode(value: str) -> bool:
 
 
 def matching(pattern: str | re.Pattern[str], words: str) -> Shape[str]:
-    """Return the shape of strings that match an expression as a whole.
+    """Return the shape of strings that a regular expression matches entirely.
 
-    :param words: what such a string is.
+    :param words: description of such a string, for the error message.
     """
     expression = re.compile(pattern)
 
@@ -200,7 +204,7 @@ def matching(pattern: str | re.Pattern[str], words: str) -> Shape[str]:
 
 
 def one_of(choices: Collection[str]) -> Shape[str]:
-    """Return the shape of certain strings."""
+    """Return the shape of strings that are one of the choices."""
 
     def check(value: object, where: str) -> str:
         if not isinstance(value, str) or value not in choices:
@@ -211,7 +215,7 @@ def one_of(choices: Collection[str]) -> Shape[str]:
 
 
 def exactly(wanted: int) -> Shape[int]:
-    """Return the shape of one integer, such as a version."""
+    """Return the shape of one particular integer, such as a version."""
 
     def check(value: object, where: str) -> int:
         if not is_integer(value) or value != wanted:
@@ -227,7 +231,7 @@ def anything(value: object, where: str) -> Any:
 
 
 def nullable(shape: Shape[_T]) -> Shape[_T | None]:
-    """Return a shape that accepts null, too."""
+    """Return a shape that also accepts null."""
     return lambda value, where: None if value is None else shape(value, where)
 
 
@@ -240,7 +244,7 @@ def list_of(
 ) -> Shape[list[_T]]:
     """Return the shape of lists.
 
-    :param distinct: whether members, which are hashable, must differ.
+    :param distinct: whether the members must differ; they must be hashable.
     """
 
     def check(value: object, where: str) -> list[_T]:
@@ -255,7 +259,7 @@ def list_of(
             for index, member in enumerate(value)
         ]
         if distinct and len(set(found)) < len(found):
-            raise Invalid(where, "members must be distinct")
+            raise Invalid(where, "must not have duplicate members")
         return found
 
     return check
@@ -264,9 +268,7 @@ def list_of(
 def mapping_of(
     shape: Shape[_T], most: int | None = None, name: Shape[str] | None = None
 ) -> Shape[dict[str, _T]]:
-    """Return the shape of objects whose author chooses the names of
-    members.
-    """
+    """Return the shape of objects with freely chosen names of members."""
 
     def check(value: object, where: str) -> dict[str, _T]:
         if not isinstance(value, Mapping):
@@ -292,14 +294,14 @@ def members(
     required: Collection[str],
     optional: Collection[str] = (),
 ) -> Object:
-    """Check the names of an object's members, and not their values."""
+    """Check the names of an object's members, but not their values."""
     if not isinstance(value, Mapping):
         raise Invalid(where, "must be an object")
     for name in value:
         if name not in required and name not in optional:
             raise Invalid(
                 where,
-                f"unknown member {name!r:.80}; known are:"
+                f"unknown member {name!r:.80}; known members:"
                 f" {', '.join([*required, *optional]) or 'none'}",
             )
     for name in required:
@@ -311,11 +313,11 @@ def members(
 class Members:
     """The shape of objects with known members.
 
-    Calling it returns the checked members, without the missing ones.
+    Calling it returns the checked members, without missing members.
 
-    :param optional: shapes of those that may be missing.
+    :param optional: shapes of members that may be missing.
     :param others: whether unknown members are ignored.
-    :param nulls: names of members that count as missing if they are null.
+    :param nulls: names of members that are treated as missing if null.
     """
 
     def __init__(

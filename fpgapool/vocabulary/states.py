@@ -24,18 +24,18 @@ LOST = "LOST"
 
 LIVE = frozenset({QUEUED, PREPARING, READY, ACTIVE, DETACHED})
 ASSIGNED = LIVE - {QUEUED}
-#: In these states the client cannot have connected yet.
+#: The states in which the client cannot have connected yet.
 UNCONNECTED = frozenset({QUEUED, PREPARING, READY})
 CONNECTED = frozenset({ACTIVE, DETACHED})
 TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
 ALL = LIVE | TERMINAL
 
 _ENDS: dict[str, Set[str]] = {"end": TERMINAL - {REJECTED}}
-# Its worker may report, late, that it had been served before.
+# The worker may report late that the session had been served before its end.
 _MAY_BE_SERVED: dict[str, Set[str]] = {"end": {CLOSED}, "reopen": {QUEUED}}
 _REQUEUE: dict[str, Set[str]] = {"requeue": {QUEUED}}
-#: A session's state -> event -> the states that may follow. Events that a
-#: state lacks cannot happen in it. A code says why a session ended.
+#: A session's state -> event -> the states that may follow. Events that are
+#: missing for a state cannot happen in it. A code says why a session ended.
 SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     QUEUED: {"assign": {PREPARING}, "end": TERMINAL},
     PREPARING: {
@@ -54,8 +54,8 @@ SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     LOST: _MAY_BE_SERVED,
 }
 
-# Not a session's state, but the end of an assignment in a worker's result. The
-# conductor then requeues the session.
+# Not a state of a session: a worker's result if it could not prepare the slot.
+# The conductor then requeues the session.
 PREPARE_FAILED = "PREPARE_FAILED"
 RESULTS = frozenset({CLOSED, FAILED, EXPIRED, CANCELLED, PREPARE_FAILED})
 
@@ -77,8 +77,8 @@ SCRUBBED = "scrubbed"
 SOILED = "soiled"
 
 _CLEANED = {SCRUBBED: SLOT_IDLE, SOILED: SLOT_FAULTY}
-#: A slot's state -> event -> its next state. Events that a state lacks cannot
-#: happen in it. Without a worker a slot is ``SLOT_STARTING``.
+#: A slot's state -> event -> its next state. Events that are missing for a
+#: state cannot happen in it. A slot without a worker is ``SLOT_STARTING``.
 SLOT_MOVES = {
     SLOT_IDLE: {ASSIGN: SLOT_PREPARING, SELF_TEST: SLOT_PREPARING},
     SLOT_PREPARING: {PROGRAMMED: SLOT_READY, **_CLEANED},
@@ -93,19 +93,20 @@ SLOT_MOVES = {
 }
 SLOT_STATES = frozenset({SLOT_STARTING, *SLOT_MOVES})
 
-#: What happens to a session at its deadline, the default first: it continues,
-#: it ends, or it ends as soon as no slot can meet the deadline.
+#: What happens to a session at its deadline, with the default first: it
+#: continues, it ends, or it ends as soon as no slot can meet the deadline.
 CONTINUE = "continue"
 KILL = "kill"
 EARLY = "early"
 DEADLINE_ACTIONS = (CONTINUE, KILL, EARLY)
 
-# Kinds of holders of slots.
+# What can hold a slot.
 HELD_BY_SESSION = "session"
 HELD_BY_SELF_TEST = "self_test"
 HELD_BY_GROUP = "group"
 
-# A group, and a client of it. The row of one that is deleted or revoked goes.
+# States of a group. A deleted group's row is removed, and so is a revoked
+# client's.
 GROUP_CREATING = "CREATING"
 GROUP_ACTIVE = "ACTIVE"
 GROUP_RESIZING = "RESIZING"
@@ -123,8 +124,8 @@ EMPTIED = "emptied"
 
 _DELETE = {DELETE: GROUP_DRAINING}
 #: A group's state -> event -> its next state. It is filled when it has its
-#: minimum of members, moving while it has more or fewer slots than it should,
-#: and short below its minimum.
+#: minimum number of members, moving while it has more or fewer slots than it
+#: should, and short while it is below its minimum.
 GROUP_MOVES = {
     GROUP_CREATING: {FILLED: GROUP_ACTIVE, **_DELETE},
     GROUP_ACTIVE: {MOVING: GROUP_RESIZING, SHORT: GROUP_DEGRADED, **_DELETE},
@@ -137,7 +138,7 @@ GROUP_STATES = (*GROUP_MOVES, GROUP_DELETED)
 
 CLIENT_ATTACHED = "ATTACHED"
 CLIENT_REVOKED = "REVOKED"
-#: Its program has ended it, or is gone.
+#: The client's program closed it or has gone.
 CLIENT_ENDED = "ENDED"
 
 CLIENT_STATES = (CLIENT_ATTACHED, CLIENT_REVOKED, CLIENT_ENDED)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Entry points for web servers; importing one reads the configuration."""
+"""Entry points for web servers; importing one loads the configuration."""

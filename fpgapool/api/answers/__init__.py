@@ -2,7 +2,7 @@
 
 """Parts of responses that several handlers share.
 
-``views`` turns records into documents by their descriptions, ``paging`` makes
+``views`` makes documents from records and their descriptions, ``paging`` makes
 pages of lists, ``hardware`` lists and changes hosts, devices and slots, and
 ``reasons`` explains why sessions wait.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What handlers of hosts, devices and slots have in common."""
+"""Common parts of the handlers of hosts, devices and slots."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ _ADMINISTRATION = (
 class Hardware:
     """Hosts, devices or slots.
 
-    :ivar singular: with an s, the name of the list.
-    :ivar documents: makes all documents; the flag says whether the caller may
-        see what belongs to other projects.
-    :ivar missing: the code if the path names none.
-    :ivar see_all: the right to see that; None: all callers have it.
-    :ivar key: the member that paths and markers name.
+    :ivar singular: name of one of them; with an s, the name of the list.
+    :ivar documents: returns all documents; the flag says whether the caller
+        may see data of other projects.
+    :ivar missing: error code if the one in the path does not exist.
+    :ivar see_all: the right to see data of other projects; None: all callers
+        have it.
+    :ivar key: the member that identifies one in paths and markers.
     """
 
     singular: str
@@ -62,9 +63,9 @@ class Hardware:
         )
 
     def show(self, call: calls.Call, *, status: int = 200) -> calls.Answer:
-        """Show the one that the path names.
+        """Show the one that the path identifies.
 
-        :raises ApiError: if there is none.
+        :raises ApiError: if it does not exist.
         """
         document = {self.singular: self._found(call)}
         return calls.Answer(document=document, status=status)
@@ -76,12 +77,13 @@ class Hardware:
         *,
         status: int = 200,
     ) -> calls.Answer:
-        """Change the one that the path names, and show it.
+        """Change the one that the path identifies, and show it.
 
-        :param change: asks the conductor; given the document before.
+        :param change: requests the change from the conductor; it gets the
+            document as it was before.
         """
         known = call.backends.inventory
-        # It may be newer than the cache.
+        # The one to change may be newer than the cache.
         known.forget()
         found = self._found(call)
         try:
@@ -108,9 +110,9 @@ def administer(
     host_uuid: str,
     device_name: str | None = None,
 ) -> None:
-    """Ask the conductor for the change in a request's body.
+    """Request the change in a request's body from the conductor.
 
-    :param device_name: None for the whole host.
+    :param device_name: the device; None: the whole host.
     :raises ApiError: if the body contradicts itself.
     """
     call.audit.before = {
@@ -128,7 +130,7 @@ def administer(
     if deadline_s is not None and change["state"] != states.DRAINING:
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            "body.drain_deadline_s: allowed only with the state 'draining'",
+            "body.drain_deadline_s: only allowed with the state 'draining'",
         )
     conductor.administer(
         host_uuid,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pages of lists, as in other APIs of OpenStack."""
+"""Pages of lists, as in other OpenStack APIs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def limit(call: calls.Call) -> int:
 def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
     """Return the project whose members are listed; None means all projects.
 
-    :raises ApiError: if that is not allowed, or was not requested.
+    :raises ApiError: if the caller may not list all projects, or names another
+        project without ``all_projects``.
     """
     wanted: str | None = call.query.get("project_id")
     if call.query.get("all_projects"):
@@ -37,7 +38,7 @@ def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
     if wanted not in (None, call.project_id):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            "project_id of another project requires all_projects=true",
+            "to list another project by project_id, add all_projects=true",
         )
     return call.project_id
 
@@ -47,6 +48,8 @@ def order(
 ) -> list[tuple[str, bool]]:
     """Return the sort keys of a list, and whether each is ascending.
 
+    :param sort_key: the default sort key.
+    :param ascending: the default direction.
     :raises ApiError: if there are more directions than keys.
     """
     keys = call.query.get("sort_key", [sort_key])
@@ -54,8 +57,8 @@ def order(
     if len(given) > len(keys):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"{len(given)} sort_dir for {len(keys)} sort_key: give at most one"
-            " for each key",
+            f"the query has {len(given)} sort_dir for {len(keys)} sort_key;"
+            " give at most one sort_dir for each sort_key",
         )
     last = given[-1] if given else ascending
     return list(itertools.zip_longest(keys, given, fillvalue=last))
@@ -77,7 +80,7 @@ def document(
 ) -> dict[str, Any]:
     """Return a page of a list with the address of the next one.
 
-    :param path: of the list; empty: its name.
+    :param path: path of the list; empty: its name.
     """
     found: dict[str, Any] = {name: list(members)}
     if members and len(members) == limit(call):
@@ -109,9 +112,10 @@ def listing(
 ) -> dict[str, Any]:
     """Return the requested page of a short list.
 
-    :param listed: has the default order, and which parameters are filters.
-    :param key: the member that a marker names; it is unique.
-    :param path: of the list; empty: its name.
+    :param listed: description of the resource, with the default order and the
+        filters.
+    :param key: the unique member that markers contain.
+    :param path: path of the list; empty: its name.
     :raises ApiError: if the marker is not in the list.
     """
     wanted = {

@@ -27,10 +27,10 @@ FOR_LACK_OF_SLOTS = frozenset(
 def out_of_service(
     slots: Iterable[inventory.Slot], sees_hosts: Callable[[], bool]
 ) -> str:
-    """Say how many slots are out of service, and since when hosts are silent.
+    """Describe the slots that are out of service, and the hosts that are down.
 
-    :param sees_hosts: whether the caller may see the names of hosts.
-    :returns: a sentence; empty if none is out of service.
+    :param sees_hosts: returns whether the caller may see the names of hosts.
+    :returns: a sentence; empty if no slot is out of service.
     """
     counts = collections.Counter(slot.state for slot in slots)
     parts = [
@@ -68,9 +68,9 @@ def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:
 def sentence(code: str) -> str:
     """Return the sentence that explains a reason.
 
-    :param code: of :mod:`fpgapool.vocabulary.codes`; an unknown one, of a
-        newer conductor, is repeated.
+    :param code: a code of :mod:`fpgapool.vocabulary.codes`; the sentence for
+        an unknown code, from a newer conductor, contains the code itself.
     """
     if code in codes.WAITING:
         return codes.ERRORS[code].sentence
-    return f"The scheduler says {code}."
+    return f"The scheduler reports {code}."

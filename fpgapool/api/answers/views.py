@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The members of an answer, as their description lists them."""
+"""The members of responses, from the descriptions of resources."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def members(
     recorded: bool = True,
     part: str = "",
 ) -> dict[str, Any]:
-    """Return the members of a view, or of a row, that a version has.
+    """Return the members of a view or row that a version of the API has.
 
-    :param recorded: whether it is a row, which has only what is kept.
-    :param part: of the object within the answer; empty: of the answer.
+    :param recorded: whether it is a row, which has only stored members.
+    :param part: name of the object within the response whose members to
+        return; empty: those of the response itself.
     """
     labels, values, are_times = _plan(described, part, version, recorded)
     found = dict(zip(labels, values(one), strict=True))
@@ -50,7 +51,9 @@ def _plan(
     version: tuple[int, int],
     recorded: bool,
 ) -> tuple[list[str], Callable[[Any], tuple[Any, ...]], list[str]]:
-    """Return how a version calls fields, what gets them, and the times."""
+    """Return the field names of a version, a getter for their values, and the
+    names of the time fields.
+    """
     found = {
         str(field.shown): field
         for field in described.part(part)
@@ -64,7 +67,10 @@ def _plan(
 def endpoints(
     found: Iterable[objects.Endpoint],
 ) -> list[dict[str, Any]]:
-    """Return the endpoints of other hosts; a front door has the local ones."""
+    """Return the endpoints for clients on other hosts.
+
+    Only a front door returns the local ones.
+    """
     return [
         dataclasses.asdict(one)
         for one in found
@@ -78,14 +84,14 @@ def check_options(
     version: microversion.Version,
     where: str,
 ) -> None:
-    """Check that a version has the options of a request.
+    """Check that a version of the API has the options of a request.
 
-    :raises ApiError: for the first that is newer.
+    :raises ApiError: for the first option that needs a newer version.
     """
     for option in described.options:
         if option.name in wanted and version < option.since:
             raise errors.ApiError(
                 codes.INVALID_REQUEST,
-                f"body.{where}.{option.name} needs version"
+                f"body.{where}.{option.name} requires version"
                 f" {microversion.Version(*option.since)}",
             )

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# What is cached at most: bytes of documents, and values that have ended.
+# Maximum size of cached documents, and maximum number of ended values.
 _MOST_BYTES = 16 * 2**20
 _MOST_VALUES = 1000
 
@@ -25,12 +25,12 @@ _MOST_VALUES = 1000
 class Remembered(Generic[_T]):
     """A value that is loaded again when it is too old.
 
-    One thread loads while the others get the old value, or wait if there is
-    none. Thread-safe.
+    One thread loads the value while the others get the old one, or wait if
+    there is none. Thread-safe.
 
-    :param load: returns the current value; its errors go to the caller.
-    :param max_age_s: the maximum age; 0: it is loaded for each caller.
-    :param clock: of seconds, never going back.
+    :param load: returns the current value; its errors reach the caller.
+    :param max_age_s: maximum age; 0: the value is loaded for each caller.
+    :param clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -43,20 +43,21 @@ class Remembered(Generic[_T]):
         self._max_age_s = max_age_s
         self._clock = clock
         self._changed = threading.Condition()
-        # The value, and when its loading began.
+        # The value, and when loading it began.
         self._known: tuple[_T, float] | None = None
         self._loading = False
-        # Incremented when a value that is being loaded may be out of date.
+        # Increases when a value that is being loaded may be out of date.
         self._era = 0
 
     def get(self) -> _T:
         """Return the value, which is not too old when this call begins.
 
-        While another thread loads it, it is older by the time of loading.
+        While another thread loads the next value, the old one is returned,
+        even if it is too old.
         """
         if self._max_age_s <= 0:
             return self._load()
-        # The usual case, without the lock.
+        # The usual case, which does not need the lock.
         known = self._known
         if known is not None and self._clock() - known[1] <= self._max_age_s:
             return known[0]
@@ -87,7 +88,7 @@ class Remembered(Generic[_T]):
                 self._changed.notify_all()
 
     def forget(self) -> None:
-        """Reload the value for the next caller, as after a change."""
+        """Drop the value, so that the next caller sees a change."""
         with self._changed:
             self._era += 1
             self._known = None
@@ -101,9 +102,10 @@ class Ended(Generic[_T]):
 
     Thread-safe.
 
-    :param load: returns the current value of a key.
-    :param max_age_s: the maximum age; 0: none is kept.
-    :param clock: of seconds, never going back.
+    :param load: returns the current value for a key.
+    :param has_ended: returns whether a value has ended.
+    :param max_age_s: maximum age; 0: no values are kept.
+    :param clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -133,14 +135,14 @@ class Ended(Generic[_T]):
 
 
 class Text(NamedTuple):
-    """A document as it is sent."""
+    """An encoded document, with its ETag."""
 
     data: bytes
     tag: str
 
 
 class Texts:
-    """Documents generated from a value, cached while it is the current one.
+    """Documents made from a value, cached until the value is replaced.
 
     Thread-safe.
     """
@@ -151,10 +153,11 @@ class Texts:
     def get(
         self, value: object, key: Hashable, make: Callable[[], Any]
     ) -> Text:
-        """Return a document's text.
+        """Return an encoded document.
 
-        :param key: of the document, including everything else that it depends
-            on.
+        :param value: the value from which it is made.
+        :param key: everything else that the document depends on.
+        :param make: makes the document if it is not cached.
         """
         kept = self._kept
         if kept.value is not value:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, devices and slots in the API's terms."""
+"""Hosts, devices and slots as the API shows them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def probation(
 ) -> dict[str, Any]:
     """Return the members about a fault and its self-tests.
 
-    :param fault: None: the unit works, or only its driver reports a fault.
-    :param sees_all: whether the caller may see messages of hosts.
+    :param fault: the fault; None if the slot, device or accelerator works, or
+        only its driver reports a fault.
+    :param sees_all: whether the caller may see messages from hosts.
     """
     return {
         "failures": fault.failures if fault else 0,
@@ -36,11 +37,11 @@ def probation(
 def figures(
     database: db_api.Database, pool: inventory.Inventory
 ) -> dict[str, Any]:
-    """Return the figures about the pool from the database's rows.
+    """Return figures about the pool, from the database's rows.
 
-    Used when the leader does not answer, see
-    :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`. Its strategy is
-    unknown, and network cards count as idle.
+    They replace those of
+    :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now` while the leader
+    does not answer. The strategy and the load of network cards are unknown.
     """
     sessions: collections.Counter[str] = collections.Counter()
     accelerators: collections.Counter[str] = collections.Counter()
@@ -69,10 +70,11 @@ def snapshot(
 ) -> dict[str, Any]:
     """Return the snapshot for Nova.
 
-    A host omits accelerators for which it has no usable slot.
+    Accelerators for which a host has no usable slot are missing there.
 
-    :param shapes: that fit each accelerator; none: all do.
-    :param generated_at: wall clock.
+    :param shapes: shapes of slots that each accelerator fits; empty: all.
+    :param now: figures of the leader or of :func:`figures`.
+    :param generated_at: current time, in seconds since the epoch.
     """
     unusable = frozenset(now["unusable_slots"])
     totals: collections.Counter[int] = collections.Counter()
@@ -86,7 +88,7 @@ def snapshot(
             )
             count[0] += 1
             count[1] += not (slot.holder or slot.record.reserved_for)
-    # Most hosts of a cloud are equal.
+    # Most hosts of a cloud have the same slots, so they share the result.
     known: dict[tuple[tuple[str, int, int], ...], dict[str, Any]] = {}
     hosts = {}
     for host in pool.hosts:
@@ -125,7 +127,7 @@ def _accelerators(
     counts: tuple[tuple[str, int, int], ...],
     library: Mapping[str, Collection[str]],
 ) -> dict[str, dict[str, int]]:
-    """:returns: the numbers of usable and of free slots for each."""
+    """Return the numbers of usable and free slots for each accelerator."""
     found = {}
     for name, shapes in library.items():
         fitting = [one for one in counts if not shapes or one[0] in shapes]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Queries the leading conductor for what the database lacks."""
+"""Queries to the leading conductor for data that is not in the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class _Silence(NamedTuple):
-    """The leader did not answer."""
+    """The leader did not answer; the lease is the one at that time."""
 
     lease: db_api.Lease | None
 
@@ -32,10 +32,10 @@ class _Silence(NamedTuple):
 class Leader:
     """Sends read-only queries to the leader.
 
-    If the conductor does not answer one query, it gets no further ones until
+    If the conductor does not answer a query, no further ones are sent until
     the lease shows that a conductor leads. Thread-safe.
 
-    :param conductor: the conductor's client; with a short timeout.
+    :param conductor: the conductor's client, with a short timeout.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Leader:
         """Send a query.
 
         :returns: the answer, and whether there is one.
-        :raises: the conductor's errors, DatabaseError.
+        :raises: the conductor's errors, or DatabaseError.
         """
         if not self._may_answer():
             return None, False
@@ -63,13 +63,17 @@ class Leader:
         except messaging.RemoteError:
             raise
         except exception.Overloaded:
-            # It still leads.
+            # The conductor still leads, so later queries are sent.
             return None, False
         except (
             messaging.MessagingException,
             exception.NotLeader,
         ) as error:
-            LOG.warning("No conductor responded: %s", error)
+            LOG.warning(
+                "The conductor did not answer, so responses are from the"
+                " database until a conductor renews the lease: %s",
+                error,
+            )
             self._record_silence()
             return None, False
         with self._lock:
@@ -96,7 +100,7 @@ class Leader:
         lease = self._new_lease(silence)
         if lease is None:
             return False
-        # One query is enough to find out.
+        # Send only one query to find out whether the conductor answers again.
         with self._lock:
             is_first = self._silence is silence
             if is_first:
@@ -104,7 +108,7 @@ class Leader:
         return is_first
 
     def _new_lease(self, silence: _Silence) -> db_api.Lease | None:
-        """Return the lease that shows that a conductor leads again, if any."""
+        """Return the lease if it shows that a conductor leads again."""
         lease = self._database.read_lease()
         if lease is None or not lease.holder or lease == silence.lease:
             return None
@@ -117,9 +121,9 @@ class Leader:
 
 
 def without_secret(state: str, revision: int) -> int:
-    """Return the revision of a session without its secret.
+    """Return the revision of a session that is shown without its secret.
 
-    A READY session without its secret gets an older revision: a client that
-    waits for a later one then gets the secret from the next leader.
+    For a READY session, this is an older revision: a client that waits for the
+    next revision then gets the secret once a conductor leads again.
     """
     return max(revision - (state == states.READY), 0)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Vendordata: the data of an instance that Nova requests.
+"""Vendordata: the data that Nova requests for an instance.
 
-A boot waits for the answer and must not fail because of an accelerator. So on
-any error the answer is quick: the instance's earlier data, or nothing.
+An instance's boot waits for the answer, and must not fail because of an
+accelerator. On any error, the answer is therefore quick: the instance's
+existing token, or nothing.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
 
-# Nova did not send the instance's flavor.
+# Outcomes without the instance's flavor from Nova.
 _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 
 # Shorter keys can be guessed.
 _MIN_KEY_LENGTH = 32
 
-#: A lookup that was too slow continues, so that the next one is quick, but not
-#: forever.
+#: Time limit of a request to Nova. A lookup that is too slow for its answer
+#: continues up to this limit, so that the next one is quick.
 REQUEST_TIMEOUT_S = 5.0
 
 _MAX_NAME_LENGTH = 255
@@ -61,16 +62,16 @@ def _read(path: str) -> str:
             return stream.read()
     except (OSError, UnicodeDecodeError) as error:
         raise exception.ConfigurationError(
-            reason=f"[vendordata] ca_file: {error}"
+            reason=f"cannot read [vendordata] ca_file: {error}"
         ) from error
 
 
 class Vendordata:
-    """Answers Nova; thread-safe.
+    """Answers Nova's requests; thread-safe.
 
-    :param options: those of ``[vendordata]``.
-    :param servers: Nova; None: Nova is not configured.
-    :param known: has the rows of instances.
+    :param options: the options of ``[vendordata]``.
+    :param servers: the client of Nova; None: Nova is not configured.
+    :param known: the database with the rows of instances.
     :raises ConfigurationError: if an option is invalid.
     """
 
@@ -83,7 +84,7 @@ class Vendordata:
     ) -> None:
         if any(len(key) < _MIN_KEY_LENGTH for key in options.token_keys):
             raise exception.ConfigurationError(
-                reason="[vendordata] token_keys need at least"
+                reason="each of [vendordata] token_keys must have at least"
                 f" {_MIN_KEY_LENGTH} characters"
             )
         self._options = options
@@ -91,8 +92,8 @@ class Vendordata:
         self._servers = servers
         self._conductor = conductor
         self._known = known
-        # Limit of lookups that wait for Nova; as many others can still read
-        # the database.
+        # Limits the lookups that wait for Nova. The same number of others can
+        # still read the database.
         self._asking = threading.BoundedSemaphore(options.max_lookups)
         self._free = threading.BoundedSemaphore(2 * options.max_lookups)
         self._lock = threading.Lock()
@@ -104,7 +105,7 @@ class Vendordata:
             return dict(self._outcomes)
 
     def answer(self, body: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-        """Return an instance's data; never raises, never takes long.
+        """Return an instance's data, quickly and without raising errors.
 
         :param base_url: the URL with which Nova reached this API.
         """
@@ -124,8 +125,8 @@ class Vendordata:
         return answer
 
     def _present_ca_cert(self) -> str:
-        """Return the file's current contents, or those at the start if it is
-        unreadable.
+        """Return the current certificates, or those read at startup if the
+        file is unreadable.
         """
         if self._options.ca_file:
             try:
@@ -139,7 +140,7 @@ class Vendordata:
     def _remembered(
         self, known: Sequence[db_api.InstanceRecord]
     ) -> str | None:
-        """Return the token of an instance in the database, if it has one."""
+        """Return the existing token of an instance, if it has one."""
         for record in known:
             if record.usable:
                 return self._made_again(record.instance_id, record)
@@ -150,14 +151,15 @@ class Vendordata:
     ) -> tuple[dict[str, Any], str]:
         """Look an instance up, within the time limit.
 
-        :param known: gets the instance's row, if there is one.
+        :param known: list to which the instance's row is added, if it exists.
         :returns: the instance's data, and the outcome.
         """
         if self._servers is None or not self._options.token_keys:
             return {}, NOT_CONFIGURED
         if not self._free.acquire(blocking=False):
             _OFTEN.warning(
-                "Instance %s was not looked up: too many lookups", instance_id
+                "Instance %s was not looked up: too many lookups are running",
+                instance_id,
             )
             return {}, BUSY
         found: list[tuple[dict[str, Any], str]] = []
@@ -170,21 +172,21 @@ class Vendordata:
                 self._free.release()
                 done.set()
 
-        # It cannot be stopped, only abandoned.
+        # A thread cannot be stopped, only abandoned.
         thread = threading.Thread(target=work, name="vendordata", daemon=True)
         try:
             thread.start()
         except RuntimeError:
             self._free.release()
             _OFTEN.warning(
-                "Instance %s was not looked up: no thread available",
+                "Instance %s was not looked up: no thread can be started",
                 instance_id,
             )
             return {}, BUSY
         if done.wait(self._options.lookup_timeout_s) and found:
             return found[0]
         _OFTEN.warning(
-            "Instance %s: Nova did not return its flavor within %g s",
+            "Nova did not return the flavor of instance %s within %g s",
             instance_id,
             self._options.lookup_timeout_s,
         )
@@ -217,13 +219,14 @@ class Vendordata:
             known.append(record)
         if not self._asking.acquire(blocking=False):
             _OFTEN.warning(
-                "Instance %s was not looked up in Nova: too many lookups",
+                "Instance %s was not looked up in Nova: too many lookups are"
+                " running",
                 instance_id,
             )
             return {}, BUSY
         try:
-            # Not the request's own data, because its sender could claim
-            # anything.
+            # Ask Nova instead of using the data in the request, whose sender
+            # could claim anything.
             server = self._servers.server(instance_id)
         finally:
             self._asking.release()
@@ -247,7 +250,7 @@ class Vendordata:
         required: flavors.Requirements,
         record: db_api.InstanceRecord | None,
     ) -> str | None:
-        """Return the token of an instance; None: it was revoked."""
+        """Return the token of an instance; None if it was revoked."""
         if record is not None and record.deleted_at is not None:
             raise exception.InstanceNotFound(instance_id=instance_id)
         known: db_api.InstanceRecord | objects.InstanceEntry | None = record
@@ -260,7 +263,8 @@ class Vendordata:
         token = self._made_again(instance_id, known)
         if token is None and known is not None and not known.token_revoked:
             LOG.info(
-                "Instance %s gets another token: its previous key is gone",
+                "Instance %s gets a new token, because the key of its old one"
+                " was removed",
                 instance_id,
             )
             known = self._admit(

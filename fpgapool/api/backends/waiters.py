@@ -18,8 +18,8 @@ from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
 
-# Most new sessions get their slot within milliseconds, so the first query
-# follows soon.
+# Most new sessions get their slot within milliseconds, so the first query is
+# sent soon.
 _FIRST_INTERVAL_S = 0.01
 
 #: Returns the revisions of those sessions that exist.
@@ -42,14 +42,15 @@ class _Waiter:
 
 
 class Waiters:
-    """Waits for many sessions with one query at a time.
+    """Waits for many sessions with one query for all of them.
 
-    The querying thread exists only while requests wait. A web server may
-    therefore fork after creating this.
+    The thread that sends the queries exists only while requests wait, so a web
+    server may fork after creating this.
 
-    :param max_waiters: how many may wait at the same time.
-    :param interval_s: between queries, some time after the last request has
-        begun to wait.
+    :param ask: sends the query.
+    :param max_waiters: maximum number of requests that wait at the same time.
+    :param interval_s: time between queries; after a request starts to wait,
+        the first queries follow each other more quickly.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Waiters:
         self._interval_s = interval_s
         self._pause_s = 0.0
         self._lock = threading.Lock()
-        # In the order of their arrival.
+        # A dict, because it keeps the order of arrival.
         self._waiters: dict[_Waiter, None] = {}
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -76,14 +77,15 @@ class Waiters:
     ) -> bool:
         """Wait until a session has a later revision.
 
-        If too many requests wait, the project with the most makes room.
+        If too many requests wait, one of the project with the most stops
+        waiting, to make room.
 
-        :param place: of requests of one project, the one with the highest
-            place makes room.
-        :returns: False if it has not changed in time, is gone, or the request
-            had to make room.
+        :param place: rank within the project; the request with the highest
+            place is the first to make room.
+        :returns: False if the session has not changed in time or no longer
+            exists, or if the request had to make room.
         :raises TooManyWaiters: if this request would have to make room.
-        :raises: the question's errors.
+        :raises: the query's errors.
         """
         waiter = _Waiter(
             session_id, revision, threading.Event(), place, project_id
@@ -105,7 +107,7 @@ class Waiters:
             return len(self._waiters)
 
     def close(self) -> None:
-        """End all waits, and the thread."""
+        """End all waits and the thread."""
         self._closing.set()
         with self._lock:
             thread = self._thread
@@ -133,7 +135,8 @@ class Waiters:
         own = counts[waiter.project_id] + 1
         most = max(counts.values(), default=0)
         if most > own:
-            # Even without the new request, that project has no fewer.
+            # Even if it makes room, that project has no fewer requests than
+            # the new request's project.
             crowd = [w for w in self._waiters if counts[w.project_id] == most]
             last = max(crowd, key=lambda other: other.place)
         else:
@@ -158,7 +161,7 @@ class Waiters:
     def _known(self) -> frozenset[str]:
         """Return the sessions that requests wait for.
 
-        Without any, the thread ends.
+        If there are none, note that the thread ends.
         """
         with self._lock:
             if self._closing.is_set() or not self._waiters:
@@ -170,10 +173,17 @@ class Waiters:
         try:
             revisions = self._ask(known)
         except exception.FpgapoolException as error:
-            LOG.warning("Waiting requests fail: %s", error)
+            LOG.warning(
+                "Requests that wait for sessions fail, because their revisions"
+                " cannot be read: %s",
+                error,
+            )
             self._fail(error)
         except Exception as error:
-            LOG.exception("Waiting requests fail")
+            LOG.exception(
+                "Requests that wait for sessions fail, because their revisions"
+                " cannot be read"
+            )
             self._fail(error)
         else:
             self._wake(known, revisions)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The handlers of operations: they check rights and make responses."""
+"""The handlers of operations, which check rights and return responses."""

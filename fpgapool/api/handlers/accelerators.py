@@ -28,7 +28,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show an accelerator; that of the caller's project takes precedence."""
+    """Show an accelerator; one of the caller's project takes precedence."""
     name = call.path["name"]
     library = call.backends.load_library()
     key = library.resolve(name, call.caller.project_id or "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bitstreams: create, upload, decide, share, download, delete."""
+"""Bitstreams: create, upload, approve, reject, share, download, delete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fpgapool.vocabulary import shapes
 _OCTETS = "application/octet-stream"
 _PROJECT_ID = shapes.text(64, least=1, printable=True)
 
-#: After these errors the conductor may have made the change.
+#: Errors after which the conductor may have made the change anyway.
 _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
 
 
@@ -141,7 +141,8 @@ def delete(call: calls.Call) -> calls.Answer:
         },
     )
     if record.location:
-        # The bitstream is deleted; the sweeper removes the rest.
+        # The bitstream itself is deleted. If its file cannot be deleted now,
+        # the sweeper removes it later.
         with contextlib.suppress(
             exception.StoreFailed, exception.StoreUnavailable
         ):
@@ -237,9 +238,9 @@ def download(call: calls.Call) -> calls.Answer:
 
 
 def _find(call: calls.Call) -> db_api.BitstreamRecord:
-    """Return the bitstream of the path.
+    """Return the bitstream that the path identifies.
 
-    :raises ApiError: if there is none that the caller may see.
+    :raises ApiError: if it does not exist or the caller may not see it.
     """
     wanted = call.path["bitstream_id"]
     record = call.backends.database.get_bitstream(wanted[:64].lower())
@@ -263,7 +264,7 @@ def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
 def _files(call: calls.Call) -> calls.Files:
     files = call.backends.files
     if files is None:
-        raise exception.StoreUnavailable(reason="this API has none")
+        raise exception.StoreUnavailable(reason="this API has no store")
     return files
 
 
@@ -347,7 +348,7 @@ def _incoming(
 ) -> intake.Intake:
     if call.stream is None:
         raise errors.ApiError(
-            codes.LENGTH_REQUIRED, "the request needs a Content-Length"
+            codes.LENGTH_REQUIRED, "the request must have a Content-Length"
         )
     most_bytes = files.max_size_bytes
     incoming = intake.Intake(
@@ -370,7 +371,8 @@ def _kept_if_right(
     try:
         yield
     except messaging.MessagingException:
-        # The conductor may have accepted it; if not, the sweeper removes it.
+        # The conductor may have accepted the file; otherwise the sweeper
+        # removes it.
         raise
     except exception.FpgapoolException as error:
         if error.code not in _UNCERTAIN:
@@ -382,7 +384,7 @@ def _kept_if_right(
 
 
 def _remove(call: calls.Call, bitstream_id: str, location: str) -> None:
-    # The sweeper removes files that cannot be removed now.
+    # If a file cannot be removed now, the sweeper removes it later.
     with contextlib.suppress(exception.FpgapoolException):
         record = call.backends.database.get_bitstream(bitstream_id)
         # A second upload of the same file has the same location.
@@ -396,9 +398,9 @@ def _checked(
     incoming: intake.Intake,
     location: str,
 ) -> objects.UploadBitstream:
-    """Return the conductor's arguments for a valid file.
+    """Check a file, and return the message that reports it to the conductor.
 
-    :raises ApiError: if its checksum is wrong.
+    :raises ApiError: if the file's checksum is wrong.
     :raises BitstreamRefused: if its signature or contents are invalid.
     """
     checksum = incoming.checksum_sha256
@@ -411,7 +413,8 @@ def _checked(
     signed_by = _signer(call, record, checksum)
     found = contents.Contents(dict(record.profile), tuple(record.shapes))
     if record.format in contents.MAX_SIZE_BYTES:
-        # From the store, because a slow upload would hold memory for long.
+        # Read it back from the store: keeping a slow upload in memory would
+        # occupy that memory for a long time.
         pieces = _files(call).store.read(location)
         found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(
@@ -429,9 +432,10 @@ def _checked(
 def _signer(
     call: calls.Call, record: db_api.BitstreamRecord, checksum_sha256: str
 ) -> str:
-    """Return the name of the key that has signed a file.
+    """Return the name of the trusted key that signed a file.
 
-    :raises BitstreamRefused: if none has, and the pool requires it.
+    :raises BitstreamRefused: if no trusted key did and a signature is
+        required, or if the signature is wrong.
     """
     files = _files(call)
     return files.trusted_keys.signer(

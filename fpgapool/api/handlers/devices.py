@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Devices: FPGA boards of hosts."""
+"""Devices: the FPGA boards of hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a device; or set its reservable slots."""
+    """Enable, drain or disable a device, or set its reservable slots."""
     return _DEVICES.change(
         call,
         lambda device: hardware.administer(

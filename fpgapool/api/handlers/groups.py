@@ -136,7 +136,7 @@ def show_client(call: calls.Call) -> calls.Answer:
 
 
 def attach(call: calls.Call) -> calls.Answer:
-    """Attach a client to a group; only this response has its secret."""
+    """Attach a client to a group; only this response contains its secret."""
     view = _find(call)
     secret = secrets.token_hex(_SECRET_BYTES)
     client_id = str(uuid.uuid4())
@@ -189,9 +189,9 @@ def revoke(call: calls.Call) -> calls.Answer:
 
 
 def _find(call: calls.Call) -> objects.GroupView:
-    """Return the group of the path, as its row has it.
+    """Return the group that the path identifies, from its row.
 
-    :raises ApiError: if there is none that the caller may see.
+    :raises ApiError: if it does not exist or the caller may not see it.
     """
     wanted = call.path["group_id"]
     for record in call.backends.database.groups(wanted[:64].lower()):
@@ -221,7 +221,7 @@ def _find_client(
 ) -> db_api.GroupClientRecord:
     """Return a client of a group.
 
-    :raises ApiError: if there is none that the caller may see.
+    :raises ApiError: if it does not exist or the caller may not see it.
     """
     for record in call.backends.database.group_clients(group_id=view.group_id):
         if record.client_id == client_id and _sees_client(call, view, record):
@@ -235,7 +235,7 @@ def _find_client(
 def _owns(
     call: calls.Call, view: objects.GroupView | db_api.GroupRecord
 ) -> bool:
-    """Whether the caller may see what only a group's owner may see."""
+    """Whether the caller may see what only a group's owner can see."""
     return view.project_id == call.caller.project_id or (
         call.backends.enforcer.allows(
             call.caller, rights.GROUPS_UPDATE, {"project_id": view.project_id}
@@ -250,8 +250,8 @@ def _sees_client(
 ) -> bool:
     """Whether the caller may see a client.
 
-    The client's own project may, and the group's owner. An instance only sees
-    the clients that it has attached.
+    The client's project and the group's owner may. An instance sees only the
+    clients that it has attached.
     """
     own = instances.owner(call.caller)
     if own is not None:
@@ -273,7 +273,7 @@ def _wanted(call: calls.Call) -> dict[str, Any]:
     for option in description.GROUP.options:
         if option.name in wanted:
             if option.kind is fields.INTEGER:
-                # JSON allows 1e9, too.
+                # JSON schema also accepts 1e9 as an integer.
                 wanted[option.name] = int(wanted[option.name])
             elif option.kind is fields.NAMES:
                 wanted[option.name] = tuple(wanted[option.name])
@@ -312,7 +312,7 @@ def _with_goal(
 
 
 def _later(call: calls.Call) -> dict[str, str]:
-    """Return the headers of responses that are not complete yet."""
+    """Return the headers of responses to requests that take time."""
     return {"Retry-After": str(call.backends.limits.retry_after_s)}
 
 

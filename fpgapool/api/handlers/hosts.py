@@ -26,7 +26,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a host; this applies to all its devices."""
+    """Enable, drain or disable a host; the setting applies to its devices."""
     return _HOSTS.change(
         call, lambda host: hardware.administer(call, host, host["uuid"])
     )
@@ -63,7 +63,7 @@ def _documents(
     return list(documents.values())
 
 
-# Only callers who see everything see hosts.
+# No right is needed to see everything, because only such callers see hosts.
 _HOSTS = hardware.Hardware(
     "host", description.HOST, _documents, codes.HOST_NOT_FOUND, key="uuid"
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances with tokens of their own."""
+"""Nova instances that have tokens."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def revoke_token(call: calls.Call) -> calls.Answer:
 
 
 def _find(call: calls.Call) -> db_api.InstanceRecord:
-    """Return the instance of the path.
+    """Return the instance that the path identifies.
 
-    :raises ApiError: if there is none that the caller may see.
+    :raises ApiError: if it does not exist or the caller may not see it.
     """
     instance_id = call.path["instance_id"]
     record = call.backends.database.get_instance(instance_id[:36].lower())
@@ -66,7 +66,7 @@ def _find(call: calls.Call) -> db_api.InstanceRecord:
     ):
         raise errors.ApiError(
             codes.INSTANCE_NOT_FOUND,
-            f"there is no instance {instance_id!r:.80} with a token",
+            f"there is no instance {instance_id!r:.80} that has a token",
         )
     return record
 

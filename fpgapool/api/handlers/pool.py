@@ -15,8 +15,8 @@ def show(call: calls.Call) -> calls.Answer:
     """Show a summary of the pool."""
     now, call.recorded = call.backends.pool_now()
     pool = call.backends.inventory.get()
-    # Checked at most once, and only if there is anything to hide, because the
-    # use of this privilege is audited.
+    # The use of this privilege is audited, so it is checked at most once, and
+    # only if the response would show another project's data.
     sees_all = functools.cache(lambda: call.may(rights.SESSIONS_ALL_PROJECTS))
     return calls.Answer(
         document={

@@ -50,7 +50,7 @@ def update(call: calls.Call) -> calls.Answer:
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
     limits = {
-        # JSON allows 1e9, too.
+        # JSON schema also accepts 1e9 as an integer.
         resource: None if limit is None else int(limit)
         for resource, limit in call.body["quota"].items()
     }
@@ -73,7 +73,7 @@ def _set(
         one.resource: one.hard_limit
         for one in call.backends.database.quotas(project_id)
     }
-    # None: the default applies.
+    # None means that the default applied.
     call.audit.before = {name: known.get(name) for name in limits}
     call.backends.conductor.set_quota(project_id, limits)
 
@@ -104,12 +104,12 @@ def _limits(
 ) -> dict[str, dict[str, Any]]:
     """Return the limits in force, by resource.
 
-    :param project_id: None: the limits of projects without their own.
+    :param project_id: the project; None: return the default limits.
     :param quotas: the limits that were set for the project.
     """
     defaults = call.backends.default_limits
     if defaults is None:
-        # The leader has them from Keystone.
+        # Only the leader reads them from Keystone.
         limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
         return {name: limits.get(name, unknown) for name in accounting.QUOTAS}
@@ -141,6 +141,6 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
             for one in use.groups
         ),
         "group_clients": len(use.group_clients),
-        # Nothing is used.
+        # A priority is not something that a project uses up.
         "max_priority": 0,
     }

@@ -13,7 +13,7 @@ from fpgapool.vocabulary import inventory
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"
-_SILENCE = "no conductor receives reports"
+_SILENCE = "no conductor is receiving reports"
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -49,7 +49,7 @@ def _agents(
 ) -> list[dict[str, Any]]:
     """Return the agents of the hosts.
 
-    :param now: the leader's figures; None: no conductor receives reports.
+    :param now: the leader's figures; None: the leader does not answer.
     """
     heard = now["hosts"] if now is not None else {}
     return [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions: open, show, wait for, connect to, close."""
+"""Sessions: open, show, wait, connect, close."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-# How often a cast is repeated until it takes effect, because it may be lost or
-# arrive too early.
+# How many times, and after what time, a message to the conductor is repeated
+# until it takes effect, because it may be lost or arrive too early.
 _TRIES = 10
 _TRY_S = 0.5
 
 _LONGEST_RETRY_S = 60
 
-#: States in which rows lack the queue position or current bytes.
+#: States in which the leader knows the queue position or the current bytes,
+#: which are not in the rows.
 _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
 
 
@@ -52,7 +53,7 @@ def create(call: calls.Call) -> calls.Answer:
     _check_own(call, view)
     now = _Now(view)
     if view.state == states.READY:
-        # The request is a repeat; its client may lack the secret.
+        # The request was repeated: the client may not have the secret.
         row = call.backends.database.get_session(view.session_id)
         now = _now(call, row) if row else now
     answer = _answer(call, now, status=202)
@@ -80,8 +81,8 @@ def show(call: calls.Call) -> calls.Answer:
     may_wait = wait_s > 0 and _may_change(row)
     if row.revision != known or not may_wait:
         now = _now(call, row)
-        # Without its secret, a READY session may not be what the client waits
-        # for.
+        # If the leader did not return the secret of a READY session, the
+        # client may still have to wait for it.
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
     _wait(call, row, known, wait_s)
@@ -105,7 +106,7 @@ def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
 
 
 def delete(call: calls.Call) -> calls.Answer:
-    """Cancel or close a session; one that has ended stays as it is."""
+    """Cancel or close a session; a session that has ended does not change."""
     row = _find(call)
     call.require(call.policy, row.project_id)
     call.audit.before = {"state": row.state}
@@ -113,7 +114,7 @@ def delete(call: calls.Call) -> calls.Answer:
     if counts and len(counts) < len(schemas.CLOSE_COUNTS):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"{', '.join(schemas.CLOSE_COUNTS)}: give all or none of them",
+            f"{', '.join(schemas.CLOSE_COUNTS)}: give all of them, or none",
         )
 
     def end() -> None:
@@ -130,7 +131,9 @@ def delete(call: calls.Call) -> calls.Answer:
             )
 
     def has_ended(now: db_api.SessionRecord) -> bool:
-        # Without a report, a served session has ended otherwise.
+        # A session that was served may have ended in another way because its
+        # worker's report was lost. Repeat the client's report until the
+        # session is CLOSED.
         unseen = now.state != states.CLOSED and now.reason in codes.UNSEEN
         return now.state not in states.LIVE and not (counts and unseen)
 
@@ -153,7 +156,8 @@ def reopen(call: calls.Call) -> calls.Answer:
     if row.generation < lost:
         raise errors.ApiError(
             codes.STALE_GENERATION,
-            f"the session's generation is {row.generation}",
+            f"the session has not had a slot of generation {lost} yet; its"
+            f" generation is {row.generation}",
         )
     left = _insist(
         call,
@@ -179,7 +183,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
     if row.state != states.READY:
         raise errors.ApiError(
             codes.SESSION_NOT_READY,
-            f"the session is {row.state}; only one that is READY has a secret",
+            f"the session is {row.state}; only a READY session has a secret",
         )
     left = _insist(
         call,
@@ -193,7 +197,8 @@ def renew_secret(call: calls.Call) -> calls.Answer:
             codes.CONDUCTOR_UNAVAILABLE, "no conductor returned the secret"
         )
     if left.revision == row.revision:
-        # The old secret may become useless at any moment.
+        # The secret was not renewed in time: leave out the old one, which may
+        # become invalid at any moment.
         now = _Now(now.view)
     return _answer(call, now, status=202)
 
@@ -229,14 +234,14 @@ def _dry_run(call: calls.Call) -> calls.Answer:
 def _request(call: calls.Call) -> objects.OpenRequest:
     wanted = {"request_id": str(uuid.uuid4()), **call.body["session"]}
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
-        # JSON knows 1e9, too.
+        # JSON schema also accepts 1e9 as an integer.
         wanted[name] = int(wanted[name])
     views.check_options(description.FIELDS, wanted, call.version, "session")
     return objects.OpenRequest(
         **wanted,
         project_id=call.project_id,
         user_id=call.caller.user_id or "",
-        # An instance cannot decide whether it is near a board.
+        # The client's own claim about its host would not be reliable.
         host_uuid=None,
     )
 
@@ -253,7 +258,7 @@ def _check_own(call: calls.Call, view: objects.SessionView) -> None:
 class _Now(NamedTuple):
     """The current state of a session.
 
-    :ivar connectable: whether the view has the data to connect with.
+    :ivar connectable: whether the view has the data for connecting.
     """
 
     view: objects.SessionView
@@ -261,9 +266,9 @@ class _Now(NamedTuple):
 
 
 def _find(call: calls.Call) -> db_api.SessionRecord:
-    """Return the session of the path.
+    """Return the session that the path identifies.
 
-    :raises ApiError: if there is none that the caller may see.
+    :raises ApiError: if it does not exist or the caller may not see it.
     """
     session_id = call.path["session_id"]
     row = call.backends.sessions.get(session_id[:64])
@@ -298,7 +303,7 @@ def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
         revision = leaders.without_secret(row.state, row.revision)
         return _Now(dataclasses.replace(recorded, revision=revision))
     if view.state == states.READY and not is_ready:
-        # The row says so by now. Request the secret, too.
+        # By now the row says READY, too: query again, with the secret.
         row = call.backends.database.get_session(row.session_id) or row
         if row.state == states.READY:
             return _now(call, row)
@@ -309,7 +314,7 @@ def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
 def _recorded(
     call: calls.Call, row: db_api.SessionRecord
 ) -> objects.SessionView:
-    """Return a session without what only the leader knows."""
+    """Return a session without the members that only the leader knows."""
     pool = call.backends.inventory.get()
     place: dict[str, Any] = {}
     slot = pool.slots_by_id.get(row.slot_id or 0)
@@ -331,9 +336,9 @@ def _insist(
     *,
     until: Callable[[db_api.SessionRecord], bool],
 ) -> db_api.SessionRecord:
-    """Repeat an action until it shows an effect, or for as long as a client
-    may wait.
+    """Repeat an action until it takes effect, or the tries are used up.
 
+    :param until: returns whether the action has taken effect.
     :returns: the session after that.
     """
     for _ in range(_TRIES):
@@ -356,12 +361,12 @@ def _insist(
 def _leading(
     call: calls.Call, row: db_api.SessionRecord
 ) -> conductor_rpcapi.ConductorAPI:
-    """Return the conductor, for a message about a session.
+    """Return the conductor's client, after checking that a conductor answers.
 
-    A message that waits in the broker for the next leader would take effect
-    after the client was told that it failed.
+    Otherwise a message about the session could wait in the broker for the next
+    leader, and take effect after the client was told that it had failed.
 
-    :raises MessagingException: if none answers.
+    :raises MessagingException: if no conductor answers.
     """
     conductor = call.backends.conductor
     conductor.session_now(row.session_id)
@@ -369,7 +374,7 @@ def _leading(
 
 
 def _is_under_way(row: db_api.SessionRecord, lost_generation: int) -> bool:
-    """Whether a session has, or waits for, a slot after a certain one."""
+    """Whether a session has or waits for a slot after the lost one."""
     return row.state in states.LIVE and (
         row.generation > lost_generation or row.state == states.QUEUED
     )
@@ -388,7 +393,7 @@ def _wait(
             row.session_id,
             known,
             wait_s,
-            # Sessions that arrived later are mostly served later.
+            # Sessions that arrived later usually get their slots later.
             place=row.id if row.state == states.QUEUED else 0,
             project_id=call.caller.project_id or "",
         )
@@ -422,7 +427,10 @@ def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
 
 
 def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
-    """Return the time to the next poll; longer far back in the queue."""
+    """Return when the client should poll again.
+
+    The time is longer for sessions that are far back in the queue.
+    """
     shortest_s = call.backends.limits.retry_after_s
     half_s = (view.expected_wait_s or 0.0) / 2
     return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
@@ -431,7 +439,7 @@ def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
 def _message(
     call: calls.Call, accelerator: str, project_id: str, code: str
 ) -> str:
-    """Return the meaning of a reason, and what would end the wait."""
+    """Return a reason's meaning, and which slots are out of service."""
     message = reasons.sentence(code)
     if code not in reasons.FOR_LACK_OF_SLOTS:
         return message
@@ -454,7 +462,7 @@ def _message(
 def _members(
     call: calls.Call, one: objects.SessionView | db_api.SessionRecord
 ) -> dict[str, Any]:
-    """Return the fields that a view, or a row, and the version have."""
+    """Return the members of a view or row that the API version has."""
     recorded = isinstance(one, db_api.SessionRecord)
     return {
         **views.members(
@@ -517,9 +525,9 @@ def _filters(
     hosts: Mapping[int, str],
     own: str | None,
 ) -> db_api.SessionFilter | None:
-    """Return the filter of a list, None if no session can match.
+    """Return the filter of a list; None if no session can match.
 
-    :param own: of this user only; None: of any.
+    :param own: the only user whose sessions match; None: all users.
     """
     host_id = None
     if "host" in query:
@@ -557,7 +565,7 @@ def _check_marker(
     project_id: str | None,
     own: str | None,
 ) -> None:
-    """Make sure that a marker reveals no other projects' sessions."""
+    """Make sure that a marker does not reveal other projects' sessions."""
     record = database.get_session(marker)
     if (
         record is None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slots: reconfigurable regions of devices."""
+"""Slots: the reconfigurable regions of devices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def _document(
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
     accelerator = holder.accelerator if holder else None
-    # Another project's session would reveal tenants to each other.
+    # Sessions of other projects are hidden, so that tenants do not learn about
+    # each other.
     shown = holder is not None and (
         sees_all or holder.project_id == call.caller.project_id
     )

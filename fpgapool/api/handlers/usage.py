@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Usage of projects, day by day."""
+"""Daily usage of projects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
-# The grouping columns by their names in the query, in the database's order.
+# Names in the query, and the columns by which the usage is grouped, in the
+# database's order.
 _KEYS = {
     None: ("day", "project_id", "accelerator"),
     "day": ("day",),
@@ -34,7 +35,9 @@ def index(call: calls.Call) -> calls.Answer:
     keys = _KEYS[call.query.get("group_by")]
     first_day, last_day = _day(call, "start"), _day(call, "end")
     if first_day and last_day and first_day > last_day:
-        raise errors.ApiError(codes.INVALID_REQUEST, "start is after end")
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, "query.start must not be after query.end"
+        )
     found = call.backends.database.sum_usage(
         _project_id(call),
         accelerator=call.query.get("accelerator"),

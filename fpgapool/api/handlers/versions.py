@@ -24,7 +24,7 @@ def show(call: calls.Call) -> calls.Answer:
 def make_document(
     describe: Callable[[], dict[str, Any]],
 ) -> Callable[[calls.Call], calls.Answer]:
-    """Make the handler that returns the description of the whole API."""
+    """Return the handler that returns the description of the whole API."""
 
     def document(call: calls.Call) -> calls.Answer:
         """Return the description of the whole API."""
@@ -38,7 +38,7 @@ def _version(call: calls.Call) -> dict[str, Any]:
         "id": "v1",
         "status": "CURRENT",
         "min_version": str(microversion.OLDEST),
-        # Programs look for the newest version under either name.
+        # Clients look for the newest version under either of these names.
         "version": str(microversion.NEWEST),
         "max_version": str(microversion.NEWEST),
         "links": calls.self_link(call.url()),

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What requests to all resources have in common.
+"""The parts that requests to all resources have in common.
 
-``middleware`` and the applications around it (``access_log``, ``tokens``,
-``instances``) authenticate callers; ``microversion`` and ``validation`` check
-requests; ``crowd`` and ``threads`` limit their number; ``errors`` and
-``times`` format responses; ``audit_trail`` records the use of privileges.
-:mod:`fpgapool.api.app` puts them together.
+``middleware``, ``tokens`` and ``instances`` authenticate callers, and
+``access_log`` logs requests. ``rights`` has the rules of policies.
+``microversion`` and ``validation`` check requests, and ``crowd`` and
+``threads`` limit their number. ``errors`` and ``times`` format responses.
+``audit_trail`` records the use of privileges. :mod:`fpgapool.api.app` combines
+them.
 """

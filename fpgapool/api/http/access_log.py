@@ -17,25 +17,25 @@ from fpgapool.common.messaging import context
 
 LOG = logging.getLogger(__name__)
 
-# Longest path; the rest is cut off.
+# Maximum length of a word in the line; the rest is cut off.
 _MAX_CHARACTERS = 512
 
 _SAFE = "/:@"
 _is_plain = re.compile(r"[\w.~/:@-]*", re.ASCII).fullmatch
 
 _LINE = "%s %s %s user=%s project=%s request_id=%s global_request_id=%s"
-# As oslo.log passes it on. Without a context, because the line contains all of
-# it and repeating it in oslo.log is slow.
+# The extra data that oslo.log passes on, without a context: the line already
+# contains all of that, and formatting it again in oslo.log is slow.
 _EXTRA = LOG.process("", {"context": None})[1]["extra"]
 
 
 class AccessLog:
-    """Begin each request with its own context, and log it at its end.
+    """Gives each request its own context, and logs the request at its end.
 
-    Threads serve one request after the other. A line that is logged before the
-    caller is known must not name the caller of the previous request.
+    A thread serves many requests. Without this, a line that is logged before
+    the caller is known would name the caller of the previous request.
 
-    :param app: the inner application; the request has its id already.
+    :param app: the inner application; requests already have their ID.
     """
 
     def __init__(self, app: middleware.Application) -> None:
@@ -51,7 +51,7 @@ class AccessLog:
             environ[request_id.ENV_REQUEST_ID],
             environ.get(request_id.GLOBAL_REQ_ID),
         )
-        # Inner applications change them.
+        # Copy them, because inner applications change them.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
         code = "500"
 
@@ -66,7 +66,7 @@ class AccessLog:
             caller = environ.get(middleware.CONTEXT, nobody)
             _log(
                 _word(method),
-                # WSGI passes bytes, each as a character.
+                # WSGI passes each byte as one character.
                 _word(path, "latin-1"),
                 code,
                 _word(caller.user_id or "-"),
@@ -77,8 +77,10 @@ class AccessLog:
 
 
 def _log(*words: str) -> None:
-    """Log the line of a request, without determining the caller's source
-    line.
+    """Log the line of a request.
+
+    The record is made here because LOG.info() would first look up its caller's
+    source line, which is slow.
     """
     logger = LOG.logger
     if logger.isEnabledFor(logging.INFO):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests that need more than a tenant's rights, for the audit log."""
+"""The use of rights that tenants do not have, for the audit log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from fpgapool.vocabulary import codes
 
 @dataclasses.dataclass(slots=True)
 class AuditTrail:
-    """The privileges that one request has used, or was refused."""
+    """The privileges that a request has used or was refused.
+
+    :ivar before: the values that the request changes, as they were before.
+    """
 
     before: dict[str, object] = dataclasses.field(default_factory=dict)
     _policies: list[str] = dataclasses.field(default_factory=list)
@@ -28,10 +31,11 @@ class AuditTrail:
         owner: str | None,
         is_privileged: bool,
     ) -> None:
-        """Add a policy on whose decision the request depended.
+        """Add a policy that decided about the request.
 
-        :param is_privileged: whether the policy gives the caller more than a
-            tenant has.
+        :param owner: the project that owns the target.
+        :param is_privileged: whether the policy gives the caller more rights
+            than a tenant has.
         """
         is_foreign = owner != caller.project_id
         if is_foreign and owner is not None and owner not in self._projects:
@@ -47,9 +51,9 @@ class AuditTrail:
         values: Mapping[str, object],
         error: Exception | None = None,
     ) -> None:
-        """Write the line of the request, if it needs one.
+        """Write the request's line, if it used or was refused a privilege.
 
-        :param error: of a failed request; None if it succeeded.
+        :param error: the request's error; None if it succeeded.
         """
         if not self._policies:
             return
@@ -78,9 +82,9 @@ class AuditTrail:
         target: Mapping[str, object],
         target_projects: list[str] | None = None,
     ) -> None:
-        """Write a line although the owner of the target needs no privilege.
+        """Write a line for an action that is always audited.
 
-        With a privilege, :meth:`record` writes it.
+        If the caller used a privilege for it, :meth:`record` writes the line.
         """
         if not self._policies:
             audit.record(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of the requests of one project that are under way."""
+"""Limits of the number of requests that projects have in progress."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fpgapool.api.http import errors
 
 
 class Crowd:
-    """Places that projects share; thread-safe.
+    """Places for requests that projects share; thread-safe.
 
-    :param what: requests have places, for the message.
-    :param code: of the refusal.
+    :param what: name of the requests, for error messages.
+    :param code: error code if there is no free place.
     :param each: the number of places per project.
     :param total: the total number of places; None: unlimited.
     """
@@ -29,14 +29,14 @@ class Crowd:
         self._each = each
         self._total = total
         self._lock = threading.Lock()
-        # Only projects with a place.
+        # The places in use, by project; projects without any are removed.
         self._taken: collections.Counter[str] = collections.Counter()
 
     @contextlib.contextmanager
     def place(self, project_id: str) -> Iterator[None]:
         """Hold a place while the context lasts.
 
-        :raises ApiError: if there is none.
+        :raises ApiError: if no place is free.
         """
         self._take(project_id)
         try:

@@ -25,9 +25,11 @@ _HTTP_CODES = {
 
 
 class ApiError(exceptions.PicklableError):
-    """An error that answers a request.
+    """An error that is the response to a request.
 
-    :param code: of :mod:`fpgapool.vocabulary.codes`; it decides the status.
+    :param code: a code of :mod:`fpgapool.vocabulary.codes`, which determines
+        the HTTP status.
+    :param detail: human-readable explanation.
     """
 
     def __init__(
@@ -49,9 +51,9 @@ class ApiError(exceptions.PicklableError):
         return self.status in _TRY_LATER
 
     def document(self, request_id: str) -> dict[str, Any]:
-        """Return the body.
+        """Return the body of the response.
 
-        :param request_id: of the request, to find it in the logs.
+        :param request_id: the request's ID, to find it in the logs.
         """
         title = falcon.code_to_http_status(self.status).partition(" ")[2]
         return {
@@ -68,14 +70,17 @@ class ApiError(exceptions.PicklableError):
 
 
 def missing(code: str, kind: str, name: str) -> ApiError:
-    """Return the error of a resource that the caller may not see, if any."""
+    """Return the error for a resource that does not exist.
+
+    It is the same if the caller may not see the resource.
+    """
     return ApiError(code, f"there is no {kind} {name!r:.80}")
 
 
 def text_of(error: Exception) -> str:
-    """Return what an error says, without a traceback."""
+    """Return the message of an error, without a traceback."""
     if isinstance(error, exception.FpgapoolException):
-        # Not str(), which contains the traceback if the error is from another
+        # str() would contain the traceback if the error came from another
         # process.
         return error.message
     return str(error)
@@ -84,16 +89,17 @@ def text_of(error: Exception) -> str:
 def translate(error: Exception) -> ApiError:
     """Return the error that the client gets for an exception.
 
-    :param error: any; the message of an unforeseen one is not shown.
+    :param error: any exception; if it is unexpected, the client does not see
+        its message.
     """
     match error:
         case ApiError():
             return error
         case exception.DatabaseError() if error.code in codes.STATUSES:
-            # The database's own text is for the log.
+            # The database's own message is only written to the log.
             return ApiError(
                 error.code,
-                "the database is not available; see the service's log for"
+                "the database is unavailable; search the service's log for"
                 " this request_id",
             )
         case exception.FpgapoolException() if error.code in codes.STATUSES:
@@ -113,7 +119,7 @@ def translate(error: Exception) -> ApiError:
 def _internal() -> ApiError:
     return ApiError(
         codes.INTERNAL_ERROR,
-        "internal error; see the service's log for this request_id",
+        "internal error; search the service's log for this request_id",
     )
 
 
@@ -123,6 +129,7 @@ def _of_falcon(error: falcon.HTTPError) -> ApiError:
         return _internal()
     return ApiError(
         _HTTP_CODES.get(status, codes.INVALID_REQUEST),
-        error.description or "no such operation; see the API reference",
+        error.description
+        or "the API has no such operation; see the API reference",
         headers=dict(error.headers or {}),
     )

@@ -38,22 +38,24 @@ _ID_BYTES = 16
 _TOKEN = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{64}})")
 _NONCE_BYTES = 16
 
-# Compared with a token whose instance is unknown.
+# Compared with the token's hash if the token's instance is unknown.
 _NO_HASH = "0" * 64
 
 _BEARER = "bearer "
 
 
 def make_nonce() -> str:
-    """Return a nonce, which makes the token of an instance unique."""
+    """Return a random nonce, so that an instance's new token differs from its
+    earlier ones.
+    """
     return secrets.token_hex(_NONCE_BYTES)
 
 
 def make_token(key: str, instance_id: str, nonce: str) -> str:
-    """Return the token of an instance, always the same.
+    """Return the token of an instance, which these parameters determine.
 
-    It need not be stored: config drives and the metadata service get the same
-    one whenever Nova asks again.
+    Tokens therefore need not be stored: whenever Nova asks again, for a config
+    drive or the metadata service, it gets the same token.
     """
     name = uuid.UUID(instance_id).bytes
     seal = hmac.digest(
@@ -65,8 +67,8 @@ def make_token(key: str, instance_id: str, nonce: str) -> str:
 def hash_token(token: str) -> str:
     """Return the hash of a token, for the database.
 
-    The token has 256 random bits, so the hash needs no salt and need not be
-    slow.
+    The token cannot be guessed, because its key is secret and long, so the
+    hash needs no salt and need not be slow.
     """
     return hashlib.sha256(token.encode()).hexdigest()
 
@@ -76,7 +78,7 @@ def find_token(
 ) -> str | None:
     """Derive the token of an instance again.
 
-    :returns: None if another key made it.
+    :returns: the token; None if it was derived from none of these keys.
     """
     for key in keys:
         token = make_token(key, instance_id, nonce)
@@ -86,7 +88,7 @@ def find_token(
 
 
 def instance_of(token: str) -> str | None:
-    """Return the instance that a token names; None: it is not a token."""
+    """Return the instance that a token names; None if it is not a token."""
     matched = _TOKEN.fullmatch(token)
     if matched is None:
         return None
@@ -98,7 +100,7 @@ def instance_of(token: str) -> str | None:
 
 
 def owner(caller: context.RequestContext) -> str | None:
-    """Return the user whose objects a caller is restricted to."""
+    """Return the user to whose resources a caller is restricted, if any."""
     if ROLE not in caller.roles:
         return None
     return caller.user_id or ""
@@ -107,12 +109,15 @@ def owner(caller: context.RequestContext) -> str | None:
 class InstanceAuth:
     """Authenticates instances, before Keystone's middleware.
 
-    A request with the token of an instance never reaches Keystone's
-    middleware, and its headers about users and roles are ignored. All other
-    requests pass unchanged.
+    A request with an instance's token never reaches Keystone's middleware, and
+    its headers about users and roles are ignored. All other requests pass
+    through unchanged.
 
-    :param others: answers callers without a token of an instance.
-    :param retry_after_s: for errors while the database is unavailable.
+    :param others: the application for requests without an instance's token.
+    :param app: the application for authenticated instances.
+    :param known: the database with the instances.
+    :param retry_after_s: ``Retry-After`` of errors after which the same
+        request may succeed.
     """
 
     def __init__(
@@ -156,22 +161,23 @@ class InstanceAuth:
         return self._app(environ, start_response)
 
     def _identify(self, token: str) -> db_api.InstanceRecord:
-        """Return the instance of a token.
+        """Return the instance to which a token belongs.
 
-        :raises ApiError: if there is none, or it sends too many requests.
+        :raises ApiError: if the token is invalid, or the instance sends too
+            many requests.
         """
         instance_id = instance_of(token)
         record = self._known.get_instance(instance_id) if instance_id else None
         expected = record.token_hash if record else _NO_HASH
-        # Compared even if it cannot match, so that the response time does not
-        # reveal which instances exist.
+        # Compare even if the instance is unknown: otherwise the response time
+        # would reveal which instances exist.
         fits = instance_id is not None and hmac.compare_digest(
             hash_token(token), expected
         )
         if record is None or not fits or not record.usable:
             raise errors.ApiError(
                 codes.UNAUTHORIZED,
-                "the instance's token is invalid or was revoked",
+                "the instance's token is invalid or has been revoked",
                 headers={"WWW-Authenticate": 'Bearer realm="fpgapool"'},
             )
         wait_s = self._limiter.wait_s(record.instance_id)
@@ -187,7 +193,7 @@ class InstanceAuth:
 def _presented(environ: middleware.Environ) -> str | None:
     """Return the token of a request, if it is an instance's.
 
-    If the request also has a token for Keystone, that one counts.
+    If there is an ``X-Auth-Token``, a bearer token is ignored.
     """
     token: Any = environ.get("HTTP_X_AUTH_TOKEN", "").strip()
     if not token:

@@ -39,9 +39,10 @@ NEWEST = Version.parse(microversions.NEWEST)
 def requested(header: str | None) -> Version:
     """Return the version that a request asks for.
 
-    :param header: ``OpenStack-API-Version``: of one or several services,
-        separated by commas. If it lacks this service: the oldest version.
-    :raises ApiError: if there is no such version.
+    :param header: the ``OpenStack-API-Version``, with the versions of one or
+        more services, separated by commas. Without this service, the oldest
+        version applies.
+    :raises ApiError: if the version is not supported.
     """
     wanted = [
         words[1:]
@@ -56,6 +57,7 @@ def requested(header: str | None) -> Version:
     if text not in VERSIONS:
         raise errors.ApiError(
             codes.VERSION_NOT_ACCEPTABLE,
-            f"{HEADER} is {text!r:.80}; the versions are {OLDEST} to {NEWEST}",
+            f"{HEADER} is {text!r:.80}; supported versions are {OLDEST} to"
+            f" {NEWEST}",
         )
     return Version.parse(text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Middleware around the application: authentication and errors."""
+"""Middleware around the application: IDs, authentication and errors."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ LOG = ratelimit.RateLimitedLog(__name__)
 #: Key of a request's context in its WSGI environment.
 CONTEXT = "fpgapool.context"
 
-#: Key of the path of a request's route, once that is known.
+#: Key of the path of a request's route, which is set once it is known.
 ROUTE = "fpgapool.route"
 
-#: Key of the address and the ``Host`` that the server received.
+#: Keys of the client's address and the ``Host`` header, as the server itself
+#: received them.
 PEER = "fpgapool.peer"
 HOST = "fpgapool.host"
 
@@ -74,17 +75,17 @@ def refuse(
 
 
 class Middleware:
-    """An application around another one."""
+    """Base of applications that wrap another one."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
 
 class RequestId(Middleware):
-    """Gives each request an id, and takes over a global one.
+    """Gives each request an ID, and accepts a global one from the client.
 
-    It replaces oslo.middleware's, which takes as long as all other middleware
-    together, because it creates request and answer objects.
+    It replaces the class in oslo.middleware, which takes as long as all other
+    middleware together, because it creates request and response objects.
     """
 
     def __call__(
@@ -106,7 +107,9 @@ class RequestId(Middleware):
 
 
 class RememberPeer(Middleware):
-    """Keeps the address of the peer, before headers of proxies replace it."""
+    """Saves the peer's address and ``Host`` before proxy headers replace
+    them.
+    """
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -119,13 +122,13 @@ class RememberPeer(Middleware):
 class NoAuth(Middleware):
     """Accepts every caller, but only from this machine.
 
-    A browser on this machine sends requests for a malicious page if the page's
-    name resolves to this machine. So the request must also name this machine
-    itself.
+    A malicious page in a browser on this machine can send requests here if the
+    page's host name resolves to this machine. The request's ``Host`` must
+    therefore be a name of this machine.
 
-    The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
-    Without roles, ``admin`` and callers without a token have all of them,
-    others are members.
+    The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``. If
+    it contains no roles, ``admin`` and callers without a token have all roles,
+    and others are members.
     """
 
     def __call__(
@@ -134,15 +137,16 @@ class NoAuth(Middleware):
         if not _is_loopback(environ.get(PEER, "")):
             error = errors.ApiError(
                 codes.FORBIDDEN,
-                "without authentication, the API serves only this machine",
+                "without authentication, the API accepts only requests from"
+                " this machine",
             )
             return refuse(environ, start_response, error)
         host = environ.get(HOST, "")
         if not _is_loopback_name(host):
             error = errors.ApiError(
                 codes.HOST_NOT_LOOPBACK,
-                f"the request is for the host {host!r:.80}; without"
-                " authentication, use localhost, 127.0.0.1 or [::1]",
+                f"the request's Host is {host!r:.80}; without authentication,"
+                " the API must be addressed as localhost, 127.0.0.1 or [::1]",
             )
             return refuse(environ, start_response, error)
         token = environ.get("HTTP_X_AUTH_TOKEN") or _ADMIN
@@ -159,7 +163,7 @@ class NoAuth(Middleware):
         return self._app(environ, start_response)
 
 
-# Cached, because parsing takes longer than the rest of this module.
+# Cached, because parsing takes longer than everything else in this module.
 @functools.lru_cache
 def _is_loopback(address: str) -> bool:
     try:
@@ -196,7 +200,7 @@ class _Asked(dict[str, Any]):
 def _names_of_callers() -> list[str]:
     """Return the keys of an environment that determine a caller's context.
 
-    Nothing here acts on behalf of a caller, so contexts have no tokens.
+    They do not include tokens: the API sends no requests in a caller's name.
     """
     asked = _Asked()
     context.RequestContext.from_environ(asked, overwrite=False)
@@ -211,10 +215,10 @@ _OF_CALLERS = _names_of_callers()
 
 
 class Context(Middleware):
-    """Makes the context of a request from the result of authentication.
+    """Creates the context of a request from the result of authentication.
 
-    It refuses a request without a valid token itself, so that all errors have
-    the same format.
+    It, and not Keystone's middleware, refuses requests without a valid token,
+    so that all errors have the same format.
     """
 
     def __init__(self, app: Application) -> None:
@@ -230,9 +234,9 @@ class Context(Middleware):
                 start_response,
                 errors.ApiError(
                     codes.UNAUTHORIZED,
-                    "the request needs a valid token; an application"
-                    " credential with access rules needs a rule for this"
-                    " service, method and path",
+                    "the request has no valid token; if it was made with an"
+                    " application credential that has access rules, one of"
+                    " them must allow this service, method and path",
                 ),
             )
         environ[CONTEXT] = self._caller(environ).of_request(
@@ -242,7 +246,7 @@ class Context(Middleware):
         return self._app(environ, start_response)
 
     def _caller(self, environ: Environ) -> context.RequestContext:
-        """Return the caller's context, without tokens and ids of requests."""
+        """Return the caller's context, without tokens and request IDs."""
         values = tuple(map(environ.get, _OF_CALLERS))
         caller = self._known.get(values)
         if caller is None:
@@ -261,7 +265,7 @@ class Context(Middleware):
 
 
 class Shield(Middleware):
-    """Answers errors of the other middleware."""
+    """Answers requests for which the inner middleware raises an error."""
 
     def __call__(
         self, environ: Environ, start_response: StartResponse

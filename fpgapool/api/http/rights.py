@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rules that policies consist of, and rights that are not operations.
+"""The rules that policies are made of, and the rights of several operations.
 
-Each route names its policy and the default rule of it. A right lets a caller
-do more in some operations, or is needed in several.
+Each route names its policy and that policy's default rule. The rights here
+belong to no single route: a right allows a caller to do more in some
+operations, or is required in several.
 
-Keystone's default roles imply each other: an administrator is a manager, a
-manager a member, a member a reader, each in the project of the token.
+Keystone's default roles imply each other: in the project of the token, an
+administrator is also a manager, a manager is also a member, and a member is
+also a reader.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-#: Roles that an operator creates, each for one kind of user: agents, and
-#: Nova's user for vendordata.
+#: Roles that an operator creates: for the users of agents, and for the user
+#: with which Nova requests vendordata.
 AGENT_ROLE = "fpgapool:agent"
 VENDORDATA_ROLE = "fpgapool:vendordata"
 
-#: Every caller, without a token. These requests are not authenticated, so that
-#: a configured policy cannot make them less public.
+#: The rule of operations that need no token. These requests are not
+#: authenticated, so a configured policy cannot restrict them.
 PUBLIC = "@"
 
 #: The basic rules: name, check and description.
@@ -43,7 +45,7 @@ ADMIN_OR_SERVICE = _rule(
 _AGENT = _rule(
     "agent_api",
     f"role:{AGENT_ROLE}",
-    "Agents, which fetch the files of bitstreams.",
+    "Agents, which download the files of bitstreams.",
 )
 ADMIN_OR_AGENT = _rule(
     "admin_or_agent_api", f"{ADMIN} or {_AGENT}", "Administrators and agents."
@@ -51,7 +53,7 @@ ADMIN_OR_AGENT = _rule(
 VENDORDATA = _rule(
     "vendordata_api",
     f"role:{VENDORDATA_ROLE}",
-    "Nova's user for vendordata.",
+    "The user with which Nova requests vendordata.",
 )
 _READER = _rule(
     "project_reader_api",
@@ -87,7 +89,7 @@ ANY_READER = _rule(
 _INSTANCE = _rule(
     "instance_api",
     "role:fpgapool:instance and project_id:%(project_id)s",
-    "Instances, by tokens of their own.",
+    "Instances, with their own tokens.",
 )
 PROJECT_MEMBER_OR_INSTANCE = _rule(
     "project_member_or_instance",
@@ -119,9 +121,9 @@ HOSTS_LIST = "fpgapool:hosts:list"
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-    """A policy that is not that of one route.
+    """A policy that does not belong to a single route.
 
-    :ivar operations: method and path of each that depends on it.
+    :ivar operations: method and path of each operation that depends on it.
     """
 
     name: str
@@ -192,7 +194,7 @@ GROUPS_SHARE = _right(
 INSTANCES_LIST_ALL = _list_all("instances", "instances that have tokens")
 INSTANCES_ALL_PROJECTS = _right(
     "instances:all_projects",
-    "Also revoke tokens of instances of other projects.",
+    "Also revoke the tokens of other projects' instances.",
     "DELETE /v1/instances/{instance_id}/token",
 )
 SESSIONS_LIST_ALL = _list_all("sessions")
@@ -205,8 +207,8 @@ SESSIONS_ALL_PROJECTS = _right(
 )
 SESSIONS_CONNECT = _right(
     "sessions:connect",
-    "Get the secret with which a client connects to a session's slot, a new"
-    " secret, or another slot.",
+    "Get the secret with which a client connects to a session's slot, renew"
+    " it, or request another slot.",
     f"GET {_SESSION}",
     "POST /v1/sessions",
     f"POST {_SESSION}/reopen",

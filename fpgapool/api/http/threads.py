@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of the web server's threads for one kind of requests."""
+"""How many of the web server's threads each kind of request may occupy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-# The remaining share is for other projects.
+# Maximum shares of one project, and of the requests that wait for sessions.
+# The remaining threads are for other requests.
 _PROJECT_SHARE = fractions.Fraction(3, 4)
 _WAITING_SHARE = fractions.Fraction(2, 3)
 
@@ -20,13 +21,14 @@ _WAITING_SHARE = fractions.Fraction(2, 3)
 def count(conf: cfg.ConfigOpts) -> int | None:
     """Return how many requests this process answers at the same time.
 
-    :returns: None if neither an operator nor the web server gives it.
+    :returns: the number; None if neither the configuration nor the web server
+        states it.
     """
     threads: int | None = conf.api.server_threads or _of_uwsgi()
     if threads is None:
         LOG.info(
-            "The web server does not report its number of threads: set "
-            "[api] server_threads."
+            "The web server does not report its number of threads; set "
+            "[api] server_threads"
         )
     return threads
 
@@ -46,7 +48,7 @@ def most_that_wait(limit: int, threads: int | None) -> int:
 
 
 def _of_uwsgi() -> int | None:
-    """Return uWSGI's setting, None if this is not uWSGI."""
+    """Return uWSGI's number of threads; None if this is not uWSGI."""
     try:
         # The module exists only in uWSGI.
         options = importlib.import_module("uwsgi").opt

@@ -8,9 +8,9 @@ import datetime
 
 
 def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
-    """Return a time of the wall clock in ISO 8601, in UTC.
+    """Return a time as ISO 8601 text, in UTC.
 
-    :param time_s: in seconds; None stays None.
+    :param time_s: seconds since the epoch; for None, None is returned.
     """
     if time_s is None:
         return None
@@ -19,9 +19,10 @@ def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
 
 
 def seconds(text: str) -> float:
-    """Return a time in ISO 8601 in seconds; in UTC by default.
+    """Return an ISO 8601 time as seconds since the epoch.
 
-    :raises ValueError: if it is not a time.
+    :param text: the time, in UTC if it has no time zone.
+    :raises ValueError: if it is not an ISO 8601 time.
     """
     moment = datetime.datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -28,8 +28,8 @@ _AWAY = (
 )
 
 
-# The library has no default timeout: a hanging Keystone would block all
-# threads of this service.
+# The library has no default timeout: if Keystone hung, all threads of this
+# service would be blocked.
 _DEFAULTS = {
     "http_connect_timeout": 10,
     "http_request_max_retries": 1,
@@ -39,15 +39,15 @@ _DEFAULTS = {
 
 
 class _KeystoneAway(Exception):
-    """A token can be neither accepted nor refused now."""
+    """Keystone is unavailable, so a token cannot be checked."""
 
 
 class Authenticated:
     """Authenticates callers with Keystone.
 
-    The inner application refuses callers, in this API's format. This class
-    answers if Keystone is away: the token may be valid, and clients must not
-    discard it.
+    The inner application refuses callers without a valid token, in this API's
+    format. This class answers while Keystone is unavailable: the token may be
+    valid, so clients must not discard it.
     """
 
     def __init__(
@@ -65,16 +65,17 @@ class Authenticated:
     ) -> Iterable[bytes]:
         try:
             return self._app(environ, start_response)
-        # The second kind comes from looking up Keystone's endpoints.
+        # Errors of the second kind occur when Keystone's endpoints are looked
+        # up.
         except (_KeystoneAway, *_AWAY):
-            reason = "Keystone is not available"
+            reason = "Keystone is unavailable"
         except auth_exceptions.MissingAuthPlugin:
-            # It is only noticed with the first token.
+            # The library notices this only with the first token.
             LOG.error(
                 "Tokens cannot be checked: set the options of"
                 " [keystone_authtoken], such as auth_type"
             )
-            reason = "this API has no Keystone user to check tokens"
+            reason = "this API has no Keystone user for checking tokens"
         error = errors.ApiError(
             codes.KEYSTONE_UNAVAILABLE,
             f"the token cannot be checked: {reason}",

@@ -28,7 +28,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 class Checker:
     """Checks documents against a schema.
 
-    :param schema: of JSON schema 2020-12.
+    :param schema: a JSON schema (2020-12).
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -40,10 +40,12 @@ class Checker:
         """Make sure that a document is valid.
 
         :param where: name of the document, for the message.
-        :raises ApiError: that names the place of the first error.
+        :raises ApiError: if it is invalid; the message names the place of the
+            error.
         """
         errors_found = self._validator.iter_errors(document)
-        # A body may cause as many errors as it has members; a few suffice.
+        # A body may cause as many errors as it has members. A few are enough
+        # to choose one.
         error = exceptions.best_match(
             itertools.islice(errors_found, _MAX_ERRORS)
         )
@@ -60,7 +62,7 @@ class Checker:
             return {}
         properties = self._schema["properties"]
         for name, value in params.items():
-            # No name contains it, and PostgreSQL accepts no text with it.
+            # Names never contain NUL characters, and PostgreSQL rejects them.
             if any("\0" in text for text in value):
                 raise _invalid(f"query.{name}: contains a NUL character")
         found = {
@@ -79,7 +81,7 @@ def _message(error: exceptions.ValidationError) -> str:
 
 
 def _typed(value: str | list[str], type_: str | None) -> Any:
-    """Return a value with its type; unchanged if it does not have it."""
+    """Return a value converted to a type; unchanged if that is impossible."""
     if type_ == "array":
         return [value] if isinstance(value, str) else value
     if isinstance(value, list):
@@ -112,10 +114,10 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
     try:
         data = req.bounded_stream.read(length_bytes)
     except OSError as error:
-        raise _invalid("body: not received in time") from error
+        raise _invalid("body: it was not received in time") from error
     if len(data) < length_bytes:
         raise _invalid(
-            f"body: {len(data)} of {length_bytes} bytes were received"
+            f"body: only {len(data)} of {length_bytes} bytes were received"
         )
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != "application/json":

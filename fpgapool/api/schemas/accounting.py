@@ -13,14 +13,14 @@ _LIMIT: common.Schema = {
 }
 _SHOWN_LIMIT: common.Schema = {
     **common.nullable(_LIMIT),
-    "description": "-1 means unlimited. Null: the limit is in Keystone, and"
+    "description": "-1 means unlimited. Null: the limit is in Keystone, and is"
     " unknown while no conductor answers.",
 }
 _SOURCE = common.described(
     common.one_of("default", "project", "keystone"),
-    "Source of the limit: `default` is the service's configuration, `project`"
-    " was set for the project through this API, and `keystone` is one of"
-    " Keystone's unified limits.",
+    "Where the limit was set: in the service's configuration (`default`), for"
+    " the project through this API (`project`), or in Keystone's unified"
+    " limits (`keystone`).",
 )
 
 
@@ -53,8 +53,8 @@ UPDATE_QUOTA = common.record(
             optional=accounting.QUOTAS, **_described(common.nullable(_LIMIT))
         ),
         "minProperties": 1,
-        "description": "Omitted limits do not change; null resets one to the"
-        " default.",
+        "description": "Omitted limits do not change; null resets a limit to"
+        " its default.",
     }
 )
 
@@ -63,17 +63,18 @@ _USAGE_FILTERS = {
         common.NAME, "Only this project; default is your project."
     ),
     "all_projects": common.described(
-        common.FLAG, "All projects, or the named one."
+        common.FLAG,
+        "Allow usage of other projects: that of `project_id`, or of all.",
     ),
     "accelerator": common.described(
         common.NAME, "Only usage by sessions with this accelerator."
     ),
     "start": common.described(common.DAY, "The first day, in UTC."),
-    "end": common.described(common.DAY, "The last day, inclusive."),
+    "end": common.described(common.DAY, "The last day, in UTC; inclusive."),
     "group_by": common.described(
         common.one_of("day", "project", "accelerator"),
-        "Sum the usage of the same day, project or accelerator. Without it,"
-        " each combination of the three is a member.",
+        "Sum the usage of each day, project or accelerator. Without it, the"
+        " list has a member for each combination of the three.",
     ),
     "limit": common.LIMIT,
     "marker": common.described(

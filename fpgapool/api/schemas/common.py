@@ -26,28 +26,28 @@ _MEANINGS = {
     "claimed_bytes": "Bytes of input that the client announced.",
     "client": "The client of the group.",
     "clients": "The clients of the group.",
-    "created_at": "When it was created.",
+    "created_at": "Time of its creation.",
     "deadline_at": "Time by which it should end; null: no deadline.",
-    "decided_at": "When it was approved or rejected; null: not yet.",
+    "decided_at": "Time of its approval or rejection; null: not decided yet.",
     "description": "Human-readable description.",
     "device": "Name of the board on its host.",
     "device_id": "Identifier of the board.",
     "device_name": "Name of the board on its host.",
     "dry_run": "The expected outcome.",
-    "finished_at": "When it ended; null: not yet.",
-    "generated_at": "When the snapshot was made.",
+    "finished_at": "Time when it ended; null: not ended yet.",
+    "generated_at": "Time when the snapshot was made.",
     "goal": "The goal: a rate or a deadline; null: none.",
     "healthy": "Whether the board works.",
     "host_name": "Name of the host.",
     "host_uuid": "UUID of the host.",
     "href": "The address.",
     "id": "Identifier; it never changes.",
-    "in_use": "Current use of the project.",
+    "in_use": "The project's current usage.",
     "input_bytes": "Bytes of input processed.",
     "links": "Links to this and related resources.",
-    "max_version": "Newest microversion of the API that the service knows.",
-    "min_version": "Oldest microversion of the API that the service knows.",
-    "model": "Model of the board, as its driver names it.",
+    "max_version": "Newest microversion that the service supports.",
+    "min_version": "Oldest microversion that the service supports.",
+    "model": "Model of the board, as reported by its driver.",
     "name": "Human-readable name.",
     "number": "Number of the slot on its board, from 0.",
     "output_bytes": "Bytes of output produced.",
@@ -56,11 +56,11 @@ _MEANINGS = {
     "profile": "The accelerator's profile.",
     "programmed": "Accelerator in the slot now; null: none.",
     "project_id": "Identifier of the project that owns it.",
-    "properties": "Further properties, by the names of Cyborg's"
+    "properties": "Further properties, with the names from Cyborg's"
     " specification.",
-    "queued_at": "When the pool accepted it; waiting starts then.",
+    "queued_at": "Time when the pool accepted it and its wait started.",
     "quota": "The limits.",
-    "ready_at": "When its slot was ready; null: not yet.",
+    "ready_at": "Time when its slot was ready; null: not ready yet.",
     "reason": "Human-readable reason.",
     "reject": "The rejection.",
     "rel": "Relation: `self` or `next` (page).",
@@ -70,20 +70,22 @@ _MEANINGS = {
     "reserved_slots": "Number of slots that instances have reserved.",
     "shape": "Shape of the slot; determines which bitstreams fit.",
     "slot": "Number of the slot on its board, from 0.",
-    "started_at": "When a client first connected; null: not yet.",
+    "started_at": "Time when a client first connected; null: not connected"
+    " yet.",
     "state": "Its state in its life cycle.",
     "status": "`CURRENT`: the version is in use.",
     "up": "Whether it reports to the pool.",
-    "updated_at": "When it was last changed.",
-    "uploaded_at": "When its file was complete; null: not yet.",
+    "updated_at": "Time of its last change.",
+    "uploaded_at": "Time when its upload was complete; null: not uploaded"
+    " yet.",
     "uuid": "UUID of the host.",
-    "version": "Newest microversion of the API that the service knows.",
+    "version": "Newest microversion that the service supports.",
     "versions": "The API's versions.",
     "visibility": "Who may use it: its project (`private`), chosen projects"
     " (`shared`) or all (`public`).",
 }
 
-#: What a text that matches a pattern is, for error messages.
+#: Descriptions of the strings that match a pattern, for error messages.
 WORDS = {
     f"^{rules.REQUEST_ID}$": rules.REQUEST_ID_WORDS,
     f"^{rules.GROUP_NAME}$": rules.GROUP_NAME_WORDS,
@@ -91,9 +93,10 @@ WORDS = {
 
 
 def matching(pattern: str, words: str) -> Schema:
-    """Return the part of a schema that requires texts of a pattern.
+    """Return the part of a schema that requires strings of a pattern.
 
-    :param pattern: a regular expression for the whole text.
+    :param pattern: a regular expression for the whole string.
+    :param words: description of such a string, for error messages.
     """
     WORDS[pattern] = words
     return {"pattern": pattern}
@@ -108,7 +111,7 @@ UUID: Schema = {
 }
 TEXT: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
-#: A name that a database takes, on one line.
+#: A name on one line that databases can store.
 LINE: Schema = {
     **NAME,
     **matching(
@@ -158,12 +161,12 @@ ERROR: Schema = {
                     "status": {"type": "integer"},
                     "code": {
                         **TEXT,
-                        "description": "Stable; for programs.",
+                        "description": "Stable code for programs.",
                     },
                     "title": TEXT,
                     "detail": {
                         **TEXT,
-                        "description": "Human-readable; may change.",
+                        "description": "Human-readable text; may change.",
                     },
                     "request_id": TEXT,
                 },
@@ -188,12 +191,12 @@ def described(schema: Schema, description: str) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """Return a schema that allows null, too."""
+    """Return a schema that also allows null."""
     return {**schema, "type": [schema["type"], "null"]}
 
 
 def one_of(*values: str) -> Schema:
-    """Return the schema of one of these texts."""
+    """Return the schema of strings that are one of these values."""
     return {"type": "string", "enum": list(values)}
 
 
@@ -207,7 +210,7 @@ def _meaning(name: str, schema: Schema) -> Schema:
 def record(optional: Collection[str] = (), **members: Schema) -> Schema:
     """Return the schema of an object with these members and no others.
 
-    Members without a description get the one that their name has everywhere.
+    Members without a description get the common description for their name.
     """
     return {
         "type": "object",
@@ -221,7 +224,7 @@ def record(optional: Collection[str] = (), **members: Schema) -> Schema:
 
 
 ENDPOINT = record(
-    network=described(TEXT, "The operator's name of a network."),
+    network=described(TEXT, "The operator's name for the network."),
     address=TEXT,
     port=COUNT,
 )
@@ -252,7 +255,7 @@ def of_fields(
 ) -> dict[str, Schema]:
     """Return the schemas of members, by the names that users see.
 
-    :param own: schemas of kinds that differ between resources.
+    :param own: schemas for kinds whose schema differs between resources.
     """
     kinds = {**_KINDS, fields.NAMES: _NAMES, **(own or {})}
     members = {}
@@ -293,21 +296,22 @@ def resource(
 
 
 def newer(shown: Iterable[fields.Field]) -> list[str]:
-    """Return the members that answers of older versions lack."""
+    """Return the members that are missing in responses of older versions."""
     return [str(one.shown) for one in shown if one.since > (1, 0)]
 
 
-#: Filters for lists of what projects own.
+#: Filters for lists of resources that belong to projects.
 PROJECT_FILTERS = {
     "all_projects": described(FLAG, "Also list those of other projects."),
     "project_id": described(
         NAME,
-        "Only those of this project; another project needs `all_projects`.",
+        "Only those of this project; for a project other than your own,"
+        " `all_projects` is required.",
     ),
 }
 LIMIT = described(
     {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-    "Maximum number of members; `[api] max_page_length` may be lower.",
+    "Maximum number of members, up to `[api] max_page_length`.",
 )
 
 
@@ -316,8 +320,9 @@ def listing(
 ) -> dict[str, Schema]:
     """Return the schemas of a list, as arguments of its route.
 
-    :param listed: has the sort keys, and filters that compare a member.
-    :param filters: further parameters.
+    :param listed: description of the resource, with the sort keys and the
+        filters that compare a member.
+    :param filters: schemas of further parameters.
     """
     most = len(listed.sort_keys)
     query = {
@@ -333,8 +338,8 @@ def listing(
         ),
         "sort_dir": described(
             _several(one_of("asc", "desc"), most),
-            "One for each `sort_key`, in the same order; a missing one is that"
-            " of the previous key.",
+            "One for each `sort_key`, in the same order; if one is missing,"
+            " that of the previous key applies.",
         ),
     }
     return {
@@ -347,7 +352,7 @@ def _comparisons(listed: fields.Fields) -> Iterator[tuple[str, Schema]]:
     shown = {field.shown: field for field in listed.shown}
     for parameter, member in listed.filters.items():
         field = shown[member]
-        # A query must not have an empty or endless text.
+        # The text in a query must not be empty or of unlimited length.
         kind = fields.NAME if field.kind is fields.TEXT else field.kind
         limits = {} if isinstance(field, fields.Option) else field.limits
         yield (
@@ -367,7 +372,7 @@ def page_of(name: str, member: Schema) -> Schema:
     members = {
         name: {"type": "array", "items": member},
         f"{name}_links": described(
-            LINKS, "Address of the next page, unless this is the last."
+            LINKS, "Link to the next page; missing on the last page."
         ),
     }
     return record(optional=[f"{name}_links"], **members)

@@ -8,7 +8,7 @@ from fpgapool.vocabulary import group as description
 _GOAL = description.GROUP.part(description.GOAL)
 _OPTIONS = common.of_options(description.GROUP.options)
 
-#: Without members that only the conductor knows.
+#: A goal without the members that only the conductor knows.
 _RECORDED_GOAL = common.record(
     **common.of_fields(one for one in _GOAL if one.in_record)
 )
@@ -25,7 +25,7 @@ _MEMBER = common.record(
 _NO_GOAL = {"type": "null"}
 _GROUP = common.of_fields(description.GROUP.shown)
 
-#: As shown in a list.
+#: A group in a list.
 LISTED = common.record(
     **_GROUP, goal={"oneOf": [_RECORDED_GOAL, _NO_GOAL]}, links=common.LINKS
 )
@@ -36,7 +36,7 @@ GROUP = common.record(
     ),
     members=common.described(
         {"type": "array", "items": _MEMBER},
-        "Its slots; only its owner sees them.",
+        "Its slots; only the group's owner sees them.",
     ),
     links=common.LINKS,
 )
@@ -45,11 +45,11 @@ _WANTED_GOAL = common.record(
     optional=["deadline_at", "rate_per_s", "actions"],
     deadline_at=common.described(
         common.TIME,
-        "When all `actions` must have completed (ISO 8601; UTC by default).",
+        "When all tasks must have completed (ISO 8601; UTC by default).",
     ),
     rate_per_s=common.described(
         common.NUMBER,
-        "Tasks to complete per second; not with `deadline_at`.",
+        "Tasks to complete per second; not allowed with `deadline_at`.",
     ),
     actions=common.described(
         {"type": "integer"},
@@ -113,8 +113,8 @@ REVOKE_QUERY = common.record(
     optional=["ended"],
     ended=common.described(
         common.FLAG,
-        "Whether the client's own program ends it, so that no revocation is"
-        " reported. Only for clients of the caller's project.",
+        "Whether the client's own program ends it, in which case no revocation"
+        " is reported. Only for clients of the caller's project.",
     ),
 )
 CLIENTS = common.listing("clients", CLIENT, description.CLIENT)
@@ -123,8 +123,8 @@ ATTACHED = common.record(
         **CLIENT["properties"],
         secret=common.described(
             common.TEXT,
-            "Hexadecimal; valid for one connection. Only this response has"
-            " it, because the service stores only its hash.",
+            "Hexadecimal; valid for one connection. Only this response"
+            " contains it, because the service stores only its hash.",
         ),
     )
 )

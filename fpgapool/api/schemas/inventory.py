@@ -13,12 +13,12 @@ _FAULTS = {
     ),
 }
 
-# What an operator can change.
+# The state that an operator can set.
 _STATE = common.described(
     common.one_of("enabled", "draining", "disabled"),
-    "`disabled`: no new sessions. `draining`: no new sessions, and `disabled`"
-    " when the last session has ended. `enabled`: in use again, even if it was"
-    " faulty.",
+    "`disabled`: it gets no new sessions. `draining`: it gets no new sessions,"
+    " and becomes `disabled` when the last session has ended. `enabled`: it is"
+    " in use again, even if it was faulty.",
 )
 #: Members that may accompany a state.
 _WITH_STATE = {
@@ -27,10 +27,10 @@ _WITH_STATE = {
     ),
     "drain_deadline_s": common.described(
         {"type": "number", "minimum": 0, "maximum": 366 * 86400},
-        "Only with `draining`: how long sessions may stay. Then sessions whose"
-        " clients have not connected return to their places in the queue,"
-        " those of stateless accelerators continue in other slots, and all"
-        " others end.",
+        "Only with `draining`: seconds that sessions may stay. After that,"
+        " sessions whose clients have not connected return to their places in"
+        " the queue, those of stateless accelerators continue in other slots,"
+        " and all others end.",
     ),
 }
 
@@ -46,9 +46,9 @@ CHANGE_DEVICE = common.record(
     optional=["reservable_slots", "state", *_WITH_STATE],
     reservable_slots=common.described(
         common.COUNT,
-        "Number of slots that instances can reserve, by flavors with"
-        " `resources:CUSTOM_FPGAPOOL_SLOT`. The pool keeps as many of them as"
-        " are not reserved yet free of sessions of stateful accelerators.",
+        "Number of slots that instances can reserve, through flavors with"
+        " `resources:CUSTOM_FPGAPOOL_SLOT`. The pool keeps those that are not"
+        " reserved yet free of sessions of stateful accelerators.",
     ),
     state=_STATE,
     **_WITH_STATE,
@@ -65,9 +65,9 @@ TEST_SLOT = common.record(
         optional=["accelerator"],
         accelerator=common.described(
             common.NAME,
-            "Public accelerator for the test; if the pool does not run it on"
-            " the host, a passed test brings it back. By default the slot's"
-            " accelerators take turns.",
+            "Public accelerator for the test. If it is out of service on the"
+            " host, a passed test returns it to service. By default, the tests"
+            " of a slot use its accelerators in turn.",
         ),
     )
 )

@@ -50,8 +50,8 @@ _VERSION = common.described(
             "a version made of the characters A-Z a-z 0-9 ! + . _ -",
         ),
     },
-    "A version of the form of Python packages', such as `1.10` or `2.0rc1`;"
-    " the pool uses the newest approved one for a slot's shape.",
+    "Version in the format of Python packages, such as `1.10` or `2.0rc1`; the"
+    " pool uses the newest approved version for a slot's shape.",
 )
 _SHAPES = {
     "type": "array",
@@ -60,7 +60,7 @@ _SHAPES = {
 }
 _CHECKSUM = {
     "type": "string",
-    **common.matching("^[0-9a-f]{64}$", "64 digits of 0-9 a-f"),
+    **common.matching("^[0-9a-f]{64}$", "64 of the characters 0-9 a-f"),
 }
 _SIGNATURE = {
     "type": "string",
@@ -77,8 +77,9 @@ _PROFILE_MEMBERS = {
 }
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),
-    "The accelerator's profile; a new one needs at least `peak_bytes_per_s`."
-    " Files of the format `declaration` contain it, packages a part of it.",
+    "The accelerator's profile; a new accelerator needs at least"
+    " `peak_bytes_per_s`. Files of the format `declaration` contain the"
+    " profile, and packages contain part of it.",
 )
 _PROPERTIES = common.described(
     common.record(
@@ -88,7 +89,7 @@ _PROPERTIES = common.described(
             for name, meaning in properties.MEANINGS.items()
         },
     ),
-    "Further properties, by the names of Cyborg's specification.",
+    "Further properties, with the names from Cyborg's specification.",
 )
 
 ACCELERATOR = common.resource(description.ACCELERATOR, optional=["platforms"])
@@ -112,7 +113,7 @@ SHOW_BITSTREAM = common.record(bitstream=BITSTREAM)
 _CREATE_MEMBERS = {
     "accelerator": common.described(
         _ACCELERATOR,
-        "Name of the accelerator that it implements, without a project.",
+        "Name of the accelerator that it implements, without `@project`.",
     ),
     "name": common.described(_NAME, "Default is the accelerator's name."),
     "description": _DESCRIPTION,
@@ -124,7 +125,8 @@ _CREATE_MEMBERS = {
     ),
     "shapes": common.described(
         _SHAPES,
-        "Shapes of slots that fit; at least one, unless the file names them.",
+        "Shapes of slots that it fits; at least one, unless the file contains"
+        " them.",
     ),
     "profile": _PROFILE,
     "properties": _PROPERTIES,
@@ -163,7 +165,7 @@ APPROVE = common.record(
     approve=common.record(
         optional=["force", "reason"],
         force=common.described(
-            common.FLAG, "Approve it even if no slot of the pool fits."
+            common.FLAG, "Approve it even if it fits no slot of the pool."
         ),
         reason=_DESCRIPTION,
     )

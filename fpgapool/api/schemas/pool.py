@@ -36,7 +36,7 @@ SHOW = common.record(
             "The scheduling strategy; null while no conductor answers.",
         ),
         waiting=common.described(
-            common.COUNT, "Number of sessions that wait for a slot."
+            common.COUNT, "Number of sessions that are waiting for a slot."
         ),
         sessions=common.described(
             {"type": "object", "additionalProperties": common.COUNT},
@@ -50,7 +50,7 @@ SHOW = common.record(
 _COUNTS = common.record(
     usable=common.described(
         common.COUNT,
-        "Slots on a host that is up, neither faulty nor disabled.",
+        "Slots on hosts that are up, except faulty and disabled slots.",
     ),
     free=common.described(
         common.COUNT, "Usable slots without a session or reservation."
@@ -64,8 +64,8 @@ _SNAPSHOT_HOST = common.record(
     ),
     nic_load=common.described(
         {"type": "number", "minimum": 0, "maximum": 1},
-        "Share of the network card that the pool's streams to and from other"
-        " hosts use, in the busier direction.",
+        "Share of the network card's rate that the pool's streams to and from"
+        " other hosts use, in the busier direction.",
     ),
     queued=common.described(
         common.COUNT, "Number of waiting sessions from this host."
@@ -75,7 +75,8 @@ _SNAPSHOT_HOST = common.record(
     ),
     accelerators=common.described(
         {"type": "object", "additionalProperties": _COUNTS},
-        "Slots by accelerator; those without slots here are omitted.",
+        "Slots by accelerator; accelerators without slots on this host are"
+        " omitted.",
     ),
 )
 
@@ -84,15 +85,15 @@ SNAPSHOT = common.record(
         generated_at=common.TIME,
         generation=common.described(
             common.TEXT,
-            "Changes whenever the other data change; also the `ETag`.",
+            "Changes whenever the other data changes; also the `ETag`.",
         ),
         hosts=common.described(
             {"type": "object", "additionalProperties": _SNAPSHOT_HOST},
-            "By the UUID of the resource provider.",
+            "Hosts by the UUID of their resource provider.",
         ),
         queued=common.described(
             {"type": "object", "additionalProperties": common.COUNT},
-            "Number of sessions that wait for each accelerator.",
+            "Number of sessions that are waiting for each accelerator.",
         ),
     )
 )

@@ -11,12 +11,12 @@ from fpgapool.vocabulary import states
 _REQUEST_ID = {
     "type": "string",
     "pattern": f"^{rules.REQUEST_ID}$",
-    "description": "The client's name of the request.",
+    "description": "The client's name for the request.",
 }
 
 _REASON = common.record(
-    code=common.described(common.TEXT, "Stable; for programs."),
-    message=common.described(common.TEXT, "Human-readable; may change."),
+    code=common.described(common.TEXT, "Stable code for programs."),
+    message=common.described(common.TEXT, "Human-readable text; may change."),
 )
 
 _PLACEMENT = common.record(
@@ -37,7 +37,7 @@ _CONNECTION = common.record(
     ),
     secret=common.described(
         common.nullable(common.TEXT),
-        "Hexadecimal; valid for one connection. Null while it is being"
+        "Hexadecimal; valid for one connection; null while it is being"
         " renewed.",
     ),
     certificate_sha256=common.described(
@@ -53,7 +53,7 @@ _OWN: dict[fields.Kind, common.Schema] = {
 _SHOWN = description.FIELDS.shown
 _OPTIONS = common.of_options(description.FIELDS.options)
 
-#: As shown in a list: without members that only the conductor knows.
+#: A session in a list, without the members that only the conductor knows.
 LISTED = common.record(
     common.newer(_SHOWN),
     **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
@@ -65,7 +65,7 @@ SESSION = common.record(
     **common.of_fields(_SHOWN, _OWN),
     links=common.LINKS,
     placement=common.described(
-        {"oneOf": [_PLACEMENT, {"type": "null"}]}, "The slot that it has."
+        {"oneOf": [_PLACEMENT, {"type": "null"}]}, "Its slot; null: none."
     ),
     connection=common.described(
         {"oneOf": [_CONNECTION, {"type": "null"}]},
@@ -78,8 +78,8 @@ CREATE_QUERY = common.record(
     optional=["dry_run"],
     dry_run=common.described(
         common.FLAG,
-        "Whether to return only the expected outcome, with the status 200,"
-        " and open no session.",
+        "Whether to open no session, and only return the expected outcome with"
+        " the status 200.",
     ),
 )
 
@@ -93,8 +93,8 @@ CREATE = common.record(
         ),
         request_id=common.described(
             _REQUEST_ID,
-            "Name of the request: a request with the same name gets the same"
-            " session. By default the service chooses one.",
+            "Name of the request: another request with the same name gets the"
+            " same session. By default the service chooses a name.",
         ),
         **_OPTIONS,
     )
@@ -108,7 +108,7 @@ SESSIONS = common.listing(
         "changes-since": common.described(
             common.TIME,
             "Only those changed at this time or later (ISO 8601; UTC by"
-            " default), ended ones included.",
+            " default), including ended ones.",
         )
     },
     state=common.described(
@@ -128,39 +128,41 @@ SHOW_QUERY = common.record(
     optional=["wait_s", "revision"],
     wait_s=common.described(
         {"type": "number", "minimum": 0, "maximum": 86400},
-        "How long to wait for a change; `[api] max_wait_s` may be lower.",
+        "Seconds to wait for a change, up to `[api] max_wait_s`.",
     ),
     revision=common.described(
         common.COUNT,
-        "The revision that the caller knows: the response is sent when it"
-        " changes. Default is the revision at the time of the request.",
+        "The revision that the caller knows; the response is sent when the"
+        " revision differs. Default is the revision at the time of the"
+        " request.",
     ),
 )
 SHOW = common.record(session=SESSION)
 
-#: A client whose worker did not confirm the end of a session reports what it
-#: was served: all of these members, or none.
+#: With these parameters, a client whose worker did not confirm the end of a
+#: session reports what it received. It sends all of them or none.
 CLOSE_COUNTS = ("generation", "input_bytes", "output_bytes")
 DELETE_QUERY = common.record(
     optional=CLOSE_COUNTS,
     generation=common.described(
         common.COUNT,
-        "The slot that served the session last. The session then ends as"
-        " `CLOSED` even if its worker is lost.",
+        "Generation of the last slot that served the session. With it, the"
+        " session ends as `CLOSED` even if its worker is lost.",
     ),
     input_bytes=common.described(
-        common.COUNT, "Input that the slots have computed."
+        common.COUNT, "Bytes of input that the slots have processed."
     ),
     output_bytes=common.described(
-        common.COUNT, "Output that the client has received."
+        common.COUNT, "Bytes of output that the client has received."
     ),
 )
 
 _DRY_RUN = common.record(
     state=common.described(
         common.one_of(states.PREPARING, states.QUEUED, states.REJECTED),
-        "State that the session would have: `PREPARING` with a slot at once,"
-        " `QUEUED` if it would wait, `REJECTED` if it would be refused.",
+        "State that the session would have: `PREPARING` if it would get a slot"
+        " immediately, `QUEUED` if it would wait, and `REJECTED` if it would"
+        " be refused.",
     ),
     reasons=common.described(
         {"type": "array", "items": _REASON},
@@ -168,7 +170,8 @@ _DRY_RUN = common.record(
     ),
     expected_wait_s=common.described(
         {"type": ["number", "null"]},
-        "Null: unknown, or the session would be refused.",
+        "Expected wait in seconds; null: unknown, or the session would be"
+        " refused.",
     ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Vendordata: Nova asks, and the instance reads the answer."""
+"""Vendordata, which Nova requests and the instance reads."""
 
 from fpgapool.api.schemas import common
 
@@ -9,8 +9,8 @@ def _text(description: str) -> common.Schema:
     return {"type": ["string", "null"], "description": description}
 
 
-#: As ``nova/api/metadata`` sends it. Unknown members of later versions are
-#: allowed: a boot must not lack an accelerator because of them.
+#: The request that ``nova/api/metadata`` sends. Unknown members are allowed:
+#: if a later Nova adds some, instances still get their accelerators.
 CREATE = {
     "type": "object",
     "properties": {
@@ -34,16 +34,18 @@ SHOW = common.record(
     optional=["api_url", "instance_token", "accelerators", "ca_cert"],
     api_url=common.described(
         common.TEXT,
-        "URL by which the instance reaches this API, without `/v1`.",
+        "URL at which the instance reaches this API, without `/v1`.",
     ),
     instance_token=common.described(
-        common.TEXT, "Token for sessions; valid until the instance is deleted."
+        common.TEXT,
+        "Token for opening sessions; valid until the instance is deleted.",
     ),
     accelerators=common.described(
         {"type": "array", "items": common.TEXT},
         "The accelerators of the instance's flavor.",
     ),
     ca_cert=common.described(
-        common.TEXT, "CA certificates to verify the API, PEM."
+        common.TEXT,
+        "CA certificates that verify the API's certificate, in PEM.",
     ),
 )

@@ -36,7 +36,8 @@ _TYPES = {
 }
 _METHODS = ("GET", "HEAD")
 _KEYSTONE = "keystone"
-# Without a user, a query and anything that a header must not contain.
+# A URL without a user or query, and without characters that are not allowed in
+# a header.
 _URL = re.compile(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
     r"(/[A-Za-z0-9_./~-]*)?"
@@ -46,7 +47,7 @@ _VERSION = "/v3"
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """A file as it is sent."""
+    """A file with its media type and ETag."""
 
     content: bytes
     media_type: str
@@ -61,9 +62,10 @@ class _File:
 class Page:
     """Serves the page.
 
-    All files are in memory, so that no path leads out of their directory.
+    All files are loaded into memory, so no path can lead out of their
+    directory.
 
-    :param keystone_url: where users get their tokens; None: they cannot.
+    :param keystone_url: URL at which users get tokens; None: they cannot.
     :param is_open: whether the API runs without Keystone.
     """
 
@@ -84,7 +86,7 @@ class Page:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Page:
-        """Return the page of an API; the options of tokens are registered."""
+        """Return the page of an API; Keystone's options must be registered."""
         if conf.api.auth_strategy != _KEYSTONE:
             return cls(None, is_open=True)
         url = conf.keystone_authtoken.www_authenticate_uri
@@ -149,7 +151,7 @@ class Page:
 
 
 def is_page(path: str) -> bool:
-    """Whether a path is the page's, or below."""
+    """Whether a path is that of the page or of one of its files."""
     return path == PATH or path.startswith(f"{PATH}/")
 
 
@@ -157,8 +159,8 @@ def keystone_url(configured: str | None) -> str | None:
     """Return the URL at which a browser gets tokens from Keystone.
 
     :param configured: Keystone's public URL, with or without a version.
-    :returns: the URL without the version; None, with a line in the log, if a
-        browser cannot use it.
+    :returns: the URL without the version; if a browser cannot use it, None,
+        and the reason is logged.
     """
     url = (configured or "").rstrip("/").removesuffix(_VERSION)
     if not url:
@@ -170,8 +172,8 @@ def keystone_url(configured: str | None) -> str | None:
     if _URL.fullmatch(url) is None:
         LOG.warning(
             "Users cannot sign in to the live page: [keystone_authtoken]"
-            " www_authenticate_uri is %r, but must be http or https, host,"
-            " port and path only",
+            " www_authenticate_uri is %r, but must be an http or https URL"
+            " with only a host, a port and a path",
             configured,
         )
         return None
@@ -179,9 +181,9 @@ def keystone_url(configured: str | None) -> str | None:
 
 
 def _headers(keystone_url: str | None) -> dict[str, str]:
-    """Return the headers of all answers.
+    """Return the headers of all responses.
 
-    :param keystone_url: scripts may connect to its host and port.
+    :param keystone_url: URL to whose host and port scripts may connect.
     """
     connect = ["'self'"]
     if keystone_url is not None:
@@ -212,9 +214,9 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
 
 
 def _has(header: str, tag: str) -> bool:
-    """Whether a client has the file already.
+    """Whether a client already has the file.
 
-    :param header: ``If-None-Match``.
+    :param header: the request's ``If-None-Match``.
     """
     known = [one.strip().removeprefix("W/") for one in header.split(",")]
     return tag in known or "*" in known

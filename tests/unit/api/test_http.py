@@ -210,6 +210,6 @@ def test_all_forms_of_texts_have_words() -> None:
 def test_the_words_of_a_database_are_not_shown(error: Exception) -> None:
     told = errors.translate(error)
     assert (told.code, told.status) == (error.code, 503)
-    assert "the database is not available" in told.detail
+    assert "the database is unavailable" in told.detail
     assert "1050" not in told.detail
     assert "column" not in told.detail

@@ -175,7 +175,7 @@ def test_why_it_waits_is_said_in_words(world):
         },
         {
             "code": "NEW_REASON",
-            "message": "The scheduler says NEW_REASON.",
+            "message": "The scheduler reports NEW_REASON.",
         },
     ]
 
@@ -295,7 +295,7 @@ def test_an_older_version_knows_no_new_options(world, monkeypatch):
     answer = world.ask("POST", PATH, body=body, headers=old)
     assert answer.status_code == 400
     (error,) = answer.json["errors"]
-    assert error["detail"] == f"body.session.{first.name} needs version 1.1"
+    assert error["detail"] == f"body.session.{first.name} requires version 1.1"
     assert _open(world).status_code == 202
 
 

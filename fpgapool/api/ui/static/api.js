@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Requests to the REST API and to Keystone. The token is in this module's
-// memory and nowhere else.
+// Requests to the REST API and to Keystone. The token is kept only in this
+// module's memory.
 
 const ROOT = new URL("../", document.baseURI);
 const VERSION = "fpgapool 1.0";
 
 let token = null;
 
-// An error with a code for people to look up.
+// An error with a code that users can look up.
 export class Failure extends Error {
   constructor(code, detail, status = 0, requestId = "") {
     super(requestId ? `${code}: ${detail} (${requestId})`
@@ -27,7 +27,7 @@ export function isSignedIn() {
   return token !== null;
 }
 
-// Where the last answer came from, and the server's time of it.
+// Whether the last response came from the database, and its server's time.
 export const origin = { isDatabase: false, at: null };
 
 async function send(url, options, whom) {
@@ -51,7 +51,8 @@ export async function settings() {
   const url = new URL("ui/settings.json", ROOT);
   const answer = await send(url, {}, "the API does not answer");
   if (!answer.ok) {
-    throw new Failure(`HTTP_${answer.status}`, "the API has no settings");
+    throw new Failure(`HTTP_${answer.status}`,
+      "the API does not return the page's settings");
   }
   return answer.json();
 }
@@ -90,7 +91,8 @@ export function remove(path) {
   return call("DELETE", path);
 }
 
-// Return a page of a list: {items, next}, the marker of the next page or null.
+// Return a page of a list, {items, next}; next is the marker of the next page,
+// or null.
 export async function page(name, query = {}, key = "id") {
   const document = await get(name, query);
   const items = document[name];
@@ -98,7 +100,7 @@ export async function page(name, query = {}, key = "id") {
   return { items, next: hasNext ? items.at(-1)[key] : null };
 }
 
-// Return up to most members of a list, and whether there are more.
+// Return up to most members of a list, and whether it has more.
 export async function pages(name, query, most, key = "id") {
   const found = [];
   let marker = null;
@@ -111,7 +113,7 @@ export async function pages(name, query, most, key = "id") {
   return { items: found.slice(0, most), isCut: marker !== null };
 }
 
-// Whether the role may ask something.
+// Whether the user's roles allow a GET request.
 export async function may(path, query) {
   try {
     await get(path, query);
@@ -124,15 +126,15 @@ export async function may(path, query) {
   }
 }
 
-// Get a token from Keystone; returns {name, isAdmin} of who signed in.
+// Get a token from Keystone; return {name, isAdmin} of the user.
 export async function signIn(keystoneUrl, identity, scope) {
   const auth = scope ? { identity, scope } : { identity };
   const answer = await send(`${keystoneUrl}/v3/auth/tokens?nocatalog`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ auth }),
-  }, "Keystone does not answer, or does not allow this page: see [cors]"
-    + " allowed_origin in keystone.conf");
+  }, "Keystone does not answer or does not allow requests from this page: see"
+    + " [cors] allowed_origin in keystone.conf");
   const document = await parsed(answer);
   if (!answer.ok) {
     const error = document?.error;
@@ -141,8 +143,8 @@ export async function signIn(keystoneUrl, identity, scope) {
   }
   const given = answer.headers.get("X-Subject-Token");
   if (!given) {
-    throw new Failure("NO_TOKEN", "Keystone does not expose its token to this"
-      + " page: see [cors] expose_headers in keystone.conf");
+    throw new Failure("NO_TOKEN", "Keystone does not allow this page to read"
+      + " the token: see [cors] expose_headers in keystone.conf");
   }
   setToken(given);
   const { user, project, roles } = document.token;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Lines over time, drawn as SVG.
+// Line charts over time, drawn as SVG.
 
 import { draw, make, setText } from "./dom.js";
 
@@ -11,7 +11,7 @@ const TOP = 18;
 const BOTTOM = 16;
 
 export class Chart {
-  // text(value) says a value with its unit; valueOf(sample) may be null.
+  // text(value) returns a value with its unit; valueOf(sample) can be null.
   constructor(title, text, valueOf) {
     this.text = text;
     this.valueOf = valueOf;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elements, tables and the texts of values. Text of others becomes a part of
-// the page as text only: nothing here parses markup.
+// Elements, tables and formatted values. Text from other users is only ever
+// inserted as text: nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
-// Return a new element; children are elements or texts.
+// Return a new element; its children are elements or strings.
 export function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -32,8 +32,8 @@ export function setText(element, text) {
   }
 }
 
-// Make a parent's children those of the items, and keep the elements of items
-// that stay, so that focus and clicks are not lost.
+// Replace a parent's children by elements for the items. Elements of items
+// that stay are kept, so that focus and clicks are not lost.
 // create(item) returns an element, update(element, item) refreshes it.
 export function keyed(parent, items, keyOf, create, update) {
   const old = new Map();
@@ -61,10 +61,9 @@ export function keyed(parent, items, keyOf, create, update) {
   }
 }
 
-// A table. Columns are {label, text(item)}, or {label, cell(item)}, which
-// makes an element once for a row and gets the row's newest item by a call.
-// With short(item) in place of text, values are few characters, none of which
-// others chose, and never wrap.
+// A table. Columns are {label, text(item)} or {label, cell(item)}; cell makes
+// an element when the row is created. With short(item) instead of text, values
+// never wrap: they are short, and no user chose their text.
 export class Table {
   constructor(caption, columns, keyOf, empty) {
     this.columns = columns;
@@ -110,7 +109,7 @@ export class Table {
   }
 }
 
-// Buttons to go through a list page by page.
+// Buttons for paging through a list.
 export class Pager {
   constructor(label, onChange) {
     this.at = make("span");
@@ -143,7 +142,7 @@ export function bytes(count) {
     unit += 1;
   }
   const digits = unit === 0 || value >= 100 ? 0 : 1;
-  // A number stays with its unit.
+  // A no-break space keeps the number with its unit.
   return `${value.toFixed(digits)}\u00a0${UNITS[unit]}`;
 }
 

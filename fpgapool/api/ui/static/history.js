@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the page has seen so far: one sample for each refresh, and the bytes
-// and waits of sessions.
+// What the page has received so far: one sample for each refresh, and the
+// bytes and waits of sessions.
 
 import * as api from "./api.js";
 
 const MOST_SAMPLES = 600;
 const PAGE = 200;
 const MOST_SESSIONS = 2000;
-// An older change may be written after a newer one.
+// A change may be written to the database after a later one.
 const OVERLAP_MS = 2000;
 const MOST_KNOWN = 20000;
-// Rates over less would say little; another view asks at once.
+// Rates over shorter times mean little. Switching the view refreshes at once.
 const SHORTEST_MS = 1000;
 
 function milliseconds(text) {
@@ -26,7 +26,7 @@ export class History {
     this.clear();
   }
 
-  // Forget what was counted; the next sample is the first.
+  // Forget everything that was counted; the next sample will be the first.
   clear() {
     this.samples.length = 0;
     this.known.clear();
@@ -36,8 +36,8 @@ export class History {
     this.waits = [];
   }
 
-  // Ask for the sessions that have changed since the last time. All times are
-  // those of the service's database: clocks of other machines may be wrong.
+  // Request the sessions that have changed since the last time. All times are
+  // from the service's database, because other machines' clocks may be wrong.
   async follow(query) {
     if (this.sinceMs === null) {
       const { items } = await api.page("sessions",
@@ -55,7 +55,7 @@ export class History {
     }
   }
 
-  // Count what is new of a session.
+  // Count what is new in a session.
   note(session) {
     const isNew = Date.parse(session.queued_at) >= this.startedMs - OVERLAP_MS;
     const old = this.known.get(session.id);
@@ -78,7 +78,7 @@ export class History {
     }
   }
 
-  // Close an interval.
+  // End an interval, and add its sample.
   sample(atMs, busy, waiting) {
     const last = this.samples.at(-1);
     if (last && atMs - last.atMs < SHORTEST_MS) {

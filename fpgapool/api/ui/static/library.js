@@ -48,6 +48,7 @@ export class View {
     this.accelerators.show(accelerators.items);
     this.bitstreams.show(bitstreams.items);
     setText(this.note, accelerators.isCut || bitstreams.isCut
-      ? `Only ${MOST} of each are shown, the newest bitstreams.` : "");
+      ? `Each list shows at most ${MOST} entries: the newest bitstreams, and`
+        + " accelerators by name." : "");
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Signs in, shows the view that the address names, and refreshes it.
+// Signs in, shows the view that the page's address names, and refreshes it.
 
 import * as api from "./api.js";
 import { make, setText } from "./dom.js";
@@ -13,11 +13,12 @@ import * as sessions from "./sessions.js";
 import * as signin from "./signin.js";
 
 const SHORTEST_MS = 2000;
-// A large pool's answers are long, and cost the service more.
+// Responses of a large pool are long and cost the service more, so they are
+// requested less often.
 const HOST_MS = 5;
 const SHARE = 10;
 const LONGEST_MS = 60000;
-// What hardly changes.
+// Views whose data rarely changes.
 const SLOW = new Set(["library", "quotas", "operations"]);
 const SLOW_MS = 10000;
 
@@ -57,7 +58,8 @@ class Page {
   }
 
   async enter({ name, isAdmin }) {
-    // The audit log has a line for each refusal, so users do not try.
+    // The audit log gets a line for each refusal, so this is not tried for
+    // users who are not administrators.
     const may = async (path, query) => isAdmin && api.may(path, query);
     const [seesHosts, seesAll, seesBitstreams] = await Promise.all([
       may("hosts", { limit: 1 }),
@@ -85,7 +87,7 @@ class Page {
     this.go();
   }
 
-  // Show the view of the address.
+  // Show the view that the page's address names.
   go() {
     if (!api.isSignedIn() || Object.keys(this.views).length === 0) {
       return;
@@ -124,7 +126,7 @@ class Page {
       complain("");
       const time = api.origin.at.toLocaleTimeString();
       setText(at("status"), api.origin.isDatabase
-        ? `${time}: no conductor answers; the data is from the database.`
+        ? `${time}: no conductor answers; this data is from the database.`
         : `Live: ${time}`);
     } catch (error) {
       if (turn !== this.turn) {
@@ -135,7 +137,7 @@ class Page {
         return;
       }
       complain(error.message);
-      setText(at("status"), "The page shows the last data that it received.");
+      setText(at("status"), "This page shows the last data that it received.");
       pauseMs = Math.max(pauseMs, (error.retryAfterS ?? 0) * 1000);
     }
     const takenMs = performance.now() - startedMs;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What operators look after: drains, faults, services and usage.
+// What operators monitor: drains, faults, services and usage.
 
 import * as api from "./api.js";
 import { bytes, make, seconds, setText, Table, when } from "./dom.js";
 
 const PAGE = 1000;
-// More would keep the service busy: 2,000 hosts have fewer devices.
+// Reading more would burden the service. 2,000 hosts have fewer devices.
 const MOST_EXAMINED = 10000;
 const MOST_SHOWN = 100;
 const USAGE_DAYS = 30;
@@ -25,7 +25,7 @@ function faults(hosts, devices, slots, services) {
   const add = (key, what, why, fault) => found.push({ key, what, why,
     last: fault?.last_self_test || "–", next: fault?.next_self_test_at });
   for (const one of services) {
-    // A conductor's message says that it leads.
+    // A conductor's message only says that it leads; it is not a fault.
     const message = one.binary === "fpgapool-agent" ? one.message : "";
     if (!one.up || message) {
       add(`service-${one.id}`, `${one.binary} on ${one.host}`,
@@ -77,7 +77,7 @@ export class View {
       { label: "Output", short: (one) => bytes(one.output_bytes) },
       { label: "Energy", short: (one) => one.energy_j === null
         ? "not measured" : `${Math.round(one.energy_j)} J` },
-    ], (one) => one.id, "There is no usage yet.");
+    ], (one) => one.id, `No usage in the last ${USAGE_DAYS} days.`);
     this.note = make("p", { class: "empty" });
     this.element = make("div", {}, this.note,
       make("h2", {}, "Drains"), this.drains.element,
@@ -105,6 +105,6 @@ export class View {
     this.usage.show(usage.items);
     setText(this.note, drained.length > MOST_SHOWN
       || faulty.length > MOST_SHOWN || usage.isCut || slots.isCut
-      ? `Only ${MOST_SHOWN} of a kind are shown.` : "");
+      ? `Each list shows at most ${MOST_SHOWN} entries.` : "");
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The map of the pool. It draws one page of hosts, however many there are.
+// The map of the pool, which shows one page of hosts at a time.
 
 import * as api from "./api.js";
 import { bytes, keyed, make, Pager, seconds, setText, Table, when }
@@ -11,7 +11,7 @@ const HOSTS_ON_PAGE = 24;
 const SLOTS_DRAWN = 32;
 const DETAIL_SLOTS = 100;
 
-// State of a slot: the sign that is drawn in it.
+// The sign that is drawn in a slot, by the slot's state.
 const SIGNS = {
   idle: "·", preparing: "p", ready: "r", active: "A", detached: "d",
   faulty: "!", disabled: "×", down: "?",
@@ -178,7 +178,7 @@ export class View {
     }
   }
 
-  // The history has asked for the pool already.
+  // The caller has already requested the pool.
   async refresh(pool) {
     this.pool = pool;
     this.hosts = pool.hosts;

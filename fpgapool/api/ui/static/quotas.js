@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Limits of the own project, and how much of each it uses.
+// The limits of the user's project, and how much of each it uses.
 
 import * as api from "./api.js";
 import { bytes, make, Table } from "./dom.js";

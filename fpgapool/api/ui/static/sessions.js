@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The queue, and the sessions, which can be closed.
+// The queue and the sessions, which users can close.
 
 import * as api from "./api.js";
 import { bytes, make, Pager, seconds, setText, Table, when } from "./dom.js";
@@ -8,11 +8,11 @@ import { bytes, make, Pager, seconds, setText, Table, when } from "./dom.js";
 const ROWS = 10;
 const LIVE = ["QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED"];
 const ENDED = ["CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", "LOST"];
-// In these states a list does not have all that there is to say. A READY
-// session is not asked for: the answer would have its secret.
+// States in which a list does not contain everything that is known. A READY
+// session is not requested: the response would contain its secret.
 const SAYS_MORE = new Set(["QUEUED", "ACTIVE", "DETACHED"]);
 
-// A list that is shown page by page, each with its own marker.
+// A list that is shown page by page; each page has its own marker.
 class Listing {
   constructor(label, onChange) {
     this.markers = [null];

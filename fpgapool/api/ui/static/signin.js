@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The form for signing in: without Keystone, by an application credential, or
-// by a password.
+// The forms for signing in: without Keystone, with an application credential,
+// or with a password.
 
 import * as api from "./api.js";
 import { make } from "./dom.js";
@@ -21,13 +21,14 @@ const FORMS = {
       field("User", "user", { value: "admin" }),
       field("Project", "project", { value: "default" }),
     ],
-    // See NoAuth in the API: the token says who it is.
+    // The token consists of the user and the project: see NoAuth in the API.
     async enter(values) {
       for (const name of ["user", "project"]) {
-        // A header carries these characters only.
+        // A header can contain only these characters, and a colon separates
+        // the names.
         if (!/^[\x21-\x39\x3b-\x7e]+$/.test(values[name])) {
           throw new api.Failure("INVALID_NAME",
-            `the ${name} must be ASCII, without spaces and colons`);
+            `the ${name} must be ASCII, without spaces or colons`);
         }
       }
       api.setToken(`${values.user}:${values.project}`);
@@ -90,14 +91,15 @@ function form(kind, settings, onDone, complain) {
   return element;
 }
 
-// Show the forms that fit the API; onDone gets {name, isAdmin}.
+// Show the forms that the API's authentication needs; onDone gets
+// {name, isAdmin}.
 export function show(main, settings, onDone, complain) {
   let kinds = ["credential", "password"];
   if (settings.authentication === "noauth") {
     kinds = ["open"];
   } else if (!settings.keystone_url) {
-    complain("NO_KEYSTONE: the service's configuration does not say where"
-      + " Keystone is: [keystone_authtoken] www_authenticate_uri");
+    complain("NO_KEYSTONE: the API's configuration has no usable URL of"
+      + " Keystone: set [keystone_authtoken] www_authenticate_uri");
     kinds = [];
   }
   const forms = kinds.map((kind) => form(kind, settings, onDone, complain));
