@@ -195,7 +195,7 @@ def test_params_that_are_none(value):
     [
         ({}, "missing: key"),
         ({"key": "c0ffee"}, "params.key: must satisfy pattern"),
-        ({"key": "c0fe", "kee": 1}, "unknown names; known are: key, rounds"),
+        ({"key": "c0fe", "kee": 1}, "unknown name; known names: key, rounds"),
         ({"key": "c0fe", "rounds": "c0ffee"}, "params.rounds: must satisfy"),
     ],
 )

@@ -174,12 +174,12 @@ def test_distances(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
-        (np.ones(4), np.ones(5), "compares series of one length"),
-        (np.ones(1), np.ones(5), "compares series of one length"),
-        (np.ones(4), np.ones(4, "f4"), "compares series of one type"),
+        (np.ones(4), np.ones(5), "requires series of equal length"),
+        (np.ones(1), np.ones(5), "requires series of equal length"),
+        (np.ones(4), np.ones(4, "f4"), "requires series of the same type"),
         (np.ones((2, 4)), np.ones((3, 4)), "cannot pair these arrays"),
         (np.ones(4, int), np.ones(4, int), "takes arrays of float32, not"),
-        (np.float64(1), np.float64(1), "compares series of one length"),
+        (np.float64(1), np.float64(1), "requires series of equal length"),
         (np.ma.ones(4), np.ones(4), "masked elements are not"),
     ],
 )
