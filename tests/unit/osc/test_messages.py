@@ -29,8 +29,8 @@ from tests.unit.osc import fakes
         ),
         (
             fakes.refusal(503, "QUEUE_FULL", "the queue is full"),
-            "the queue is full; search the service's log for req-7; try again in"
-            " a few s (QUEUE_FULL)",
+            "the queue is full; search the service's log for req-7; try again"
+            " in a few s (QUEUE_FULL)",
         ),
         (
             fakes.refusal(500, "INTERNAL_ERROR", "an error"),
