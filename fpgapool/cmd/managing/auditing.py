@@ -142,9 +142,9 @@ class Auditor:
             yield findings.Finding(
                 kind=findings.USAGE_LACKS_SESSIONS,
                 subject=f"project {gap.project_id}, {gap.accelerator}",
-                detail=f"the usage of {day} is missing {gap.sessions} ended"
-                f" sessions with {gap.input_bytes} bytes of input and"
-                f" {gap.output_bytes} bytes of output",
+                detail=f"the usage of {day} is missing"
+                f" {gap.sessions} sessions, {gap.input_bytes} bytes of input"
+                f" and {gap.output_bytes} bytes of output of ended sessions",
             )
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
