@@ -231,7 +231,7 @@ class Tasks:
                 link.changed.notify_all()
 
     def _go_on(self) -> None:
-        """Send waiting tasks, and receive their results; call with the lock."""
+        """Send waiting tasks and receive results; call with the lock."""
         self._dispatch()
         self._wake()
 

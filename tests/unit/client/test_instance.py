@@ -221,20 +221,20 @@ def test_without_a_table_of_mounts_the_usual_places_are_looked_at(
         (b'{"fpgapool": []}', "no data about the pool"),
         (
             b'{"fpgapool": {"api_url": "http://a"}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
         (
             b'{"fpgapool": {"api_url": 5, "instance_token": "x"}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
         (
             b'{"fpgapool": {"api_url": "file:///", "instance_token": "x"}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
         (
             b'{"fpgapool": {"api_url": "http://a", "instance_token": "x",'
             b' "ca_cert": 1}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
     ],
     ids=range(11),
