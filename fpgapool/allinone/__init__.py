@@ -2,5 +2,5 @@
 
 """A whole pool on one machine: conductor, agents and workers.
 
-The services are those of a cloud; only the wiring differs.
+The services are the same as in a cloud; only their wiring differs.
 """

@@ -19,13 +19,13 @@ from fpgapool.agent.supervision import workers
 from fpgapool.common import exception
 from fpgapool.common.channels import channel
 
-#: The client library looks for this name in the conventional places.
+#: The client library looks for this name in its conventional directories.
 FRONT_DOOR_NAME = "front-door.sock"
 
 _LOCK_NAME = "allinone.lock"
 _STATE_NAME = "state"
 
-#: The longest paths of sockets below the two directories.
+#: The longest paths of sockets within each of the two directories.
 _LONGEST_IN_RUN_DIR = f"/node99.sock{doorway.NEW_SUFFIX}"
 _LONGEST_IN_STATE_DIR = max(
     desks.longest_path("/node99"),
@@ -37,7 +37,7 @@ _LONGEST_IN_STATE_DIR = max(
 def default_run_dir() -> pathlib.Path:
     """Return the directory where the user's programs look for sockets."""
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
-    # Set but missing is common after su and in containers.
+    # After su and in containers, the variable often names a missing directory.
     if runtime_dir and os.path.isdir(runtime_dir):
         return pathlib.Path(runtime_dir, "fpgapool")
     return pathlib.Path(f"/tmp/fpgapool-{os.getuid()}")
@@ -70,7 +70,7 @@ class Directories:
         return self.state_dir / "log"
 
     def log_file(self) -> pathlib.Path:
-        """Return the log of conductor and agents; each worker has its own."""
+        """Return the conductor's and agents' log; workers have their own."""
         return self.log_dir() / "allinone.log"
 
 
@@ -78,13 +78,13 @@ class Directories:
 def opened(
     run_dir: pathlib.Path | None, state_dir: pathlib.Path | None
 ) -> Iterator[Directories]:
-    """Create the directories, lock them, and clean up at the end.
+    """Create and lock the directories, and clean up at the end.
 
-    :param run_dir: None for the conventional one.
-    :param state_dir: None for a temporary one, which is removed at the end,
-        or by the next process if this one cannot.
-    :raises ConfigurationError: if one cannot be used, is open to other users,
-        or is in use by another process.
+    :param run_dir: None means the conventional one.
+    :param state_dir: None means a temporary one, which is removed at the end,
+        or by the next process if this one is killed.
+    :raises ConfigurationError: if a directory cannot be used, is accessible to
+        other users, or is in use by another process.
     """
     run_dir = pathlib.Path(run_dir or default_run_dir()).absolute()
     with contextlib.ExitStack() as stack:
@@ -108,17 +108,17 @@ def opened(
 
 def _make_private(path: pathlib.Path) -> None:
     if not os.fspath(path).isprintable():
-        raise _unusable(path, "its name cannot be written to a file")
+        raise _unusable(path, "the name has unprintable characters")
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Do not follow a symbolic link: in /tmp every user can make one.
+        # Do not follow a symbolic link: in /tmp, any user can create one.
         found = path.lstat()
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise _unusable(path, "it is not a directory")
+        raise _unusable(path, "not a directory")
     if found.st_uid != os.getuid():
-        raise _unusable(path, "it belongs to another user")
+        raise _unusable(path, "belongs to another user")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise _unusable(
             path, "other users can access it; change its mode to 0700"
@@ -150,13 +150,14 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
             lock.seek(0)
             holder = lock.read(32).strip() or "unknown"
             raise _unusable(
-                path, f"another fpgapool-allinone uses it (process {holder})"
+                path,
+                f"in use by another fpgapool-allinone (process {holder})",
             ) from error
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
-        # The file stays: removing it would let two processes lock two files of
-        # the same name.
+        # Do not remove the file: otherwise, two processes could lock different
+        # files of the same name.
         yield
 
 
@@ -166,7 +167,7 @@ def _remove_tree(path: pathlib.Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _unusable(path, f"it cannot be removed: {error}") from error
+        raise _unusable(path, f"cannot be removed: {error}") from error
 
 
 def _unusable(path: pathlib.Path, reason: str) -> exception.ConfigurationError:
@@ -174,7 +175,7 @@ def _unusable(path: pathlib.Path, reason: str) -> exception.ConfigurationError:
 
 
 def point_to(target: pathlib.Path, link: pathlib.Path) -> None:
-    """Make or replace a symbolic link at once."""
+    """Create or replace a symbolic link atomically."""
     fresh = link.with_name(f"{link.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target.name)

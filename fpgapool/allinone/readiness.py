@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reporting when the pool can be used, and stopping it with its starter."""
+"""Report when the pool is ready, and stop it when its parent program ends."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Readiness:
 
     RPC must have been set up.
 
-    :param fault: returns why that will not come; None: it may.
-    :param on_failure: called with a reason if the pool does not get ready.
+    :param fault: returns why the pool cannot become ready; None if it may.
+    :param on_failure: called with a reason if the pool does not become ready.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Readiness:
         try:
             summary = self._api.pool_summary()
         except (messaging.MessagingException, exception.FpgapoolException):
-            LOG.debug("The conductor does not answer yet", exc_info=True)
+            LOG.debug("The conductor does not respond yet", exc_info=True)
             return False
         return count_idle_slots(summary) >= self._slots
 
 
 def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
-    """Return the number of idle slots of hosts that are up."""
+    """Return the number of idle slots on hosts that are up."""
     return sum(
         slot["state"] == "idle"
         for host in summary["hosts"]
@@ -97,7 +97,7 @@ def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
 
 
 class Lifeline:
-    """The pipe to the program that started this one; a service.
+    """The pipe to the parent program, which started this one; a service.
 
     When its other end is closed, that program has ended.
 
@@ -111,7 +111,7 @@ class Lifeline:
         self._thread = threading.Thread(target=self._run, name="lifeline")
 
     def start(self) -> None:
-        # Workers must not keep the pipe open after this process.
+        # Workers must not keep the pipe open after this process ends.
         os.set_inheritable(self._fd, False)
         self._thread.start()
 
@@ -120,7 +120,7 @@ class Lifeline:
         try:
             os.write(self._fd, json.dumps(document).encode() + b"\n")
         except OSError as error:
-            # The watching thread notices a closed pipe.
+            # If the pipe is closed, the watching thread handles that.
             LOG.warning("Cannot report that the pool is ready: %s", error)
 
     def stop(self) -> None:
@@ -130,7 +130,7 @@ class Lifeline:
 
     def _run(self) -> None:
         poller = select.poll()
-        # Errors are always reported; for a pipe, its closed other end is one.
+        # poll() always reports errors, which include a closed other end.
         poller.register(self._fd, 0)
         poller.register(self._wake_read_fd, 0)
         ready = [fd for fd, _event in poller.poll()]

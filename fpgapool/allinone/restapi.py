@@ -17,7 +17,7 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-#: There is no authentication, so only this machine can reach it.
+#: There is no authentication, so listen only on this machine.
 ADDRESS = "127.0.0.1"
 
 _THREADS = 32
@@ -30,8 +30,8 @@ class RestAPI:
     RPC must have been set up.
 
     :param conf: the configuration; its ``[api] auth_strategy`` is changed.
-    :param port: 0 for a free port.
-    :param on_failure: called with a reason if its thread fails.
+    :param port: port to listen on; 0 means any free port.
+    :param on_failure: called with a reason if the server's thread fails.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RestAPI:
 
     @property
     def url(self) -> str:
-        """Its URL, once it was started."""
+        """The API's URL; valid once the server has started."""
         _, port = self._server.bind_addr
         return f"http://{ADDRESS}:{port}"
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""cheroot, without its leniency.
+"""The cheroot web server, made strict about malformed requests.
 
-cheroot takes the last of several lengths and waits for a body that nobody
-sends, keeps a whole chunk in memory whatever its size, and goes on with a
-connection on which the next request cannot be told from the rest of a body.
+By itself, cheroot uses the last of several lengths and waits for a body that
+never comes, keeps chunks of any size in memory, and keeps using a connection
+on which the rest of a body would be read as the next request.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Protocol
 from cheroot import server
 from cheroot import wsgi
 
-#: The longest request line with its headers, and the most headers.
+#: Limits for the request line with all headers, and for the number of headers.
 MAX_HEADER_BYTES = 64 << 10
 MAX_HEADERS = 100
-#: The longest chunk of a body whose length is not given.
+#: Limit for a chunk of a body without Content-Length.
 MAX_CHUNK_BYTES = 16 << 20
 _MAX_CHUNK_LINE_BYTES = 1 << 10
 
@@ -31,7 +31,7 @@ _HEADER = re.compile(
 )
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,8}[ \t]*(;[^\x00-\x1f\x7f]*)?\r\n")
-# Other software may use the first header where this one uses the second.
+# If these are repeated, a proxy may use a different one than this server does.
 _ONCE = {b"content-length", b"transfer-encoding", b"host"}
 
 
@@ -43,12 +43,12 @@ def make(
     timeout_s: float = 10,
     stop_s: float = 5,
 ) -> wsgi.Server:
-    """Make a server; it listens after ``prepare()``.
+    """Make a server, which listens after ``prepare()``.
 
-    :param address: number and port; 0 for any free port.
-    :param threads: how many requests are answered at a time.
-    :param timeout_s: the longest time that a client may send nothing.
-    :param stop_s: how long ``stop()`` waits for answers.
+    :param address: IP address and port; port 0 means any free port.
+    :param threads: maximum number of requests processed at the same time.
+    :param timeout_s: how long a client may send nothing.
+    :param stop_s: how long ``stop()`` waits for requests in progress.
     """
     made = wsgi.Server(
         address,
@@ -69,7 +69,7 @@ class _Lines(Protocol):
 class _CheckedLines:
     """The lines of a request's headers.
 
-    ``readline`` raises ValueError, which cheroot answers with 400.
+    ``readline`` raises ValueError, for which cheroot returns status 400.
     """
 
     def __init__(self, lines: _Lines) -> None:
@@ -81,7 +81,7 @@ class _CheckedLines:
         if line in (b"", _CRLF):
             return line
         header = _HEADER.fullmatch(line)
-        # This includes continuation lines of folded headers.
+        # This also rejects continuation lines of folded headers.
         if header is None:
             raise ValueError("Malformed header line")
         name = header[1].lower()
@@ -104,12 +104,12 @@ class _HeaderReader(server.HeaderReader):  # type: ignore[misc]
         if length is not None and not _LENGTH.fullmatch(length):
             raise ValueError("Malformed Content-Length")
         if length is not None and b"Transfer-Encoding" in found:
-            raise ValueError("Content-Length and Transfer-Encoding")
+            raise ValueError("Both Content-Length and Transfer-Encoding")
         return found
 
 
 class _Chunks:
-    """What comes behind the headers of a request with a chunked body."""
+    """The part of a request after its headers, if the body is chunked."""
 
     def __init__(self, rfile: Any) -> None:
         self._rfile = rfile
@@ -117,12 +117,15 @@ class _Chunks:
     def readline(self) -> bytes:
         line: bytes = self._rfile.readline(_MAX_CHUNK_LINE_BYTES)
         if not _CHUNK_LINE.fullmatch(line):
-            raise ValueError("Malformed length of a chunk")
+            raise ValueError("Malformed chunk length")
         return line
 
     def read(self, size_bytes: int) -> bytes:
         if size_bytes > MAX_CHUNK_BYTES:
-            raise ValueError(f"A chunk has {size_bytes} bytes")
+            raise ValueError(
+                f"Chunk of {size_bytes} bytes, larger than the limit of"
+                f" {MAX_CHUNK_BYTES}"
+            )
         data: bytes = self._rfile.read(size_bytes)
         return data
 
@@ -145,7 +148,7 @@ class _Request(server.HTTPRequest):  # type: ignore[misc]
         return True
 
     def send_headers(self) -> None:
-        # The rest of the body would be taken for the next request.
+        # Otherwise, the rest of the body would be read as the next request.
         if self.chunked_read or getattr(self.rfile, "remaining", 0):
             self.close_connection = True
         super().send_headers()

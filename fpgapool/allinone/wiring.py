@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The wiring: the services and their configuration."""
+"""Create and configure the services of an all-in-one pool."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WAIT_S_PER_BYTE = 1e-8
 #: The option's maximum.
 LONGEST_WAIT_S_PER_BYTE = 0.1
 
-#: Lifetime of a worker that has lost this process before it was contacted.
+#: How long a worker lives if this process ends before contacting it.
 WORKER_ORPHAN_S = 10
 
 MAX_HOSTS = 64
@@ -50,12 +50,12 @@ MAX_SLOTS = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The emulated cluster. Hosts get boards in turn, the first one first.
+    """The emulated cluster. Boards are given to the hosts in turn.
 
-    :ivar slots: of each board, or of each OpenCL device.
-    :ivar rate_scale: factor of every modelled rate, None for unlimited.
-    :ivar driver: of the hosts with boards. Another driver than the emulator
-        finds its boards and slots itself.
+    :ivar slots: number of slots of each board or OpenCL device.
+    :ivar rate_scale: scale factor for modelled rates; None means unlimited.
+    :ivar driver: driver of the hosts with boards. Drivers except the emulator
+        discover their boards and slots themselves.
     """
 
     hosts: int = 5
@@ -88,7 +88,7 @@ class Cluster:
         return len(range(index, self.boards, self.hosts))
 
     def slot_count(self) -> int:
-        """Return the number of all slots, at least."""
+        """Return the number of slots, or 1 if the driver discovers them."""
         if self.driver != EMULATOR:
             return 1
         return self.boards * self.slots
@@ -108,8 +108,9 @@ def configure(
 ) -> cfg.ConfigOpts:
     """Prepare configuration, log and database.
 
-    :param strategy: None for the configured one.
-    :param config_files: read before the wiring, which overrides them.
+    :param strategy: scheduling strategy; None means the configured one.
+    :param config_files: read before the wiring's own file, which overrides
+        them.
     :param verbose: log to standard error instead of to a file.
     :raises ConfigurationError: if an option or file is invalid.
     :raises DatabaseError: if the database cannot be prepared.
@@ -124,7 +125,7 @@ def configure(
 
 
 def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
-    """Replace defaults for a cloud; configuration files override them."""
+    """Change defaults that are meant for clouds; files can override them."""
     for name, value in {
         "data_address": DATA_ADDRESS,
         "tls": False,
@@ -142,11 +143,12 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         "max_priority",
     ):
         conf.set_default(resource, -1, group="quota")
-    # The API of this pool, if any, keeps its files here.
+    # The pool's API, if any, stores its files on this machine.
     conf.set_default("source", "file", group="bitstream_cache")
-    # Every user who reaches the pool has all rights.
+    # Every user who can reach the pool may do everything, so do not require
+    # signatures.
     conf.set_default("signature_required", False, group="bitstreams")
-    # The benefit of waiting for a local slot depends on the time of a byte.
+    # The benefit of waiting for a local slot depends on the rates.
     conf.set_default(
         "wait_s_per_byte",
         min(WAIT_S_PER_BYTE / rate_scale, LONGEST_WAIT_S_PER_BYTE),
@@ -165,7 +167,7 @@ def _arguments(
     for path in (*config_files, wiring):
         arguments += ["--config-file", str(path)]
     # Naming a directory excludes the machine's own configuration: this pool
-    # must never use the database of a real one.
+    # must never use the database of a production pool.
     arguments += ["--config-dir", str(where.config_dir())]
     if not verbose:
         arguments += ["--log-file", str(where.log_file())]
@@ -173,7 +175,7 @@ def _arguments(
 
 
 def _wiring(state_dir: pathlib.Path, verbose: bool) -> str:
-    # A dollar sign would start the name of an option.
+    # Escape dollar signs, with which oslo.config refers to other options.
     state_path = str(state_dir).replace("$", "$$")
     return f"""\
 [DEFAULT]
@@ -198,7 +200,7 @@ def _prepare_database(conf: cfg.ConfigOpts) -> None:
     database = db_api.Database.from_conf(conf, read_timeout_s=None)
     try:
         migration.sync(database.engine, "head")
-        # A user may have adapted accelerators that are present.
+        # Do not overwrite accelerators: a user may have adapted them.
         present = {record.name for record in database.accelerators()}
         database.upsert_accelerators(
             [
@@ -237,7 +239,7 @@ def make_agents(
 def _worker_log_dir(
     where: allinone_directories.Directories, host_name: str
 ) -> str:
-    # Workers of different hosts have the same names.
+    # Use a directory per host: workers of different hosts have the same names.
     path = where.log_dir() / host_name
     path.mkdir(mode=0o700, exist_ok=True)
     return str(path)
@@ -277,7 +279,7 @@ def _emulator(
     path.write_text(yaml.safe_dump(_boards(cluster, boards)))
     return {
         "boards_file": str(path),
-        # The hosts share one network, so their boards share its model.
+        # The hosts share one network, so their boards share a model of it.
         "cluster_dir": str(where.state_dir / "cluster"),
     }
 
@@ -288,9 +290,9 @@ def _opencl(
     host_name: str,
     boards_file: str | None,
 ) -> dict[str, object]:
-    """Use devices of this machine, all of them if no board file names some.
+    """Use this machine's devices: those in the board file, or else all.
 
-    Each host with boards has them.
+    Each host with boards has the same devices.
     """
     if not boards_file:
         path = where.config_dir() / f"{host_name}-devices.yaml"
@@ -299,7 +301,7 @@ def _opencl(
         boards_file = str(path)
     return {
         "boards_file": boards_file,
-        # Compile a device's kernels once, not for each host.
+        # Compile a device's kernels once, not once for each host.
         "binaries_dir": str(where.state_dir / "binaries"),
         "is_checked": host_name != cluster.host_names()[0],
     }
@@ -328,7 +330,7 @@ class Agents:
         self._agents = list(agents)
 
     def start(self) -> None:
-        """Start them one after the other.
+        """Start the agents, one after the other.
 
         :raises: as :meth:`fpgapool.agent.service.Agent.start`.
         """
@@ -336,9 +338,9 @@ class Agents:
             agent.start()
 
     def fault(self) -> str | None:
-        """Return why the boards of a host cannot be used.
+        """Return why a host's boards cannot be used.
 
-        :returns: None if one of each can, or may still answer.
+        :returns: None if each host has a board that works or still may.
         """
         of_hosts = [agent.faults for agent in self._agents if agent.faults]
         for faults in of_hosts:
@@ -347,11 +349,11 @@ class Agents:
                 causes_by_board = (
                     f"{name}: {cause}" for name, cause in faults.items()
                 )
-                return f"no board can be used: {'; '.join(causes_by_board)}"
-        return None if of_hosts else "the driver finds no board"
+                return f"no usable boards: {'; '.join(causes_by_board)}"
+        return None if of_hosts else "the driver found no boards"
 
     def stop(self) -> None:
-        """Stop all at once: each waits for its workers."""
+        """Stop all agents at the same time, because each waits for workers."""
         with futures.ThreadPoolExecutor(len(self._agents)) as executor:
             for stopped in [
                 executor.submit(agent.stop) for agent in self._agents
@@ -360,7 +362,7 @@ class Agents:
 
 
 class Links:
-    """The socket in the conventional place; a service of the process.
+    """The link at the conventional socket path; a service of the process.
 
     :param host_name: the host whose front door it links to.
     """

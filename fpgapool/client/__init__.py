@@ -4,17 +4,17 @@
 
 :func:`acc_open` gets a slot, :func:`acc_run` processes data in it and
 :func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
-:func:`run_buffer` do all of it for available data. :func:`group_open` gives
+:func:`run_buffer` do all of this for available data. :func:`group_open` gives
 access to a group of slots that several programs share. :func:`run_array`, and
-the functions of :mod:`fpgapool.client.arrays`, process arrays of NumPy;
+the functions of :mod:`fpgapool.client.arrays`, process NumPy arrays;
 :func:`map` processes many inputs, and :func:`submit` one in the background.
-Importing this package loads the standard library only.
+Importing this package loads only the standard library.
 
-Programs need no other module than this one, ``arrays`` and ``errors``. The
-rooms behind it, from the outside in: ``transfers`` moves whole inputs through
-``sessions`` and ``groups``, which get their data to slots by ``links`` and ask
-the pool through ``doors``. ``options`` lists the options of a session once for
-all functions.
+Programs need only this module, ``arrays`` and ``errors``. The packages behind
+it are, from the outside in: ``transfers`` moves whole inputs through
+``sessions`` and ``groups``, which send their data to slots over ``links`` and
+their requests to the pool through ``doors``. ``options`` lists the options of
+a session once for all functions.
 """
 
 from fpgapool.client import arrays

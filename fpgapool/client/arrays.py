@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""NumPy's arrays through an accelerator.
+"""Process NumPy arrays with an accelerator.
 
 The accelerator's profile says which arrays it takes and returns
-(:mod:`fpgapool.vocabulary.arrays`). :func:`run_array` serves all
-accelerators; the other functions have the parameters of one, with names and
-types. NumPy is imported when the first of them is called.
+(:mod:`fpgapool.vocabulary.arrays`). :func:`run_array` works with all
+accelerators; each other function is for one accelerator and has its
+parameters. The first call imports NumPy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if typing.TYPE_CHECKING:
     Array: typing.TypeAlias = numpy.typing.NDArray[Any]
     ArrayLike: typing.TypeAlias = numpy.typing.ArrayLike
 
-# Time limit for the pool to describe the accelerator, with a fallback.
+# Time limit for the pool to describe the accelerator if there is a fallback.
 _DESCRIPTION_S = 15.0
 _CPU_CODES = software.FALLBACK_CODES | {codes.TIMEOUT}
 
@@ -49,28 +49,29 @@ def run_array(
     timeout_s: float | None = None,
     **named: Any,
 ) -> Array:
-    """Send an array through an accelerator.
+    """Process an array with an accelerator.
 
-    The last dimensions of the array are those that the accelerator states;
-    there may be any number of others before them, which the result keeps, if
-    there is one result for each. Parameters that are lengths of dimensions,
-    or the type of the numbers, may be left out: the array determines them.
-    The array may be empty, and need not be contiguous; it must not change
-    meanwhile. :func:`run_buffer` returns a report, too.
+    The array's last dimensions must be those that the accelerator declares.
+    There may be any number of dimensions before them; the result keeps these
+    if there is one result for each item. Parameters that give the length of a
+    dimension, or the type of the numbers, may be omitted: the array determines
+    them.
+    The array may be empty, and need not be contiguous. It must not change
+    during the call. If you need a report, use :func:`run_buffer`.
 
-    :param array: the input, or what ``numpy.asarray`` makes an array of.
-    :param convert: convert numbers of another type, if no number leaves the
-        range of the new one; floating point numbers are rounded. False:
-        another type is an error.
-    :param timeout_s: time limit of everything together.
-    :param named: parameters of the accelerator by their names; all other
-        options are those of :func:`acc_open`, and a parameter with the name of
-        an option goes into ``params``.
-    :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if type or shape
-        are not those of the accelerator, ``INVALID_REQUEST`` if its profile
-        does not state any.
-    :raises TypeError: if there is neither such an option nor such a parameter.
-    :raises ModuleNotFoundError: without NumPy.
+    :param array: the input; anything that ``numpy.asarray`` accepts.
+    :param convert: whether to convert numbers of a different type, if the
+        accelerator's type can represent all of them; floating-point numbers
+        are rounded. If False, a different type is an error.
+    :param timeout_s: time limit for the whole call.
+    :param named: parameters of the accelerator, by name. All other options
+        are those of :func:`acc_open`; a parameter that has the name of an
+        option must be passed in ``params``.
+    :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if the type or
+        shape is wrong for the accelerator, or ``INVALID_REQUEST`` if its
+        profile does not declare arrays.
+    :raises TypeError: if a name is neither an option nor a parameter.
+    :raises ModuleNotFoundError: if NumPy is not installed.
     :raises: as :func:`run_buffer`.
     """
     call = Call("run_array", accelerator, named, convert=convert)
@@ -87,12 +88,12 @@ def fft(
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> numpy.typing.NDArray[numpy.complex64]:
-    """Transform frames with the accelerator ``fft``, as ``numpy.fft.fft``.
+    """Transform frames with the accelerator ``fft``, like ``numpy.fft.fft``.
 
     :param frames: array of ``complex64``; its last dimension is a frame.
-    :param norm: ``backward``, ``forward`` or ``ortho``, as of NumPy.
-    :param convert: as all others, see :func:`fpgapool.client.run_array`.
-    :returns: array of ``complex64`` and of the same shape.
+    :param norm: ``backward``, ``forward`` or ``ortho``, as in NumPy.
+    :param convert: see :func:`fpgapool.client.run_array`, also for the rest.
+    :returns: array of ``complex64`` with the same shape.
     :raises: as :func:`fpgapool.client.run_array`.
     """
     params = {"inverse": inverse, "norm": norm}
@@ -110,15 +111,15 @@ def dtw(
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> numpy.typing.NDArray[numpy.float64]:
-    """Measure distances of series with the accelerator ``dtw``.
+    """Measure distances between series with the accelerator ``dtw``.
 
     The last dimension is a series; the dimensions before it are broadcast, so
     that one series can be compared with many.
 
     :param first: array of ``float32`` or ``float64``.
-    :param window_samples: how far samples that are aligned may be apart in
-        time; None: any distance.
-    :param convert: as all others, see :func:`fpgapool.client.run_array`.
+    :param window_samples: maximum distance in time between aligned samples;
+        None means no limit.
+    :param convert: see :func:`fpgapool.client.run_array`, also for the rest.
     :returns: array of ``float64`` without the last dimension.
     :raises: as :func:`fpgapool.client.run_array`.
     """
@@ -128,13 +129,13 @@ def dtw(
     if not one.shape or one.shape[-1:] != other.shape[-1:]:
         raise _unfit(
             "dtw",
-            f"compares series of one length, not of shapes {one.shape} and "
-            f"{other.shape}",
+            "requires series of equal length, but the shapes are "
+            f"{one.shape} and {other.shape}",
         )
     if one.dtype != other.dtype and not convert:
         raise _unfit(
             "dtw",
-            f"compares series of one type, not of {one.dtype} and "
+            f"requires series of the same type, not {one.dtype} and "
             f"{other.dtype}; convert=True converts them",
         )
     try:
@@ -156,12 +157,12 @@ def sobel(
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> numpy.typing.NDArray[numpy.uint8]:
-    """Find the edges of grey pictures with the accelerator ``sobel``.
+    """Find edges in grayscale images with the accelerator ``sobel``.
 
     :param frames: array of ``uint8``; its last dimensions are 480 rows of 640
         pixels.
-    :param convert: as all others, see :func:`fpgapool.client.run_array`.
-    :returns: array of ``uint8`` and of the same shape.
+    :param convert: see :func:`fpgapool.client.run_array`, also for the rest.
+    :returns: array of ``uint8`` with the same shape.
     :raises: as :func:`fpgapool.client.run_array`.
     """
     call = Call("sobel", "sobel", options, convert=convert)
@@ -171,7 +172,7 @@ def sobel(
 class Call:
     """One call of a function with named options and parameters.
 
-    It may run many inputs, also in several threads.
+    It may process many inputs, even in several threads at once.
 
     :param named: options of sessions, and parameters of the accelerator.
     :raises TypeError: if a parameter is given twice.
@@ -207,7 +208,7 @@ class Call:
                     f"{function}() got {name!r} as a keyword and in params"
                 )
         self._params.update(checks.params(self._named))
-        # From the pool; the same for all inputs.
+        # The schema from the pool, which is the same for all inputs.
         self._schema: forms.Schema | None = None
 
     def check(self, timeout_s: float | None) -> None:
@@ -289,9 +290,9 @@ class Call:
     def _describe(
         self, deadline_s: float | None, cancel: cancelling.CancelToken | None
     ) -> forms.Schema:
-        """Return the schema of the parameters; the pool is queried once.
+        """Return the schema of the parameters; query the pool only once.
 
-        :raises TypeError: if it lacks parameters of this call.
+        :raises TypeError: if the schema lacks a parameter of this call.
         """
         schema = self._schema
         if schema is None:
@@ -342,8 +343,8 @@ class Call:
             return forms.Form(schema)
         except ValueError as exc:
             raise errors.invalid(
-                f"the profile of {self._accelerator} in the pool does not "
-                f"state its arrays ({exc}); use run_buffer()"
+                f"the pool's profile of {self._accelerator} does not "
+                f"declare arrays ({exc}); use run_buffer()"
             ) from None
 
     def _leading(
@@ -351,8 +352,8 @@ class Call:
     ) -> tuple[int, ...] | None:
         """Check the shape.
 
-        :returns: the dimensions of the result before those of an item; None:
-            one of any length.
+        :returns: the dimensions of the result before those of an item; None
+            means one dimension of any length.
         """
         item = arrays.input.shape
         dimensions = array.ndim - len(item)
@@ -366,8 +367,9 @@ class Call:
         if arrays.per < 1 or len(leading) != 1:
             raise _unfit(
                 self._accelerator,
-                f"makes one result of {arrays.per} items, so there must be "
-                f"one dimension before {item}, not {leading}",
+                f"produces one result per {arrays.per} items, so the array "
+                f"must have exactly one dimension before {item}, but has "
+                f"{leading}",
             )
         return (-(-leading[0] // arrays.per),)
 
@@ -394,8 +396,8 @@ class Call:
         if converted is None:
             raise _unfit(
                 self._accelerator,
-                f"takes arrays of {name}, which cannot have the values of "
-                f"this one of {_name(array.dtype)}",
+                f"takes arrays of {name}, which cannot represent all values "
+                f"of this array of {_name(array.dtype)}",
             )
         return converted
 
@@ -413,9 +415,9 @@ class Call:
         if math.prod(leading) * item_bytes != len(output):
             raise errors.FpgapoolError(
                 codes.SIZE_MISMATCH,
-                f"{self._accelerator} returned {len(output)} bytes, which are "
-                f"not the {items.dtype} of shape {(*leading, *items.shape)} "
-                "that its profile states",
+                f"{self._accelerator} returned {len(output)} bytes, but its "
+                f"profile declares {items.dtype} of shape "
+                f"{(*leading, *items.shape)}",
             )
         array: Array = numpy.frombuffer(output, dtype)
         return array.reshape((*leading, *items.shape))
@@ -441,14 +443,14 @@ def _dtype(numpy: Any, name: str) -> Any:
 
 
 def _name(dtype: Any) -> str:
-    """Name a type, with its byte order if that is not native."""
+    """Return a type's name, with its byte order if that is not native."""
     return str(dtype.name if dtype.isnative else dtype)
 
 
 def _conversion(numpy: Any, array: Array, dtype: Any) -> Array | None:
     """Convert numbers.
 
-    :returns: the array; None if a number would change by more than rounding.
+    :returns: the array; None if rounding is not enough to convert a number.
     """
     integers = array.dtype.kind in "biu" and dtype.kind in "iu"
     if not integers and not numpy.can_cast(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Inputs that are processed by accelerators in background threads."""
+"""Process inputs with accelerators in background threads."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def submit(
     timeout_s: float | None = None,
     **named: Any,
 ) -> concurrent.futures.Future[Result]:
-    """Run an array or bytes in the background.
+    """Process an array or bytes in the background.
 
     ``asyncio.wrap_future`` makes the future awaitable. Cancelling the future,
-    or the task that awaits it, ends the session at once. The thread that runs
-    the input does not keep the interpreter from ending.
+    or the task that awaits it, ends the session at once. The background thread
+    does not prevent the interpreter from exiting.
 
-    :param data: ``bytes`` and similar memory, as of :func:`run_buffer`;
-        anything else is an array, as of :func:`run_array`.
+    :param data: ``bytes`` or similar memory, as in :func:`run_buffer`;
+        anything else is an array, as in :func:`run_array`.
     :param named: see :func:`run_array`.
-    :returns: the future of the output: a ``bytearray``, or an array. Errors
+    :returns: the future of the output: a ``bytearray`` or an array. Its errors
         are those of :func:`run_buffer` and :func:`run_array`.
-    :raises errors.InvalidRequest: if an argument is wrong that needs no answer
-        of the pool.
+    :raises errors.InvalidRequest: if an argument is found to be invalid
+        without a request to the pool.
     """
     call = arrays.Call("submit", accelerator, named, convert=convert)
     checks.seconds(timeout_s, "timeout_s")
@@ -60,28 +60,30 @@ def map(
     timeout_s: float | None = None,
     **named: Any,
 ) -> Iterator[Result]:
-    """Run many arrays, or many pieces of memory.
+    """Process many arrays, or many pieces of memory.
 
-    Each input has its own session. For many short inputs a group is
-    faster: :meth:`Group.map`. Closing the iterator, and an error, end the
-    sessions that run.
+    Each input has its own session. For many short inputs, a group is
+    faster: :meth:`Group.map`. Closing the iterator ends the running sessions,
+    and so does an error.
 
     :param inputs: see ``data`` of :func:`submit`; they are read as sessions
-        end, and at most ``sessions`` inputs and outputs are in memory.
-    :param sessions: how many are open, or wait for a slot, at the same time.
-    :param timeout_s: time limit of each input.
+        end, so at most ``sessions`` inputs and outputs are in memory.
+    :param sessions: maximum number of sessions that are open or waiting for a
+        slot at the same time.
+    :param timeout_s: time limit for each input.
     :param named: see :func:`run_array`; the same for all inputs.
-    :raises errors.InvalidRequest: if an argument is wrong, at once; so is
-        ``request_id``, which names one session.
-    :raises TypeError: at once, as :func:`run_array`.
-    :raises: as :func:`run_array` and :func:`run_buffer`, when it comes to the
-        input that failed; ``index`` of the error is its number, from 0.
+    :raises errors.InvalidRequest: immediately, if an argument is invalid;
+        ``request_id`` is not accepted, because it names a single session.
+    :raises TypeError: immediately, for the same reasons as :func:`run_array`.
+    :raises: as :func:`run_array` and :func:`run_buffer`, when the iterator
+        reaches the input that failed; the error's ``index`` is the number of
+        that input, from 0.
     """
     call = arrays.Call("map", accelerator, named, convert=convert)
     checks.argument(shapes.integer(1), sessions, "sessions")
     if call.options.get("request_id") is not None:
         raise errors.invalid(
-            "map() opens several sessions, so it takes no request_id"
+            "map() opens several sessions, so it does not accept request_id"
         )
     call.check(timeout_s)
     return _outputs(call, inputs, sessions, timeout_s)
@@ -128,16 +130,14 @@ def _first(
 
 
 class _Token(cancelling.CancelToken):
-    """A token that may be attached to another one, and is cancelled with
-    it.
-    """
+    """A token that can be attached to another, to be cancelled with it."""
 
     def shutdown(self) -> None:
         self.cancel()
 
 
 class _Future(concurrent.futures.Future[Result]):
-    """Counts as not running until it is done, so that it can be cancelled."""
+    """Is not marked as running, so that it can be cancelled until it ends."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cancelling waits in another thread."""
+"""Cancel waits from another thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fpgapool.client import errors
 
-# How often a plain Event is checked; an Event cannot call back.
+# How often to check a plain Event, which cannot call back.
 _EVENT_POLL_S = 0.1
 
 
@@ -25,21 +25,21 @@ class CancelToken:
     """Cancels requests from another thread or a signal handler.
 
     One token may serve several requests. :meth:`cancel` wakes every thread
-    that waits for the pool on their behalf; it then raises
+    that is waiting for the pool on their behalf; these threads then raise
     :class:`errors.Cancelled`.
     """
 
     def __init__(self) -> None:
-        # Reentrant, because a signal handler may interrupt a thread that holds
-        # it and cancel from there.
+        # Reentrant, because a signal handler may cancel while it interrupts a
+        # thread that holds the lock.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        # Shut down in the order of attaching. A child process has a copy after
-        # fork, but these channels belong to its parent.
+        # Channels, in the order of attaching, with the process that attached
+        # them: a forked child must not shut down its parent's channels.
         self._channels: dict[Stoppable, int] = {}
 
     def cancel(self) -> None:
-        """Cancel now and for ever."""
+        """Cancel; this cannot be undone."""
         with self._lock:
             self._event.set()
             channels = list(self._channels.items())
@@ -61,7 +61,7 @@ class CancelToken:
             raise errors.Cancelled()
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep.
+        """Sleep, unless cancelled.
 
         :raises errors.Cancelled: as soon as cancelled.
         """
@@ -71,9 +71,9 @@ class CancelToken:
     def attach(self, attached: Stoppable) -> None:
         """Shut a channel down when cancelled.
 
-        :param attached: the channel, or something else that waits; its owner
-            detaches it before closing.
-        :raises errors.Cancelled: if cancelled already.
+        :param attached: a channel or another object with waiting threads; its
+            owner must detach it before closing it.
+        :raises errors.Cancelled: if already cancelled.
         """
         with self._lock:
             self.check()
@@ -111,9 +111,9 @@ class EventToken(CancelToken):
 
 
 def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
-    """Make a token of what a caller passed.
+    """Return the token for a caller's argument.
 
-    :raises errors.InvalidRequest: if it has another type.
+    :raises errors.InvalidRequest: if the argument has the wrong type.
     """
     if cancel is None:
         return CancelToken()
@@ -125,6 +125,6 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
 
 
 def release(token: CancelToken) -> None:
-    """Stop a thread that :func:`token_of` may have started."""
+    """Stop the thread that :func:`token_of` may have started."""
     if isinstance(token, EventToken):
         token.stop()

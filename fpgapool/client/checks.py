@@ -23,11 +23,11 @@ from fpgapool.vocabulary import shapes
 
 # Leaves room for the other members of HELLO.
 _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
-# No name in the pool is longer.
+# No name in the pool has more than 255 characters.
 _NAME = shapes.matching("(?s:.){1,255}", "a name of 1 to 255 characters")
 _T = TypeVar("_T")
 
-#: Whether programs insist on TLS by default.
+#: Environment variable: whether programs require TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 
 
@@ -36,7 +36,7 @@ def request(
 ) -> dict[str, Any]:
     """Check the arguments of a request for a session.
 
-    :raises errors.InvalidRequest: with the code of the first that is wrong.
+    :raises errors.InvalidRequest: with the code of the first invalid argument.
     """
     with refusing():
         return {
@@ -47,7 +47,7 @@ def request(
 
 
 def name(value: object, label: str) -> str:
-    """Check a name: of an accelerator, or of a group, or its ID.
+    """Check the name of an accelerator, or the name or ID of a group.
 
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
@@ -62,7 +62,7 @@ def argument(
 ) -> _T:
     """Check an argument.
 
-    :raises errors.InvalidRequest: if it does not have the shape.
+    :raises errors.InvalidRequest: if the value does not have the shape.
     """
     # Not with refusing(): a generator is slow for small tasks.
     try:
@@ -98,7 +98,7 @@ def seconds(value: object, name: str) -> float | None:
 
 
 def deadline(timeout_s: object) -> float | None:
-    """Return the deadline of a call, whose caller may limit its time.
+    """Return the deadline of a call; None if there is no time limit.
 
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
@@ -107,7 +107,7 @@ def deadline(timeout_s: object) -> float | None:
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Turn violations of the rules of requests into InvalidRequest."""
+    """Translate errors in requests to InvalidRequest."""
     try:
         yield
     except rules.RequestError as error:
@@ -115,9 +115,9 @@ def refusing() -> Iterator[None]:
 
 
 def require_tls(value: object) -> bool:
-    """Check whether a caller insists on TLS.
+    """Return whether a caller requires TLS.
 
-    :param value: the caller's argument; None for the environment's value.
+    :param value: the caller's argument; None to use the environment's value.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, bool):
@@ -133,12 +133,12 @@ def require_tls(value: object) -> bool:
 
 
 def params(value: object) -> dict[str, Any]:
-    """Convert parameters to the form in which they are sent.
+    """Convert parameters to JSON values.
 
-    :param value: mapping of names to JSON values; bytes become hexadecimal
-        digits, NumPy's scalars and arrays numbers and lists.
-    :raises errors.InvalidParams: if it is not a mapping with names, or a value
-        is not one of JSON.
+    :param value: mapping of names to values. Bytes become hexadecimal digits;
+        NumPy scalars and arrays become numbers and lists.
+    :raises errors.InvalidParams: if it is not a mapping with names, or JSON
+        cannot represent a value.
     """
     if value is None:
         return {}
@@ -156,7 +156,7 @@ def params(value: object) -> dict[str, Any]:
 
 
 def encoded(values: Mapping[str, Any]) -> bytes:
-    """Encode parameters as they are sent.
+    """Encode parameters for the worker.
 
     :raises errors.InvalidParams: if they are too large.
     """
@@ -166,8 +166,8 @@ def encoded(values: Mapping[str, Any]) -> bytes:
         raise errors.InvalidParams(f"params cannot be sent: {exc}") from None
     if len(payload) > _MAX_PARAMS_BYTES:
         raise errors.InvalidParams(
-            f"params cannot be sent: JSON of {len(payload)} bytes, at most "
-            f"{_MAX_PARAMS_BYTES} are allowed"
+            f"params cannot be sent: {len(payload)} bytes as JSON, larger "
+            f"than the limit of {_MAX_PARAMS_BYTES}"
         )
     return payload
 
@@ -191,7 +191,9 @@ def _json_value(item: object, label: str) -> object:
     if item is None or isinstance(item, bool | int | float | str):
         return item
     # The message omits the value: it may be a key.
-    raise errors.InvalidParams(f"{label}: {type(item).__name__} is not JSON")
+    raise errors.InvalidParams(
+        f"{label}: JSON cannot represent the type {type(item).__name__}"
+    )
 
 
 def params_schema(
@@ -199,7 +201,7 @@ def params_schema(
 ) -> None:
     """Check parameters against the schema of their accelerator.
 
-    :raises errors.InvalidParams: names the first wrong one, and omits its
+    :raises errors.InvalidParams: if one is invalid; the message omits its
         value, which may be a key.
     """
     schema_check(schema)(values)
@@ -208,10 +210,10 @@ def params_schema(
 def schema_check(
     schema: Mapping[str, Any],
 ) -> Callable[[Mapping[str, Any]], None]:
-    """Return :func:`params_schema` for many parameters of one schema."""
+    """Return a check like :func:`params_schema`, for repeated use."""
     if not schema:
         return lambda values: None
-    # A late import: it costs more than the rest of the client.
+    # Imported late, because this takes longer than the rest of the client.
     import jsonschema  # type: ignore[import-untyped]
 
     validator = jsonschema.validators.validator_for(schema)(schema)
@@ -237,8 +239,8 @@ def _describe(error: Any) -> str:
         return f"{path}: missing: {', '.join(missing)}"
     if error.validator == "additionalProperties":
         known = ", ".join(sorted(error.schema.get("properties", {})))
-        return f"{path}: unknown names; known are: {known or 'none'}"
+        return f"{path}: unknown name; known names: {known or 'none'}"
     if error.validator == "pattern" and "description" in error.schema:
-        # In words; the error must not show the value.
+        # Describe the rule instead; the message must not show the value.
         return f"{path}: must be: {error.schema['description']}"
     return f"{path}: must satisfy {error.validator} {error.validator_value}"

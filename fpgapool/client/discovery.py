@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finding the pool, for programs that do not name it."""
+"""Find the pool for programs that do not specify how to reach it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def find(
 ) -> str | apidoor.PoolApi:
     """Find the pool.
 
-    The first of these that exists: the front door of this host, by
-    ``FPGAPOOL_SOCKET`` or at a conventional place; the API that
-    ``FPGAPOOL_API_URL`` names, with the token in
-    ``FPGAPOOL_INSTANCE_TOKEN``; that of the cloud of ``OS_CLOUD`` or the
-    other variables ``OS_…``; that which Nova names to this instance, by its
-    config drive or metadata service.
+    The result is the first of these that exists: the front door of this host,
+    from ``FPGAPOOL_SOCKET`` or at a conventional path; the API at
+    ``FPGAPOOL_API_URL``, with the token in ``FPGAPOOL_INSTANCE_TOKEN``; the
+    API of the cloud in ``OS_CLOUD`` or the other variables ``OS_…``; the API
+    that Nova announces to this instance, on its config drive or through the
+    metadata service.
 
-    :param finder: of Nova's data; None: that of the process.
+    :param finder: finder of Nova's data; None means the process's own.
     :returns: path of the front door's socket, or the API.
     :raises errors.FrontDoorUnavailable: if there is none; the message lists
         the places that were tried.
@@ -44,10 +44,10 @@ def find_groups(
     finder: instance.Finder | None = None,
     pause: instance.Pause = lambda _: False,
 ) -> str | apidoor.PoolApi:
-    """Find the pool, for groups.
+    """Find the pool in order to use groups.
 
-    As :func:`find`, except that an API named by the environment precedes the
-    front door of this host, which serves one project only.
+    Like :func:`find`, except that an API named by the environment comes before
+    the front door of this host, which serves only one project.
     """
     return _named_api() or find(finder, pause)
 
@@ -63,8 +63,8 @@ def _api(
     if credentials is None:
         raise errors.FrontDoorUnavailable(
             f"{no_door}; neither {instance.API_URL} nor"
-            f" {_CLOUD_VARIABLES[0]}, and Nova has no data about the pool for"
-            f" this machine: {'; '.join(places)}"
+            f" {_CLOUD_VARIABLES[0]} is set, and Nova provides no data about"
+            f" the pool to this machine: {'; '.join(places)}"
         )
     return _of_nova(finder, pause, credentials, ())
 
@@ -98,8 +98,8 @@ def _of_nova(
         raise errors.RequestRejected(
             codes.UNAUTHORIZED,
             f"{reason}; Nova has no other token for this machine:"
-            f" {'; '.join(places)}. A revoked token is not replaced: use an"
-            " application credential, or another instance",
+            f" {'; '.join(places)}. Revoked tokens are not replaced: use an"
+            " application credential, or a different instance",
         )
 
     return apidoor.PoolApi.of_instance(found, renew)

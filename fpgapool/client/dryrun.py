@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Predicts the outcome of a session without opening it."""
+"""Predict the outcome of a session without opening it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """The outcome of a session, if it were opened now.
+    """What would happen if a session were opened now.
 
-    :ivar state: ``PREPARING``: it would have a slot at once; ``QUEUED``: it
-        would wait; ``REJECTED``: the pool would refuse it.
-    :ivar reasons: the codes that say why it would wait, or be refused.
-    :ivar message: why it would be refused, for people.
-    :ivar expected_wait_s: None: not known, or it would be refused.
+    :ivar state: ``PREPARING`` if it would get a slot at once, ``QUEUED`` if it
+        would wait, or ``REJECTED`` if the pool would reject it.
+    :ivar reasons: codes that say why it would wait or be rejected.
+    :ivar message: human-readable reason why it would be rejected.
+    :ivar expected_wait_s: expected wait; None if unknown or rejected.
     """
 
     state: str
@@ -37,7 +37,7 @@ class DryRun:
 
     @property
     def fits(self) -> bool:
-        """Whether it would have a slot at once."""
+        """Whether it would get a slot at once."""
         return self.state == states.PREPARING
 
 
@@ -54,13 +54,14 @@ def acc_dry_run(
 ) -> DryRun:
     """Report what :func:`acc_open` would get now, without opening a session.
 
-    The answer is valid for this moment only, and reserves no slot.
+    The result is valid only at this moment, and does not reserve a slot.
 
-    :param params: those that are known already, to be checked.
-    :param accelerator: as all others, see :func:`acc_open`.
-    :raises errors.RequestRejected: code ``RATE_LIMITED``, if there were too
-        many dry runs; ``DRY_RUN_UNSUPPORTED``, if the pool makes none.
-    :raises: otherwise as :func:`acc_open`.
+    :param params: parameters that are already known, to be checked.
+    :param accelerator: see :func:`acc_open`, also for the other parameters.
+    :raises errors.RequestRejected: with code ``RATE_LIMITED`` if there were
+        too many dry runs, or ``DRY_RUN_UNSUPPORTED`` if the pool does not
+        support them.
+    :raises: otherwise, as :func:`acc_open`.
     """
     members = checks.request(accelerator, size_bytes, **options)
     questions: list[tuple[str, dict[str, object]]] = [("dry_run", members)]
@@ -88,5 +89,5 @@ def _read(reply: messages.Message) -> DryRun:
         )
     except frames.ProtocolError as exc:
         raise errors.FrontDoorUnavailable(
-            f"the front door's answer is malformed: {exc}"
+            f"the front door's reply is malformed: {exc}"
         ) from exc

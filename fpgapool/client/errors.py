@@ -2,8 +2,8 @@
 
 """Errors of the client library.
 
-Every error carries a code for programs and a message for people. Codes are
-one stable vocabulary; messages may change.
+Every error has a machine-readable code and a human-readable message. Codes are
+stable; messages may change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PACKAGE = __name__.partition(".")[0]
 INPUT = "input"
 OUTPUT = "output"
 
-# Of the process, and of the machine.
+# The process, or the machine, has no free file descriptor.
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
@@ -32,9 +32,9 @@ class FpgapoolError(exceptions.CodedError):
     """Base of all errors of the client library.
 
     :ivar code: stable machine-readable code.
-    :ivar message: explanation for people; it may change.
-    :ivar index: of the input that failed, from 0, if
-        :func:`fpgapool.client.map` raises the error; else None.
+    :ivar message: human-readable explanation; it may change.
+    :ivar index: number of the input that failed, from 0, if
+        :func:`fpgapool.client.map` raises the error; otherwise None.
     """
 
     index: int | None = None
@@ -42,30 +42,30 @@ class FpgapoolError(exceptions.CodedError):
     def again(self) -> Self:
         """Return a copy to raise.
 
-        A raised error refers to its callers' local variables. Keeping it would
-        create a reference cycle, and so keep their memory and descriptors
-        until Python collects such cycles.
+        A raised error refers to its callers' local variables. Keeping such an
+        error would create a reference cycle, and so keep their memory and
+        descriptors until Python collects the cycle.
         """
         copied = copy.copy(self).with_traceback(None)
-        # Libraries that pickle errors, such as tblib, would copy these.
+        # Libraries that pickle errors, such as tblib, would also copy these.
         copied.__cause__ = copied.__context__ = None
         copied.__suppress_context__ = False
         return copied
 
 
 class InvalidRequest(FpgapoolError):
-    """An argument is wrong; nothing was sent."""
+    """An argument is invalid; nothing was sent."""
 
 
 class InvalidParams(InvalidRequest):
-    """The parameters are not valid for the accelerator."""
+    """The parameters are invalid for the accelerator."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.INVALID_PARAMS, message)
 
 
 class RequestRejected(FpgapoolError):
-    """The pool refused the request, or ended it before it was served."""
+    """The pool rejected the request, or ended it before it was served."""
 
 
 class WaitTimeout(RequestRejected):
@@ -76,7 +76,7 @@ class WaitTimeout(RequestRejected):
 
 
 class OperationTimeout(FpgapoolError):
-    """The caller's own time limit passed."""
+    """The caller's own time limit was exceeded."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.TIMEOUT, message)
@@ -90,7 +90,7 @@ class Cancelled(FpgapoolError):
 
 
 class FrontDoorUnavailable(FpgapoolError):
-    """There is no front door, or it does not answer."""
+    """There is no front door, or it does not respond."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.FRONT_DOOR_UNAVAILABLE, message)
@@ -104,7 +104,7 @@ class TooManyOpenFiles(FpgapoolError):
 
 
 class SessionClosed(FpgapoolError):
-    """The session was closed before."""
+    """The session was already closed."""
 
     def __init__(self, message: str = "the session is closed") -> None:
         super().__init__(codes.SESSION_CLOSED, message)
@@ -122,16 +122,16 @@ class SessionFailed(FpgapoolError):
 
 
 class TaskFailed(FpgapoolError):
-    """A task of a group has no result; the others are not affected."""
+    """A task of a group failed; other tasks are not affected."""
 
 
 class ChecksumMismatch(SessionFailed):
-    """The accelerator processed other data than the client sent or got.
+    """The accelerator's data differs from what the client sent or received.
 
     :ivar direction: ``input`` or ``output``.
     :ivar start_bytes: position up to which the data is correct.
-    :ivar end_bytes: position up to which it was compared: the difference is
-        between both.
+    :ivar end_bytes: position up to which the data was compared; the difference
+        is between the two positions.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ChecksumMismatch(SessionFailed):
         super().__init__(
             codes.CHECKSUM_MISMATCH,
             f"{direction} bytes {start_bytes} to {end_bytes} were changed "
-            f"between here and the accelerator: {difference}",
+            f"between this machine and the accelerator: {difference}",
             offset_bytes,
         )
         self.direction = direction
@@ -155,11 +155,11 @@ class ChecksumMismatch(SessionFailed):
 
 @contextlib.contextmanager
 def needing_descriptors() -> Iterator[None]:
-    """Distinguish a lack of descriptors, where retries do not help.
+    """Report a lack of descriptors as such, because retries do not help.
 
     :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
     """
-    # An error that the caller is already handling does not count.
+    # Ignore an error that the caller is already handling.
     handled = sys.exception()
     try:
         yield
@@ -172,7 +172,7 @@ def needing_descriptors() -> Iterator[None]:
         raise
 
 
-# A separate function, see FpgapoolError.again().
+# A separate function for the reason given in FpgapoolError.again().
 def _lacks_descriptors(
     exc: BaseException, handled: BaseException | None
 ) -> bool:
@@ -189,7 +189,7 @@ def release_frames(exc: BaseException | None) -> None:
 
     They may refer to the error itself, see :meth:`FpgapoolError.again`.
 
-    :param exc: the error; those that caused it are included.
+    :param exc: the error; the errors that caused it are also cleared.
     """
     for one in _with_causes(exc):
         traceback = one.__traceback__
@@ -197,14 +197,14 @@ def release_frames(exc: BaseException | None) -> None:
             frame = traceback.tb_frame
             name = frame.f_globals.get("__name__", "")
             if name.partition(".")[0] == _PACKAGE:
-                # Running frames stay as they are.
+                # Running frames cannot be cleared.
                 with contextlib.suppress(RuntimeError):
                     frame.clear()
             traceback = traceback.tb_next
 
 
 def _with_causes(exc: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those that caused it, once each."""
+    """Yield an error and the errors that caused it, each once."""
     seen: list[BaseException] = []
     while exc is not None and exc not in seen:
         seen.append(exc)

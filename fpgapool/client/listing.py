@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking which accelerators the pool has."""
+"""List the accelerators of the pool."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fpgapool.vocabulary import capacity
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-    """An accelerator that sessions can have.
+    """An accelerator that sessions can use.
 
     :ivar params_schema: JSON schema of its parameters.
-    :ivar peak_bytes_per_s: input per second, at most.
+    :ivar peak_bytes_per_s: maximum input in bytes per second.
     :ivar return_ratio: output bytes per byte of input.
     :ivar stateless: whether a session can continue in another slot.
-    :ivar chunk_multiple_bytes: every piece of input but the last is a
-        multiple of this.
-    :ivar slots: how many slots of the pool have a shape that it fits.
-    :ivar free_slots: those of them that are idle now.
+    :ivar chunk_multiple_bytes: the length of every piece of input, except the
+        last, is a multiple of this.
+    :ivar slots: number of the pool's slots that have a shape that it fits.
+    :ivar free_slots: number of these slots that are idle now.
     """
 
     name: str
@@ -83,6 +83,6 @@ def accelerators(
         ]
     except (KeyError, TypeError) as exc:
         raise errors.FrontDoorUnavailable(
-            f"the front door's answer is malformed: {exc!r}"
+            f"the front door's reply is malformed: {exc!r}"
         ) from exc
     return sorted(found, key=lambda one: one.name)

@@ -2,8 +2,8 @@
 
 """The options of a session, which all functions that open one share.
 
-:class:`Options` is the only list of them. What the pool itself is asked for
-comes from :class:`fpgapool.vocabulary.session.Options`; so do the options of
+:class:`Options` is the only list of them. The options that are sent to the
+pool come from :class:`fpgapool.vocabulary.session.Options`, as do those of
 ``fpgapool-run`` and the ``openstack`` command.
 """
 
@@ -32,12 +32,12 @@ class DoorOptions(TypedDict, total=False):
     :param front_door: path of the front door's socket, or the pool's API
         for programs that do not run on its hosts. The default is what
         :func:`fpgapool.client.discovery.find` finds: the front door of this
-        host, or the API of the environment or, in an instance, of Nova.
+        host, or the API that the environment or, in an instance, Nova names.
     :param cancel: setting it ends the request or the session.
     :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
-        another host without TLS, and requests to an API without TLS. None
-        means the value of ``FPGAPOOL_REQUIRE_TLS``, else no. Data on this host
-        is in memory and needs no TLS.
+        another host, or requests to an API, without TLS. None means the value
+        of ``FPGAPOOL_REQUIRE_TLS``, or False if it is not set. Data on this
+        host stays in memory and needs no TLS.
     """
 
     front_door: str | apidoor.PoolApi | None
@@ -53,34 +53,34 @@ class Options(DryRunOptions, total=False):
     """Options of a session.
 
     :param params: parameters of the accelerator; bytes are sent as hexadecimal
-        digits. They go to the worker only, never through the pool's services.
-    :param request_id: the caller's name of the request: repeating a request
-        with the same name never opens a second session. None: a random name.
+        digits. They go only to the worker, never through the pool's services.
+    :param request_id: the caller's name for the request: repeating a request
+        with the same name never opens a second session. None means a random
+        name.
     :param on_state: called with a view of the session whenever its state or
-        its place in the queue changes, also when it gets another slot
-        later. With a fallback it is called with a READY view that has a
-        reason.
+        its place in the queue changes, even if it later moves to another slot.
+        If the CPU computes, the view is READY and has a reason.
     :param verify: check the parameters against the accelerator's schema
-        before asking for a slot; the worker checks them in any case.
+        before requesting a slot; the worker always checks them.
     :param fallback: ``cpu``, or None to raise the error.
     :param meanwhile: ``cpu``, or None to wait for a slot. ``on_state`` is then
         called by another thread.
-    :param checksum: compare CRC-32 of input and output with those of the
-        accelerator's board before a result is returned. This costs time on
-        both sides. A slot without this feature is refused with the code
-        ``CHECKSUM_UNAVAILABLE``. If the CPU computes, nothing is compared,
-        and :attr:`Session.checksum` is false.
-    :param away_timeout_s: how long the pool may be away, which means that
-        neither its front door nor the worker of the session's slot answers.
-        None: for ever while the request waits; a session with a slot fails
-        after about a minute.
-    :param on_away: called when the front door or the slot's worker goes
-        away while the request or session continues. It gets the name of what
-        does not answer, for people, and the seconds until the library gives
-        up; None if it never does.
-    :param arguments: data that is the same for all of the input, such as a
-        model, by number; the accelerator says which ones it takes. Anything
-        with the buffer protocol, or a :class:`fpgapool.client.Block`, at most
+    :param checksum: compare the CRC-32 checksums of input and output with
+        those of the accelerator's board before a result is returned. This
+        takes time on both sides. If a slot does not support this, the session
+        fails with the code ``CHECKSUM_UNAVAILABLE``. If the CPU computes,
+        nothing is compared, and :attr:`Session.checksum` is false.
+    :param away_timeout_s: how long the pool may be unreachable, which means
+        that neither its front door nor the worker of the session's slot
+        responds. None means without limit while the request waits; a session
+        with a slot fails after about a minute.
+    :param on_away: called when the front door or the slot's worker becomes
+        unreachable while the request or session continues. Its arguments are
+        the human-readable name of what does not respond, and the seconds until
+        the library gives up, or None if it never does.
+    :param arguments: data that is the same for all input, such as a model, by
+        number; the accelerator's description lists them. Each supports the
+        buffer protocol or is a :class:`fpgapool.client.Block`, and is at most
         as long as the session's input buffer.
     """
 
@@ -97,7 +97,7 @@ class Options(DryRunOptions, total=False):
 
 
 def of_door(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some options that say how to reach the pool."""
+    """Return only the options that say how to reach the pool."""
     return {
         name: options[name]
         for name in DoorOptions.__annotations__
@@ -120,13 +120,13 @@ DEFAULTS: Options = {
 
 
 def accepted(function: _Function, options: Any = Options) -> _Function:
-    """Refuse misspelt options of a function, and show the others in help.
+    """Reject unknown options of a function, and show the known ones in help.
 
     The function ends with ``**options: Unpack[…]``, which type checkers and
     editors read.
 
-    :returns: the function; it raises TypeError for other names before it does
-        anything.
+    :returns: the function, which raises TypeError for unknown names before it
+        does anything else.
     """
     shown(function, options)
     known = frozenset(inspect.signature(function).parameters)
@@ -144,11 +144,12 @@ def accepted(function: _Function, options: Any = Options) -> _Function:
 
 
 def shown(function: _Function, options: Any = Options) -> _Function:
-    """Show the options of sessions among a function's parameters.
+    """Show a session's options among a function's parameters.
 
-    ``help()``, editors and the reference then have their names, types and
-    defaults. The function's last parameter takes the options: ``**options``
-    takes nothing else, and any other name, such as ``**named``, does.
+    ``help()``, editors and the reference then show their names, types and
+    defaults. The function's last parameter takes the options. If its name is
+    ``**options``, it takes nothing else; any other name, such as ``**named``,
+    means that it also takes other arguments.
     """
     own = inspect.signature(function)
     *named, rest = own.parameters.values()
@@ -172,9 +173,9 @@ def shown(function: _Function, options: Any = Options) -> _Function:
 
 
 def documented(function: _Function) -> _Function:
-    """Put the documentation of all options into that of a function.
+    """Add the documentation of all options to a function's docstring.
 
-    It takes the place of the line that begins with ``:param options:``.
+    It replaces the line that begins with ``:param options:``.
     """
     lines = (function.__doc__ or "").splitlines()
     about = [

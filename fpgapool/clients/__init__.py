@@ -4,5 +4,5 @@
 
 Each translates the errors of its service into those of
 :mod:`fpgapool.common.exception`.
-They decide nothing.
+They make no decisions.
 """

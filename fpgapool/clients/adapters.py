@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections to other services, from groups of the configuration."""
+"""Connect to other services, as groups of the configuration specify."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def load(
 ) -> Any:
     """Return a ``keystoneauth1.adapter.Adapter``; it connects when used.
 
-    :param conf: the configuration, with keystoneauth's options of the group.
+    :param conf: the configuration, with keystoneauth's options for the group.
     :param timeout_s: timeout of each request to Keystone; None means the
         group's value.
-    :returns: None if the group has no authentication.
-    :raises ConfigurationError: if its authentication is invalid.
+    :returns: None if the group does not configure authentication.
+    :raises ConfigurationError: if the configuration is invalid.
     """
     if not (conf[group].auth_type or conf[group].auth_section):
         return None
@@ -36,7 +36,7 @@ def load(
             conf, group, auth=auth
         )
         if timeout_s is not None:
-            # Keystone may be frozen, too.
+            # Keystone may also hang.
             session.timeout = min(session.timeout or timeout_s, timeout_s)
         return loading.load_adapter_from_conf_options(
             conf, group, session=session, auth=auth, **options

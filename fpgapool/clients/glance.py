@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Glance: files as images of the service's project."""
+"""Glance: store files as images of the service's project."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.common import exception
 from fpgapool.conf import bitstreams as options
 
 _CONNECT_RETRIES = 2
-# Between two parts of an answer, not for the whole answer.
+# Time limit between two parts of a response, not for the whole response.
 _TIMEOUT_S = 60
 _PAGE_LENGTH = 100
 _LEAST_CHUNK_BYTES = 1 << 16
@@ -32,11 +32,11 @@ class Body(Protocol):
     """A file that is read while it is sent."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to this many bytes, none at the end."""
+        """Return up to this many bytes; empty at the end."""
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of keystoneauth; repeating it changes nothing."""
+    """Register keystoneauth's options; repeated calls do nothing."""
     for register in (
         loading.register_auth_conf_options,
         loading.register_session_conf_options,
@@ -50,7 +50,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 class Glance:
     """Operations on images; thread-safe.
 
-    All methods raise StoreUnavailable if repeating may help, else
+    All methods raise StoreUnavailable if a retry may succeed, and otherwise
     StoreFailed.
 
     :raises ConfigurationError: if the group's options are invalid.
@@ -63,12 +63,12 @@ class Glance:
         )
         if self._images is None:
             raise exception.ConfigurationError(
-                reason=f"[bitstreams] store = glance needs auth_type in"
+                reason=f"[bitstreams] store = glance requires auth_type in"
                 f" [{options.GLANCE}]"
             )
 
     def create(self, name: str, properties: Mapping[str, str]) -> str:
-        """Make an image without a file; :returns: its id."""
+        """Create an image without a file, and return its ID."""
         image = {
             **properties,
             "name": name,
@@ -83,13 +83,14 @@ class Glance:
         return str(found["id"])
 
     def upload(self, image_id: str, body: Body) -> None:
-        """Send an image's file; errors of reading are raised unchanged."""
+        """Send an image's file; read errors are raised unchanged."""
         with _translated():
             self._images.put(
                 f"/v2/images/{image_id}/file",
                 data=body,
                 headers={"Content-Type": "application/octet-stream"},
-                # A second attempt would send the rest of the file: nothing.
+                # Do not retry: the file has been read, so nothing would be
+                # sent.
                 connect_retries=0,
             )
 
@@ -102,7 +103,7 @@ class Glance:
         return found
 
     def download(self, image_id: str, chunk_bytes: int) -> Iterator[bytes]:
-        """Return the parts of an image's file."""
+        """Yield the parts of an image's file."""
         with _translated():
             answer = self._images.get(
                 f"/v2/images/{image_id}/file", stream=True
@@ -145,7 +146,7 @@ def _translated(
     except pass_on:
         raise
     except ksa_exceptions.HttpError as error:
-        # Its text may contain more than a tenant may see.
+        # Omit the text, which may contain more than a user may see.
         reason = f"Glance returned HTTP {error.http_status}"
         if error.http_status in _RETRIABLE_STATUSES:
             raise exception.StoreUnavailable(reason=reason) from error
@@ -155,5 +156,5 @@ def _translated(
         requests_exceptions.RequestException,
     ) as error:
         raise exception.StoreUnavailable(
-            reason="Glance or Keystone cannot be reached"
+            reason="Glance or Keystone is unreachable"
         ) from error

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keystone: the unified limits of projects, by way of oslo.limit."""
+"""Keystone: read the unified limits of projects through oslo.limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fpgapool.common import exception
 GROUP = "oslo_limit"
 SERVICE_TYPE = "fpgapool"
 
-# Otherwise a frozen Keystone would block forever.
+# Without this time limit, calls would block forever if Keystone hangs.
 _TIMEOUT_S = 10
 
 _MODEL = "flat"
@@ -27,7 +27,8 @@ _MODEL = "flat"
 class UnifiedLimits:
     """All limits of this service in Keystone.
 
-    :ivar registered: for projects without limits of their own, by resource.
+    :ivar registered: default limits, by resource.
+    :ivar of_projects: limits of projects, by project and resource.
     """
 
     registered: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -37,9 +38,9 @@ class UnifiedLimits:
 
 
 def prepare() -> None:
-    """Make sure that limits can be read; sends no request.
+    """Check that oslo.limit is configured, without sending a request.
 
-    The global configuration must have been read: oslo.limit uses no other.
+    The global configuration must have been read, because oslo.limit uses it.
 
     :raises ConfigurationError: if oslo.limit is missing or not configured.
     """
@@ -47,18 +48,18 @@ def prepare() -> None:
     options = cfg.CONF[GROUP]
     if not (options.auth_type or options.auth_section):
         raise exception.ConfigurationError(
-            reason=f"[quota] driver = unified needs auth_type in [{GROUP}]"
+            reason=f"[quota] driver = unified requires auth_type in [{GROUP}]"
         )
 
 
 def _oslo_limit() -> Any:
-    # A late import: few installations have it, and it registers its options
-    # with values from files that must have been read.
+    # Imported late: few installations have it, and it requires that the
+    # configuration files have been read.
     try:
         module = importlib.import_module("oslo_limit.limit")
     except ImportError as error:
         raise exception.ConfigurationError(
-            reason=f"[quota] driver = unified needs oslo.limit: {error}"
+            reason=f"[quota] driver = unified requires oslo.limit: {error}"
         ) from error
     for name, value in {
         "endpoint_service_type": SERVICE_TYPE,
@@ -69,10 +70,10 @@ def _oslo_limit() -> Any:
 
 
 class LimitsReader:
-    """Asks Keystone for all limits of this service at once.
+    """Requests all limits of this service from Keystone at once.
 
-    oslo.limit itself asks project by project, on demand; this class uses its
-    configuration and its connection.
+    oslo.limit itself requests them project by project, on demand; this class
+    uses its configuration and connection.
     """
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class LimitsReader:
     def read(self) -> UnifiedLimits:
         """Return all limits.
 
-        Blocks until Keystone has answered, several times.
+        Blocks until Keystone has responded to several requests.
 
         :raises KeystoneUnavailable: if they cannot be read.
         """
@@ -91,7 +92,7 @@ class LimitsReader:
         except exception.FpgapoolException:
             raise
         except Exception as error:
-            # It uses three libraries, each with its own errors.
+            # Three libraries are involved, each with its own errors.
             self._connection = self._service = None
             raise exception.KeystoneUnavailable(
                 reason=f"{type(error).__name__}: {error}"
@@ -134,13 +135,13 @@ def _connect() -> Any:
 def _find_service(connection: Any) -> tuple[str, str | None]:
     """Find this service in Keystone.
 
-    Keystone refuses users who may not read the limits of all projects.
+    Keystone rejects this for users who may not read all projects' limits.
     """
     options = cfg.CONF[GROUP]
     if options.endpoint_id:
         endpoint = connection.get_endpoint(options.endpoint_id)
         return endpoint.service_id, endpoint.region_id
-    # oslo.limit has made sure that there is exactly one.
+    # oslo.limit has checked that there is exactly one.
     (service,) = connection.services(
         type=options.endpoint_service_type,
         name=options.endpoint_service_name,
@@ -149,7 +150,7 @@ def _find_service(connection: Any) -> tuple[str, str | None]:
 
 
 def _by_region(limits: Iterable[Any], region_id: str | None) -> list[Any]:
-    """Return the limits of a region; those of the region itself come last."""
+    """Return a region's limits, with region-specific ones last."""
     return sorted(
         (one for one in limits if one.region_id in (None, region_id)),
         key=lambda one: one.region_id is not None,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova: flavors and states of instances, and compute nodes."""
+"""Nova: read instances, with their flavors and states, and compute nodes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import nova as options
 
-#: Servers include their flavor's extra specs since 2.47, and hypervisors their
+#: Servers include their flavor's extra specs since 2.47, and hypervisors have
 #: UUIDs since 2.53.
 MICROVERSION = "2.53"
 
 #: Migrations have UUIDs, and are paged, since 2.59.
 MIGRATIONS_MICROVERSION = "2.59"
 
-# Nova keeps migrations forever; those that still hold allocations are new.
+# Nova keeps migrations forever; only recent ones still hold allocations.
 _MAX_MIGRATION_PAGES = 10
 
-# State of a deleted instance; SOFT_DELETED can be restored.
+# State of a deleted instance; a SOFT_DELETED one can still be restored.
 _DELETED = "DELETED"
 
 _T = TypeVar("_T")
@@ -43,9 +43,10 @@ _T = TypeVar("_T")
 class Server:
     """An instance in Nova.
 
-    :ivar hypervisor: name of its compute node's; None: it has none, as before
-        it is scheduled and when it is shelved.
-    :ivar extra_specs: of its flavor; None: this user may not see them.
+    :ivar hypervisor: name of its compute node's hypervisor; None if it has no
+        compute node, because it is not yet scheduled or is shelved.
+    :ivar extra_specs: its flavor's extra specs; None if this user may not see
+        them.
     """
 
     id: str
@@ -65,8 +66,8 @@ class Server:
 class Computes:
     """The compute nodes.
 
-    :ivar by_name: by the names of their hypervisors; without names that
-        several have, in different cells.
+    :ivar by_name: UUIDs by hypervisor name; without names that are used in
+        several cells.
     """
 
     uuids: frozenset[str] = frozenset()
@@ -77,7 +78,7 @@ class Nova:
     """Nova's API; thread-safe.
 
     The first call connects. Every method raises NovaUnavailable if there is
-    no valid answer.
+    no valid response.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class Nova:
     def from_conf(
         cls, conf: cfg.ConfigOpts, *, timeout_s: float | None = None
     ) -> Self | None:
-        """Return a client by the group ``[nova]``.
+        """Return a client for the group ``[nova]`` of the configuration.
 
         :param timeout_s: timeout of each request; None means the group's
             value.
-        :returns: None if the group is not filled in.
-        :raises ConfigurationError: if it is invalid.
+        :returns: None if the group does not configure authentication.
+        :raises ConfigurationError: if the group is invalid.
         """
         options.OPTIONS.register_auth(conf)
         group = conf[options.GROUP]
@@ -111,7 +112,7 @@ class Nova:
         return cls(adapter, timeout_s=timeout_s, page_length=group.page_length)
 
     def server(self, instance_id: str) -> Server | None:
-        """Return an instance; None: it does not exist, or is deleted."""
+        """Return an instance; None if it does not exist or is deleted."""
         from keystoneauth1 import exceptions
 
         with _translated():
@@ -124,9 +125,9 @@ class Nova:
     def servers(self, changed_since: float | None = None) -> Iterator[Server]:
         """Yield the instances of all projects.
 
-        :param changed_since: only those that have changed since then,
-            including deleted ones; wall clock. None: all that are not
-            deleted.
+        :param changed_since: wall clock time; yield only instances that have
+            changed since then, including deleted ones. None means all that are
+            not deleted.
         """
         query: dict[str, Any] = {"all_tenants": "1"}
         if changed_since is not None:
@@ -144,11 +145,11 @@ class Nova:
         )
 
     def has_compute(self, host_uuid: str) -> bool:
-        """Whether a compute node exists.
+        """Return whether a compute node exists.
 
-        A list may lack an existing one: Nova leaves out those whose service
-        it does not find, and then ends a page too soon. If a cell is away,
-        there is no answer.
+        A list may omit an existing node: Nova leaves out nodes whose service
+        it does not find, and may then end a page too soon. If a cell is down,
+        Nova does not respond.
         """
         from keystoneauth1 import exceptions
 
@@ -163,12 +164,12 @@ class Nova:
     def migrating(self, migration_ids: Collection[str]) -> dict[str, str]:
         """Return the instances of migrations.
 
-        :returns: UUIDs of instances, by those of their migrations; without
-            unknown migrations, and those older than the newest ten pages.
+        :returns: UUIDs of instances, by the UUIDs of their migrations; without
+            migrations that are unknown or not in the newest ten pages.
         """
         wanted = set(migration_ids)
         found: dict[str, str] = {}
-        # The newest come first.
+        # The newest migrations come first.
         for migration_id, instance_id in self._pages(
             "/os-migrations",
             "migrations",
@@ -237,9 +238,9 @@ def _translated() -> Iterator[None]:
         yield
     except (
         exceptions.ClientException,
-        # An unreadable cafile.
+        # The cafile is unreadable.
         OSError,
-        # Not JSON, or JSON of another shape.
+        # The response is not JSON, or not of the expected shape.
         AttributeError,
         LookupError,
         TypeError,

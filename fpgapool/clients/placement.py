@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Placement: resource providers, their inventories, traits and allocations."""
+"""Placement: resource providers, inventories, traits and allocations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import placement as options
 
-#: Nested providers exist since 1.14, fully reserved inventories since 1.26;
-#: nothing newer is used.
+#: Nested providers exist since 1.14, fully reserved inventories since 1.26; no
+#: newer features are used.
 MICROVERSION = "1.36"
 
 _CONCURRENT_UPDATE = "placement.concurrent_update"
@@ -30,7 +30,7 @@ _PROVIDER_IN_USE = "placement.resource_provider.inuse"
 # How often a change is retried after conflicts.
 _MAX_ATTEMPTS = 5
 
-# Statuses that depend on the user or on this Placement service.
+# Statuses that other requests of this user would get as well.
 _USELESS = frozenset({401, 403, 406})
 
 
@@ -38,8 +38,8 @@ _USELESS = frozenset({401, 403, 406})
 class Provider:
     """A resource provider.
 
-    :ivar generation: changes with its inventories, traits and new
-        allocations, but not with the end of an allocation.
+    :ivar generation: changes when its inventories or traits change or an
+        allocation is made, but not when an allocation ends.
     """
 
     uuid: str
@@ -53,14 +53,14 @@ class Provider:
 class Inventory:
     """A provider's inventory of a resource class.
 
-    :ivar reserved: the part that is not allocated any more.
+    :ivar reserved: the amount that is not available for allocation.
     """
 
     total: int
     reserved: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it in Placement's format."""
+        """Return the inventory in Placement's format."""
         return {
             "total": self.total,
             "reserved": self.reserved,
@@ -72,10 +72,11 @@ class Inventory:
 
 
 class Placement:
-    """Placement's API, for one thread.
+    """Placement's API; not thread-safe.
 
     The first call connects. Every method raises PlacementUnavailable if there
-    is no valid answer, and its subclass PlacementRefused if Placement refuses.
+    is no valid response, or its subclass PlacementRefused if Placement rejects
+    the request.
 
     :ivar conflicts: number of changes that were retried after a conflict.
     """
@@ -85,15 +86,15 @@ class Placement:
         self.conflicts = 0
         self._adapter = adapter
         self._timeout_s = timeout_s
-        # Traits and resource classes that exist.
+        # Traits and resource classes that are known to exist.
         self._known: set[str] = set()
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self | None:
-        """Return a client by the group ``[placement]``.
+        """Return a client for the group ``[placement]`` of the configuration.
 
-        :returns: None if the group is not filled in.
-        :raises ConfigurationError: if it is invalid.
+        :returns: None if the group does not configure authentication.
+        :raises ConfigurationError: if the group is invalid.
         """
         options.OPTIONS.register_auth(conf)
         timeout_s = conf[options.GROUP].request_timeout_s
@@ -102,10 +103,10 @@ class Placement:
             return None
         return cls(adapter, timeout_s=timeout_s)
 
-    # -- questions ---------------------------------------------------------
+    # -- queries -----------------------------------------------------------
 
     def traits(self, prefix: str) -> list[str]:
-        """Return the traits that any provider has."""
+        """Return the traits with a prefix that any provider has."""
         query = {"name": f"startswith:{prefix}", "associated": "true"}
         with _sensible():
             return [str(one) for one in self._get("/traits", query)["traits"]]
@@ -113,9 +114,9 @@ class Placement:
     def providers(
         self, trait: str, free: Mapping[str, int] | None = None
     ) -> list[Provider]:
-        """Return the providers of the cloud with a trait.
+        """Return all providers of the cloud that have a trait.
 
-        :param free: the free amounts that they must have, by resource class.
+        :param free: the free amount that they must have, by resource class.
         """
         query = {"required": trait}
         if free:
@@ -126,7 +127,7 @@ class Placement:
             return [_provider(one) for one in document["resource_providers"]]
 
     def provider(self, uuid: str) -> Provider | None:
-        """Return a provider; None: it does not exist."""
+        """Return a provider; None if it does not exist."""
         answer = self._ask("GET", _path(uuid), accept={404})
         if answer.status_code == 404:
             return None
@@ -134,8 +135,7 @@ class Placement:
             return _provider(answer.json())
 
     def inventory(self, uuid: str, resource_class: str) -> Inventory | None:
-        """Return a provider's inventory of a resource class; None: it has
-        none."""
+        """Return a provider's inventory of a resource class, if any."""
         with _sensible():
             found = self._get(_path(uuid, "inventories"))["inventories"]
             one = found.get(resource_class)
@@ -156,7 +156,7 @@ class Placement:
     # -- changes -----------------------------------------------------------
 
     def create(self, uuid: str, name: str, parent_uuid: str) -> None:
-        """Create a child provider; it may exist already."""
+        """Create a child provider, unless it already exists."""
         body = {
             "uuid": uuid,
             "name": name,
@@ -173,7 +173,7 @@ class Placement:
     def change_traits(
         self, uuid: str, add: Collection[str], remove: Collection[str]
     ) -> None:
-        """Add and remove traits; the provider's other traits stay."""
+        """Add and remove traits; keep the provider's other traits."""
         for trait in sorted(add):
             self._ensure(f"/traits/{trait}")
 
@@ -189,7 +189,7 @@ class Placement:
     def set_inventory(
         self, uuid: str, resource_class: str, inventory: Inventory | None
     ) -> None:
-        """Set an inventory of a provider; its other inventories stay."""
+        """Set or delete an inventory; keep the provider's others."""
         if inventory is not None:
             self._ensure(f"/resource_classes/{resource_class}")
 
@@ -203,11 +203,11 @@ class Placement:
         self._rewrite(_path(uuid, "inventories"), changed)
 
     def delete(self, uuid: str) -> None:
-        """Delete a provider; it may be missing."""
+        """Delete a provider, if it exists."""
         self._ask("DELETE", _path(uuid), accept={404})
 
     def _ensure(self, path: str) -> None:
-        """Create a trait or resource class."""
+        """Create a trait or resource class, unless it exists."""
         if path not in self._known:
             self._ask("PUT", path)
             self._known.add(path)
@@ -226,7 +226,7 @@ class Placement:
             if answer.status_code < 400:
                 return
             if _code(answer) != _CONCURRENT_UPDATE:
-                # An unused trait may have been deleted meanwhile.
+                # An unused trait may have been deleted in the meantime.
                 self._known.clear()
                 raise _refusal(answer)
             self.conflicts += 1
@@ -266,7 +266,7 @@ class Placement:
                 raise_exc=False,
                 **arguments,
             )
-        # An unreadable cafile is a plain OSError.
+        # If the cafile is unreadable, the error is a plain OSError.
         except (exceptions.ClientException, OSError) as error:
             raise exception.PlacementUnavailable(
                 reason=f"{type(error).__name__}: {error}"
@@ -283,7 +283,7 @@ class Placement:
 
 @contextlib.contextmanager
 def _sensible() -> Iterator[None]:
-    """Translate errors of an invalid answer."""
+    """Translate the errors that an invalid response causes."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -309,7 +309,7 @@ def _provider(document: Mapping[str, Any]) -> Provider:
 
 
 def _error(answer: Any) -> Mapping[str, Any]:
-    """:returns: Placement's error, as far as it can be read."""
+    """Return Placement's error; empty if it cannot be read."""
     try:
         found = answer.json()["errors"][0]
     except (LookupError, TypeError, ValueError):

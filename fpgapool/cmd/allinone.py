@@ -74,8 +74,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog=wiring.PROGRAM,
-        description="Run a whole pool with emulated boards on this machine,"
-        " until Ctrl-C. Then the pool is removed.",
+        description="Run a whole pool with emulated boards on this machine"
+        " until Ctrl-C, which also removes the pool.",
     )
     made.add_argument(
         "--version", action="version", version=version.version_string()
@@ -133,22 +133,22 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         "--run-dir",
         type=pathlib.Path,
         metavar="DIR",
-        help="directory for the sockets; default is the one where clients"
-        f" look, {directories.default_run_dir()}",
+        help="directory for the sockets; default is where clients look for"
+        f" them, {directories.default_run_dir()}",
     )
     group.add_argument(
         "--config-file",
         action="append",
         default=[],
         metavar="FILE",
-        help="file with more options of the services; may be repeated",
+        help="configuration file for the services; may be repeated",
     )
     group.add_argument(
         "--api-port",
         type=int,
         metavar="N",
         help="serve the REST API, without Keystone, on this port of the"
-        " loopback device; 0 for a free port",
+        " loopback interface; 0 means any free port",
     )
     group.add_argument(
         "--ready-fd",
@@ -253,7 +253,8 @@ class _AllInOne:
 
     def _run_services(self, conf: typing.Any) -> int:
         with contextlib.closing(db_api.Database.from_conf(conf)) as database:
-            # Without its terminal, this command has no user.
+            # SIGHUP means that the terminal was closed: nobody is left to use
+            # the pool, so stop.
             runner = service.Runner(conf, on_reload=_stop_this_process)
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
@@ -368,7 +369,7 @@ class _AllInOne:
         if self._arguments.verbose or not path.exists():
             return
         lines = path.read_text(errors="replace").splitlines()
-        _complain("failed; last lines of its log:")
+        _complain("failed; last lines of the log:")
         for line in lines[-_LOG_TAIL_LINES:]:
             print(f"    {line}", file=sys.stderr)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Completion of the commands in shells.
+"""Shell completion for the commands.
 
-One option of ``fpgapool-run`` prints it for all commands, so that a shell's
-start has one line for them. It has the commands whose libraries are installed.
+One option of ``fpgapool-run`` prints the script for all commands, so that a
+shell's start-up file needs only one line. The script covers the commands whose
+libraries are installed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import typing
 
 SHELLS = ("bash", "zsh", "tcsh")
 
-#: Names of values that are files.
+#: Metavars whose values are file names.
 _FILES = {"DIR", "FILE", "IN", "OUT", "PATH", "SCENARIO"}
-# Commands with sub-commands of oslo.config, and a valid command line of each.
+# Commands with oslo.config sub-commands, and a valid command line for each.
 _CATEGORIES = {"manage": ("db", "version"), "status": ("upgrade", "check")}
 
 
@@ -91,7 +92,7 @@ def _configured(
     register: collections.abc.Callable[[typing.Any], object] = lambda _: None,
     words: collections.abc.Sequence[str] = (),
 ) -> argparse.ArgumentParser:
-    """Return the parser that oslo.config makes of its options."""
+    """Return the parser that oslo.config makes from a program's options."""
     from oslo_config import cfg
     from oslo_log import log
 

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if keys is None:
             LOG.warning(
                 "[messages] pool_key_file is not set: the conductor accepts"
-                " every message on the bus, whichever host it is from"
+                " every message on the bus without verifying who sent it"
             )
         conductor = conductor_service.Conductor(
             conf, database, runner.fail, keys

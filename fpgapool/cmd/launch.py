@@ -5,9 +5,9 @@
 The client library installs every command; an extra installs its libraries. If
 they are missing, the command names the extra instead of printing a traceback.
 
-Standard output and error may be closed, full, or without a reader. What cannot
-be written is dropped, and the command goes on; it fails at its end if that was
-standard output.
+Standard output and error may be closed, full, or without a reader. Output that
+cannot be written is dropped, and the command continues; if the output was for
+standard output, the command's exit code is a failure.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ INTERRUPTED = 130
 
 
 class _Stream(io.FileIO):
-    """Standard output or error. What cannot be written is dropped.
+    """Standard output or error; drops output that cannot be written.
 
-    :ivar failure: why something was dropped; None if nothing was.
+    :ivar failure: why output was dropped; None if none was.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -43,7 +43,7 @@ class _Stream(io.FileIO):
         if self.failure is None:
             try:
                 while (written_bytes := super().write(data)) is None:
-                    # A non-blocking descriptor with a slow reader.
+                    # The descriptor is non-blocking; wait for its reader.
                     select.select([], [self], [])
                 return written_bytes
             except OSError as exc:
@@ -52,7 +52,7 @@ class _Stream(io.FileIO):
 
 
 def failed(program: str, error: object, status: int) -> int:
-    """Say on standard error why a command fails; return its exit code."""
+    """Print to standard error why a command failed; return its exit code."""
     print(f"{program}: {error}", file=sys.stderr)
     return status
 
@@ -69,7 +69,7 @@ def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     try:
         status = command()
     except KeyboardInterrupt:
-        # Imports also take long enough for Ctrl-C.
+        # A user can press Ctrl-C even during the imports.
         print(f"{program}: CANCELLED: interrupted", file=sys.stderr)
         status = INTERRUPTED
     except SystemExit as exc:
@@ -88,10 +88,10 @@ def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
 
 
 def _fill_descriptors() -> None:
-    """Open the null device in place of each standard stream that is closed.
+    """Open the null device for each standard stream that is closed.
 
-    The next file would get its descriptor, and messages. Writing to standard
-    output fails as it did.
+    Otherwise, the next file opened would get the descriptor, and messages
+    would be written to it. Writing to standard output still fails.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -144,16 +144,16 @@ def _main(program: str, name: str, extra: str) -> int:
 
 
 def _command(name: str, extra: str) -> collections.abc.Callable[[], int]:
-    """Return what starts a command.
+    """Return a function that starts a command.
 
-    :param extra: has the libraries that the command needs.
+    :param extra: the extra that installs the command's libraries.
     """
     program = f"fpgapool-{name.replace('_', '-')}"
     main = functools.partial(_main, program, name, extra)
     return functools.partial(guarded, program, main)
 
 
-# What pyproject.toml installs.
+# The entry points in pyproject.toml.
 agent = _command("agent", extra="server")
 allinone = _command("allinone", extra="allinone")
 conductor = _command("conductor", extra="server")

@@ -2,9 +2,9 @@
 
 """fpgapool-manage: the operator's tool for the database and for boards.
 
-Exit codes: 0 done; 1 it failed or the check found something; 2 the command
-line, the configuration or a file is wrong; 3 the audit found something that it
-did not repair.
+Exit codes: 0 success; 1 the command failed or the check found a problem; 2 the
+command line, the configuration or a file is invalid; 3 the audit found
+problems that it did not repair.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ Argument = arguments.Argument
 Command = commands.Command
 option = arguments.option
 
-# Imported late: libraries that one command needs, and that take as long to
-# import as all the others.
+# Libraries that only one command needs are imported late: importing them takes
+# as long as importing all the others.
 if typing.TYPE_CHECKING:
     from fpgapool.cmd.managing import auditing
 
 PROGRAM = "fpgapool-manage"
 
-# Arguments that name the target of a command.
+# Arguments that name the target of a command in the audit log.
 _TARGETS = (
     *("to_version", "older_than_days", "file", "builtin", "pool_name"),
     *("kernel", "project", "out"),
 )
 
 _PURGE_BATCH_ROWS = 1000
-# More leaders than since any backup: a leader usually lives for minutes.
+# More leaders than any backup can have missed: each usually leads for minutes.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
 _FINDINGS = 3
-# With a long queue, a conductor needs some seconds to answer.
+# With a long queue, a conductor needs several seconds to respond.
 _AUDIT_S = 20.0
 
 
@@ -95,10 +95,10 @@ def register_commands(conf: cfg.ConfigOpts) -> None:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    # Migrations of large tables, and purges, may take long.
+    # Migrating or purging large tables may take a long time.
     database = db_api.Database.from_conf(conf, read_timeout_s=None)
     command = conf.command
-    # Some commands need more than the database.
+    # Some commands also need the configuration.
     command.conf = conf
     try:
         if not command.made.recorded:
@@ -147,7 +147,7 @@ def _operator() -> str:
 def _require_database(conf: cfg.ConfigOpts) -> None:
     """Refuse to work on a database that the operator has not chosen.
 
-    :raises exception.ConfigurationError: if there is none.
+    :raises exception.ConfigurationError: if none is configured.
     """
     for option in (("connection", "database"), ("state_path",)):
         if conf.get_location(*option).location.is_user_controlled:
@@ -155,8 +155,8 @@ def _require_database(conf: cfg.ConfigOpts) -> None:
     read = ", ".join(conf.config_file) or "none"
     raise exception.ConfigurationError(
         reason="no database is configured: set [database] connection (or"
-        " [DEFAULT] state_path, for an SQLite file there), and name the"
-        f" file with --config-file; files read: {read}"
+        " [DEFAULT] state_path, to use an SQLite file there) in a file given"
+        f" with --config-file; files read: {read}"
     )
 
 
@@ -197,7 +197,7 @@ def _sync(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _add_missing_accelerators(database: db_api.Database) -> None:
-    # An operator may have adapted accelerators that are present.
+    # Do not overwrite accelerators: an operator may have adapted them.
     present = {record.name for record in database.accelerators()}
     profiles = accelerators.load_profiles().values()
     _store(database, [p for p in profiles if p.name not in present])
@@ -214,9 +214,9 @@ def _check(database: db_api.Database, args: argparse.Namespace) -> int:
     for difference in differences:
         print(difference)
     if differences:
-        print("The tables differ from those of the migrations.")
+        print("The tables do not match the migrations.")
         return 1
-    print("The tables are those of the migrations.")
+    print("The tables match the migrations.")
     return 0
 
 
@@ -234,12 +234,12 @@ def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
     total = _purge_all(database.purge_instances, finished_before)
-    print(f"{total} deleted instances forgotten.")
+    print(f"{total} rows of deleted instances deleted.")
     return 0
 
 
 def _purge_all(purge: Callable[[float, int], int], before: float) -> int:
-    """Delete rows, few at a time; :returns: their number."""
+    """Delete rows in batches, and return their number."""
     total = deleted = purge(before, _PURGE_BATCH_ROWS)
     while deleted == _PURGE_BATCH_ROWS:
         deleted = purge(before, _PURGE_BATCH_ROWS)
@@ -334,7 +334,7 @@ def _audit(database: db_api.Database, args: argparse.Namespace) -> int:
         for text in auditing.table(lines):
             print(text)
         if not lines:
-            print("All parts of the pool agree.")
+            print("No inconsistencies found.")
     return 0 if all(line.mended for line in lines) else _FINDINGS
 
 
@@ -382,15 +382,15 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
     client = placement.Placement.from_conf(args.conf)
     if client is None:
         raise exception.ConfigurationError(
-            reason="[placement] does not configure how to ask Placement"
+            reason="[placement] sets neither auth_type nor auth_section"
         )
     pool_name = args.pool_name or args.conf.placement.pool_name
     gone, kept = placement_sync.clean(client, pool_name)
     print(f"{gone} resource providers removed.")
     if kept:
         print(
-            f"{kept} remain: instances have reserved slots of them, or"
-            " Placement refuses."
+            f"{kept} remain: instances have reserved slots from them, or"
+            " Placement refused to remove them."
         )
     return 1 if kept else 0
 
@@ -418,8 +418,8 @@ _COMMANDS = (
         ),
         recorded=True,
     ),
-    Command("db version", _version, "Show the last migration."),
-    Command("db check", _check, "Compare the tables with this version."),
+    Command("db version", _version, "Show the database's version."),
+    Command("db check", _check, "Compare the tables with the migrations."),
     Command(
         "db restored",
         _restored,
@@ -430,11 +430,12 @@ _COMMANDS = (
     Command(
         "db purge",
         _purge,
-        "Delete ended sessions and deleted instances.",
+        "Delete the rows of ended sessions and of deleted instances.",
         option(
             "older-than-days",
             "DAYS",
-            "keep those that ended in the last DAYS days",
+            "keep rows of sessions that ended, and of instances that were"
+            " deleted, in the last DAYS days",
             type=arguments.number(float, "a number of days", 0),
             required=True,
         ),
@@ -443,8 +444,8 @@ _COMMANDS = (
     Command(
         "accelerator load",
         _load,
-        "Add an accelerator to the library, or replace the one of the"
-        " same name. The conductor reads it within seconds.",
+        "Add an accelerator to the library, or replace the one with the"
+        " same name. The conductor loads it within seconds.",
         arguments.OneOf(
             Argument(
                 "file",
@@ -461,11 +462,11 @@ _COMMANDS = (
     Command(
         "bitstream sign",
         _sign,
-        "Write the signature of a file, in base64, to the standard output.",
+        "Print the signature of a file in base64.",
         option(
             "key",
             "KEY",
-            "the private key, PEM: RSA, an elliptic curve or Ed25519",
+            "private key in PEM format: RSA, elliptic curve or Ed25519",
             type=pathlib.Path,
             required=True,
         ),
@@ -475,33 +476,39 @@ _COMMANDS = (
     Command(
         "bitstream verify",
         _verify,
-        "Find the trusted key that has signed a file.",
-        option("signature", "SIGNATURE", "the output of sign", required=True),
+        "Find the trusted key that signed a file.",
+        option(
+            "signature",
+            "SIGNATURE",
+            "the output of 'bitstream sign'",
+            required=True,
+        ),
         _FILE,
         on_database=False,
     ),
     Command(
         "bitstream build",
         _build,
-        "Compile an OpenCL kernel for a device of this machine, make a package"
-        " of binary and manifest, sign it, and register it in the library; the"
-        " conductor must be running. Source and binaries must be signed.",
+        "Compile an OpenCL kernel for a device of this machine, package the"
+        " binary with its manifest, sign the package and register it in the"
+        " library. The conductor must be running. Source and binaries must be"
+        " signed.",
         *building.ARGUMENTS,
         recorded=True,
     ),
     Command(
         "bitstream sweep",
         _sweep,
-        "Remove files that belong to no bitstream from the store. The"
-        " API also does so from time to time.",
+        "Remove files that do not belong to any bitstream from the store. The"
+        " API also does this periodically.",
         recorded=True,
     ),
     Command(
         "placement clean",
         _clean,
         "Remove the resource providers and traits of the pool from Placement."
-        " Stop the conductors first, or remove their section [placement]: they"
-        " would create them again.",
+        " First, stop the conductors or remove [placement] from their"
+        " configuration; otherwise, they create them again.",
         option(
             "pool-name",
             "NAME",
@@ -517,13 +524,13 @@ _COMMANDS = (
     Command(
         "audit",
         _audit,
-        "Compare database, conductor, agents and the files of bitstreams. The"
-        " command compares twice, to ignore changes in progress. Exits with 0"
-        " if all agree, with 3 if they do not.",
+        "Find inconsistencies between the database, the conductor, the agents"
+        " and the bitstream files. The command compares twice, to ignore"
+        " changes in progress. The exit code is 0 if there are none, else 3.",
         arguments.flag(
             "repair",
-            "repair everything that can be repaired without losing data, print"
-            " the repairs, and exit with 0 if nothing is left",
+            "repair everything that can be repaired without losing data and"
+            " print the repairs; the exit code is 0 if no problem is left",
         ),
         commands.FORMAT,
         option(

@@ -36,18 +36,18 @@ from fpgapool.vocabulary import states
 
 #: How long the main thread may take to react to a signal.
 _REACTS_S = 1.0
-# After the time limit the client ends its waits, and gives the slot back.
+# After the time limit, the client ends its waits and releases the slot.
 _CLEANS_UP_S = 2.0
 # The client treats a time limit of 0 as an error.
 _LEAST_S = 0.001
-# A restarted agent is back by then. With the last attempt it takes 15 s.
+# Long enough for an agent to restart. The last attempt may take it to 15 s.
 _AWAY_TIMEOUT_S = 14.0
 
 _NAMES = (
     *("size_bytes", "timeout_s", "request_id", "fallback", "meanwhile"),
     *(option.name for option in description.FIELDS.options),
 )
-# Where messages mention the caller's values.
+# Places where the client's messages name its arguments.
 _ARGUMENTS = re.compile(rf"(?:^|(?<=; give ))(?:{'|'.join(_NAMES)})\b")
 
 SUCCESS = 0
@@ -58,7 +58,7 @@ USAGE = 2
 def _run(
     arguments: argparse.Namespace, token: client.CancelToken
 ) -> dict[str, Any]:
-    """:returns: the report; ``summary`` has its lines for people."""
+    """:returns: the report; ``summary`` is its human-readable form."""
     if arguments.lists:
         return _list(arguments, token)
     if arguments.dry_run:
@@ -98,7 +98,7 @@ def _keep_iv(
     display: displays.Display,
     stack: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """Store the IV of output that is yet to come; return its report."""
+    """Store the IV before the output is written; return the IV's report."""
     if destination == command_line.STANDARD:
         display.tell(
             f"iv {iv.hex()}, needed to decrypt: --decrypt --iv {iv.hex()}"
@@ -147,7 +147,7 @@ def _dry_run(
         size_bytes = ends.size_of(ends.source_of(arguments.source))
     found = client.acc_dry_run(
         arguments.accelerator,
-        # The least that a session can claim.
+        # A session must claim at least one byte.
         max(size_bytes, 1),
         params=parameters.given(arguments),
         **_options(arguments, token),
@@ -172,7 +172,7 @@ def _run_session(
         destination,
         on_state=display.on_state,
         on_away=display.on_away,
-        # Without the pool, the CPU continues.
+        # If the pool is unreachable, the CPU continues.
         away_timeout_s=None if arguments.meanwhile else _AWAY_TIMEOUT_S,
         request_id=arguments.request_id,
         fallback=arguments.fallback,
@@ -223,13 +223,13 @@ def _run_group(
 
 
 def _left_s(arguments: argparse.Namespace) -> float | None:
-    """Return the rest of the time limit; None: there is none."""
+    """Return the time left; None if there is no time limit."""
     left_s = channel.remaining_s(arguments.gives_up_s)
     return None if left_s is None else max(left_s, _LEAST_S)
 
 
 def _door(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the way to the pool, as arguments of the client."""
+    """Return the client's arguments that say how to reach the pool."""
     front_door = arguments.socket
     if arguments.os_cloud is not None:
         front_door = client.PoolApi.from_cloud(arguments.os_cloud)
@@ -237,26 +237,26 @@ def _door(arguments: argparse.Namespace) -> dict[str, Any]:
         front_door = client.PoolApi.at(arguments.api_url)
     return {
         "front_door": front_door,
-        # None: the environment may require it.
+        # None lets the environment decide.
         "require_tls": arguments.require_tls or None,
     }
 
 
 class _TimeUp(BaseException):
-    """The time limit has passed, and the main thread has not noticed."""
+    """The time limit was exceeded before the main thread noticed."""
 
 
 class _Interruptible:
     """Makes signals and the time limit interrupt waits.
 
-    Python handles a signal between two of its own steps. A signal that comes
-    right before a wait, or in another thread, does not end the wait: then
-    another one does, or the token.
+    Python handles signals only between instructions of the main thread. A
+    signal that arrives just before a wait, or in another thread, does not end
+    the wait; then a repeated signal or the token does.
 
-    :param timeout_s: the time limit; None: none. The client ends its own waits
-        then. What waits for a pipe, such as standard output, ends a little
-        later.
-    :ivar token: is cancelled if the main thread does not react.
+    :param timeout_s: the time limit; None means none. When it is exceeded, the
+        client ends its own waits. Waits for a pipe, such as standard output,
+        end a little later.
+    :ivar token: cancelled if the main thread does not react.
     """
 
     def __init__(self, timeout_s: float | None) -> None:
@@ -266,7 +266,7 @@ class _Interruptible:
             self._limit_s = timeout_s + _CLEANS_UP_S
         self._is_time_up = False
         self._reacts = threading.Event()
-        # Signals come only as long as they are handled.
+        # Ensures that no signal is sent after its handler was removed.
         self._lock = threading.Lock()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
@@ -276,7 +276,7 @@ class _Interruptible:
             stack.enter_context(interrupts.interruptible(self._interrupt))
             before = signal.signal(signal.SIGALRM, self._interrupt)
             stack.callback(signal.signal, signal.SIGALRM, before)
-            # Python writes to it as soon as a signal arrives.
+            # Python writes to this socket as soon as a signal arrives.
             before_fd = signal.set_wakeup_fd(self._writer.fileno())
             stack.callback(signal.set_wakeup_fd, before_fd)
             self._restore = stack.pop_all()
@@ -312,7 +312,7 @@ class _Interruptible:
             while arrived and not self._reacts.wait(_REACTS_S):
                 self.token.cancel()
                 self._wake(arrived[0])
-            # Python complains, in the main thread, if nobody reads.
+            # Keep reading: Python prints warnings if the socket fills up.
             while self._reader.recv(1):
                 pass
 
@@ -343,7 +343,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 messages = sys.stderr
         command_line.check(arguments)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
-        # Reading the input may use part of it.
+        # The time limit includes reading the input.
         arguments.gives_up_s = channel.deadline_after(timeout_s)
         with _Interruptible(timeout_s) as token:
             result = _run(arguments, token)
@@ -355,7 +355,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         failure, status = (codes.CANCELLED, "interrupted"), launch.INTERRUPTED
     except _TimeUp:
         launch.discard_unread()
-        failure, status = (codes.TIMEOUT, "time limit passed"), FAILURE
+        failure = codes.TIMEOUT, "the time limit was exceeded"
+        status = FAILURE
     except client.FpgapoolError as exc:
         failure, status = (exc.code, _with_options(exc.message)), FAILURE
     except OSError as exc:
@@ -379,7 +380,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _with_options(message: str) -> str:
-    """Name the command's options in place of the client's arguments."""
+    """Replace the client's argument names with the command's options."""
     return _ARGUMENTS.sub(
         lambda found: "--" + found[0].removesuffix("_s").replace("_", "-"),
         message,

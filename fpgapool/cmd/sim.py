@@ -36,7 +36,7 @@ def parser(
 ) -> argparse.ArgumentParser:
     """Return the parser of a command line.
 
-    :param modules: of the commands that it knows, by their names.
+    :param modules: modules of the commands, by command name.
     """
     made = argparse.ArgumentParser(prog=program, description=description)
     made.add_argument(
@@ -63,7 +63,7 @@ def main(
         signal that ends it.
     """
     given = sys.argv[1:] if argv is None else argv
-    # The others' libraries take longer to import than small runs.
+    # Importing the other commands' libraries takes longer than a small run.
     wanted = {name: modules[name] for name in given[:1] if name in modules}
     arguments = parser(wanted or modules, program, description).parse_args(
         given

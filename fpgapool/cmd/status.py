@@ -36,7 +36,7 @@ _CHARACTER_SET = "utf8mb4"
 _COLLATION = "utf8mb4_bin"
 #: Transports within a process, or for tests of oslo.messaging.
 _TEST_TRANSPORTS = ("fake", "kombu+memory")
-# The leader renews its lease this often in the time that the lease holds.
+# How often the leader renews its lease before it would expire.
 _RENEWALS = 3
 _MOST_NAMES = 5
 
@@ -60,7 +60,7 @@ def main(
         config.init_tool(PROGRAM, argv, conf=conf)
     except exception.ConfigurationError as error:
         return launch.failed(PROGRAM, error, int(_FAILURE))
-    # The base class reads it, to choose between a table and JSON.
+    # oslo.upgradecheck reads it to choose between a table and JSON.
     upgradecheck.CONF = conf
     try:
         return int(upgradecheck.run(conf))
@@ -76,7 +76,7 @@ def register_commands(
     return checks
 
 
-#: What a check finds; None: all is well.
+#: The problem that a check found; None if there is none.
 _Found: typing.TypeAlias = upgradecheck.Result | None
 
 
@@ -108,8 +108,8 @@ def _checked(
 class Checks(upgradecheck.UpgradeCommands):
     """The checks; each result says what to do.
 
-    :param conf: its files are read before :meth:`check` is called.
-    :param wait_s: sleeps between two looks at the leader's lease.
+    :param conf: configuration; read from files before :meth:`check` is called.
+    :param wait_s: sleeps between two reads of the leader's lease.
     """
 
     def __init__(
@@ -135,13 +135,13 @@ class Checks(upgradecheck.UpgradeCommands):
         differences = migration.differences(self._database.engine)
         if differences:
             return _warning(
-                f"{len(differences)} differences between the tables and those"
-                " of the migrations; 'fpgapool-manage db check' lists them."
+                f"{len(differences)} differences between the tables and the"
+                " migrations; 'fpgapool-manage db check' lists them."
             )
         return None
 
     def _check_characters(self) -> _Found:
-        """Whether strings keep all characters, and their case."""
+        """Check that strings keep all characters and their case."""
         engine = self._database.engine
         checks = {
             "mysql": self._check_mysql_characters,
@@ -155,8 +155,8 @@ class Checks(upgradecheck.UpgradeCommands):
         spoken = connection.scalar(sa.text("SELECT @@character_set_client"))
         if spoken != _CHARACTER_SET:
             return _warning(
-                f"The connection uses {spoken}: write"
-                f" charset={_CHARACTER_SET} in [database] connection."
+                f"The connection uses the character set {spoken}: add"
+                f" charset={_CHARACTER_SET} to [database] connection."
             )
         query = sa.text(
             "SELECT DISTINCT table_name FROM information_schema.columns"
@@ -167,9 +167,9 @@ class Checks(upgradecheck.UpgradeCommands):
         wrong = sorted(set(found) & set(models.metadata.tables))
         if wrong:
             return _failure(
-                f"Tables that are not {_COLLATION}, so that names which"
-                " differ by case count as equal, or characters are lost:"
-                f" {', '.join(wrong)}. Convert them by ALTER TABLE ..."
+                f"Tables without collation {_COLLATION}, in which names that"
+                " differ only in case are equal, or characters are lost:"
+                f" {', '.join(wrong)}. Convert them with ALTER TABLE ..."
                 f" CONVERT TO CHARACTER SET {_CHARACTER_SET}"
                 f" COLLATE {_COLLATION}."
             )
@@ -181,8 +181,8 @@ class Checks(upgradecheck.UpgradeCommands):
         encoding = connection.scalar(sa.text("SHOW server_encoding"))
         if encoding != "UTF8":
             return _failure(
-                f"The database is encoded in {encoding}, which lacks"
-                " characters: dump it and restore it into one in UTF8."
+                f"The database's encoding {encoding} cannot store all"
+                " characters: dump it and restore it into one with UTF8."
             )
         return None
 
@@ -198,23 +198,22 @@ class Checks(upgradecheck.UpgradeCommands):
             count = connection.scalar(query)
         if not count:
             return _warning(
-                "The library has no accelerators:"
-                " 'fpgapool-manage accelerator load --builtin' loads those"
-                " of this release."
+                "The library has no accelerators: to load those of this"
+                " release, run 'fpgapool-manage accelerator load --builtin'."
             )
         return None
 
     def _check_leader(self) -> _Found:
         before = self._database.read_lease()
         if before is None or not before.holder:
-            return _warning("No conductor leads: start one.")
+            return _warning("There is no leading conductor: start one.")
         for _ in range(_RENEWALS + 1):
             self._wait_s(self._conf.conductor.lease_s / _RENEWALS)
             if self._database.read_lease() != before:
                 return None
         return _warning(
-            f"{before.holder} led last and does not renew its lease: start a"
-            " conductor."
+            f"{before.holder} led last and no longer renews its lease: start"
+            " a conductor."
         )
 
     def _check_hosts(self) -> _Found:
@@ -225,13 +224,13 @@ class Checks(upgradecheck.UpgradeCommands):
         if names:
             more = "" if len(names) <= _MOST_NAMES else ", ..."
             return _warning(
-                f"The agents of {len(names)} hosts do not report:"
+                f"The agents of {len(names)} hosts are not reporting:"
                 f" {', '.join(names[:_MOST_NAMES])}{more}"
             )
         return None
 
     def _check_transport(self) -> _Found:
-        """Whether services can reach each other."""
+        """Check that services can reach each other."""
         # oslo.messaging registers its options only with a transport, which
         # would need the global configuration.
         option = cfg.StrOpt("transport_url", secret=True, default="")
@@ -243,21 +242,22 @@ class Checks(upgradecheck.UpgradeCommands):
         scheme = url.partition(":")[0]
         if not url:
             return _warning(
-                "[DEFAULT] transport_url is not set: services look for a"
-                " RabbitMQ on their own machine."
+                "[DEFAULT] transport_url is not set: each service uses a"
+                " RabbitMQ server on its own machine."
             )
         if scheme in _TEST_TRANSPORTS:
             return _failure(
-                f"[DEFAULT] transport_url: {scheme} reaches no other process."
+                f"[DEFAULT] transport_url: {scheme} cannot reach other"
+                " processes."
             )
         return None
 
     def _check_authentication(self) -> _Found:
-        """Whether the API authenticates its callers."""
+        """Check that the API authenticates its callers."""
         if self._conf.api.auth_strategy != "keystone":
             return _failure(
-                "[api] auth_strategy is not keystone: the API answers only its"
-                " own machine, and accepts every caller."
+                "[api] auth_strategy is not keystone: the API accepts every"
+                " caller, but only from its own machine."
             )
         group = "keystone_authtoken"
         for name in ("auth_type", "auth_section"):
@@ -268,13 +268,13 @@ class Checks(upgradecheck.UpgradeCommands):
         options = self._conf[group]
         if not (options.auth_type or options.auth_section):
             return _warning(
-                "[keystone_authtoken] has no auth_type. The API needs it;"
-                " conductors and agents do not."
+                "[keystone_authtoken] does not set auth_type. The API needs"
+                " it; conductors and agents do not."
             )
         return None
 
     def _check_levels(self) -> _Found:
-        """Whether services still use the messages of an earlier release."""
+        """Check whether services still use an earlier release's messages."""
         levels = self._conf.upgrade_levels
         pinned = [name for name in ("conductor", "agent") if levels[name]]
         if pinned:
@@ -296,7 +296,7 @@ class Checks(upgradecheck.UpgradeCommands):
     )
 
     def check(self) -> upgradecheck.Code:
-        """Run the checks, including that of the policy file."""
+        """Run the checks, including the check of the policy file."""
         policy = (
             "Policy file format",
             (common_checks.check_policy_json, {"conf": self._conf}),

@@ -2,8 +2,8 @@
 
 """``fpgapool-yarn-labels``: label YARN's nodes with their accelerators.
 
-It watches the pool, and runs ``yarn rmadmin`` when a node needs another label.
-A failure of either is printed, and tried again. It runs until a signal.
+It watches the pool, and runs ``yarn rmadmin`` when a node's label must change.
+If either fails, it prints the error and tries again. It runs until a signal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fpgapool.common import arguments
 from fpgapool.yarn import labels
 
 PROGRAM = "fpgapool-yarn-labels"
-#: How long the pool, and YARN's command, may take.
+#: Time limits for the pool's response and for YARN's command.
 POOL_S = 10.0
 YARN_S = 60.0
 
@@ -65,7 +65,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
 class Watcher:
     """Compares the pool with YARN's labels.
 
-    :param set_labels: changes YARN's labels, of nodes by name.
+    :param set_labels: sets the labels of YARN's nodes, by node name.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Watcher:
     def step(self, now_s: float) -> None:
         """Compare once.
 
-        :param now_s: time of a clock that never goes back.
+        :param now_s: time of a monotonic clock.
         """
         try:
             changes = self._labels.decide(self._hosts(), now_s)
@@ -92,7 +92,7 @@ class Watcher:
         try:
             self._set_labels(changes)
         except (OSError, subprocess.SubprocessError) as exc:
-            _tell(f"labels could not be set; retrying: {exc}")
+            _tell(f"cannot set the labels; retrying: {exc}")
             return
         for node, label in changes.items():
             self._labels.applied(node, label)
@@ -100,9 +100,9 @@ class Watcher:
 
 
 class Yarn:
-    """The command of YARN's administrators.
+    """YARN's administration command.
 
-    :param path: of the command, or its name in ``PATH``.
+    :param path: path of the command, or its name in ``PATH``.
     """
 
     def __init__(self, path: str) -> None:
@@ -112,7 +112,7 @@ class Yarn:
     def set_labels(self, wanted: dict[str, str | None]) -> None:
         """Give nodes their labels.
 
-        :param wanted: labels by node; None: none.
+        :param wanted: labels by node; None means no label.
         :raises OSError: if the command cannot be run.
         :raises subprocess.SubprocessError: if it fails, or takes too long.
         """
@@ -120,7 +120,7 @@ class Yarn:
             {label for label in wanted.values() if label} - self._known
         )
         if new:
-            # Containers without this label may use the node, too.
+            # Not exclusive: containers without a label may use the node, too.
             self._run(
                 "-addToClusterNodeLabels",
                 ",".join(f"{label}(exclusive=false)" for label in new),
@@ -129,7 +129,7 @@ class Yarn:
         self._run(
             "-replaceLabelsOnNode",
             " ".join(
-                # A node on its own loses its label.
+                # A node without "=" loses its label.
                 f"{node}={label}" if label else node
                 for node, label in sorted(wanted.items())
             ),
@@ -147,8 +147,9 @@ class Yarn:
 def hosts(front_door: str | client.PoolApi | None) -> Hosts:
     """Return the hosts of the pool.
 
-    :param front_door: the way to it; None: that of the environment.
-    :raises client.FpgapoolError: if it does not answer.
+    :param front_door: how to reach the pool; None means as the environment
+        says.
+    :raises client.FpgapoolError: if the pool does not respond.
     """
     (pool,) = asking.ask(
         [("pool", {})], front_door=front_door, timeout_s=POOL_S
@@ -187,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
         help="polling interval; the default is 2",
     )
     pool = made.add_argument_group(
-        "the pool", "the default is the front door or API of the environment"
+        "the pool", "by default, the front door or API from the environment"
     )
     where = pool.add_mutually_exclusive_group()
     where.add_argument(

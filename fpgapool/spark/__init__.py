@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerators of the pool for programs that use Apache Spark.
+"""Use accelerators of the pool in Apache Spark programs.
 
 :func:`wrap` gives an RDD the method :meth:`~rdds.AccRDD.map_acc`, and
 :func:`map_batches` does the same for a DataFrame. An :class:`Accelerator`
-says which accelerator of the pool computes, and how Python objects become its
+says which accelerator of the pool to use, and how to convert Python objects to
 bytes. Executors need ``fpgapool[spark]`` and, to compute without the pool,
 ``fpgapool[emulator]``.
 """

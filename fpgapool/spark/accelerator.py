@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a program says about an accelerator that its partitions use."""
+"""A program's description of the accelerator that its partitions use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fpgapool.vocabulary import shapes
 class Accelerator:
     """An accelerator of the pool, for the records of an RDD or DataFrame.
 
-    Programs derive a class from it, and send its objects to executors.
+    Programs define a subclass, and send its instances to executors.
 
     :cvar id: the accelerator's name in the pool, for example ``fft``.
     :cvar codec: encodes records.
-    :cvar results: decodes results; None: ``codec`` does.
+    :cvar results: decodes results; None means that ``codec`` does.
 
     :param arguments: data that is the same for all records, such as a model,
         by number; see :func:`fpgapool.client.acc_open`.
@@ -36,32 +36,32 @@ class Accelerator:
 
     @property
     def block_records(self) -> int:
-        """How many records one result is for.
+        """The number of records per result.
 
-        It is the parameter of this name, which accelerators have that return
-        a result for each block of records; else 1.
+        This is the parameter of this name, if the accelerator has it because
+        it returns one result per block of records; otherwise 1.
         """
         records: int = self.params.get("block_records", 1)
         return records
 
     @property
     def chunk_multiple_bytes(self) -> int:
-        """The accelerator gets pieces of a multiple of this length.
+        """The length of all pieces of input is a multiple of this.
 
-        It is that of a record or block, as far as records have a length, and
-        can be replaced by a longer one. Zero bytes are added to the last
-        piece, except to blocks, of which the last may be short.
+        The default is the length of a record or block, if records have a fixed
+        length; a subclass may use a longer one. Zero bytes are added to the
+        last piece, except with blocks, of which the last may be short.
         """
         return (self.codec.record_bytes or 1) * self.block_records
 
     def call(self, element: Any) -> Any:
-        """Return the result of one record, computed by the processor.
+        """Return the result of one record, computed by this machine's CPU.
 
-        It is used if neither the pool nor a software core of this machine can
-        compute; without it such a partition fails. With ``block_records`` it
-        gives more results than the accelerator does.
+        It is used if neither the pool nor a software core on this machine can
+        compute; without this method, such a partition fails. It returns one
+        result per record, even if the accelerator returns one per block.
 
-        :param element: the record, as ``codec`` decodes it.
+        :param element: the record, as decoded by ``codec``.
         """
         raise NotImplementedError
 
@@ -76,10 +76,10 @@ _COUNT = shapes.integer(1)
 
 
 def check(accelerator: Accelerator) -> Accelerator:
-    """Refuse an accelerator before any executor works with it.
+    """Check an accelerator before any executor uses it.
 
-    :raises errors.InvalidRequest: if it has no name, no codec, or wrong
-        numbers.
+    :raises errors.InvalidRequest: if the name or codec is missing, or a number
+        is invalid.
     """
     if not isinstance(accelerator, Accelerator):
         raise errors.invalid(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How Python objects become the bytes of an accelerator, and back."""
+"""Convert Python objects to an accelerator's bytes, and back."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ _LENGTH = struct.Struct("<I")
 class Codec(abc.ABC):
     """Encodes the records of an accelerator's input, or decodes results.
 
-    Executors import its class, so it belongs into a module that is installed
-    there. The order of records is kept.
+    Executors import its class, so define it in a module that is installed
+    there. A codec keeps the order of records.
     """
 
-    #: Length of each record; None: they differ.
+    #: Length of each record; None if the lengths differ.
     record_bytes: int | None = None
 
     @abc.abstractmethod
     def encode(self, records: list[Any]) -> Buffer:
         """Return the bytes of records.
 
-        A partition is encoded in several calls; their results are joined.
+        A partition is encoded in several calls, whose results are joined.
 
-        :param records: one at least.
-        :raises ValueError: if one of them cannot be encoded.
+        :param records: at least one record.
+        :raises ValueError: if a record cannot be encoded.
         """
 
     @abc.abstractmethod
     def decode(self, buffer: Buffer, count: int) -> list[Any]:
-        """Return the records that bytes stand for.
+        """Return the records in a buffer.
 
-        :param buffer: the whole output for a partition; zero bytes or the
-            results of padding may follow.
-        :raises ValueError: if there are fewer.
+        :param buffer: the whole output for a partition, which may be followed
+            by zero bytes or the results of padding.
+        :raises ValueError: if there are fewer records than ``count``.
         """
 
 
 class ArrayCodec(Codec):
     """Records are numbers, or arrays of the same shape.
 
-    :param dtype: type of the numbers, as NumPy writes it; name the order of
-        bytes, for example ``<f4``.
-    :param shape: of a record; none for a single number.
+    :param dtype: NumPy's name for the type of the numbers, including the byte
+        order, for example ``<f4``.
+    :param shape: shape of a record; empty for a single number.
     """
 
     record_bytes: int
@@ -65,45 +65,44 @@ class ArrayCodec(Codec):
         self.record_bytes = self._numbers * self._dtype.itemsize
         if self._dtype.hasobject:
             raise ValueError(
-                f"the type {dtype!r} holds Python objects, which have no bytes"
+                f"type {dtype!r} contains Python objects, which cannot be sent"
             )
 
     def encode(self, records: list[Any]) -> Buffer:
         """See :meth:`Codec.encode`.
 
-        :raises ValueError: if a record has another shape, or a number does not
-            fit the type.
+        :raises ValueError: if a record has a different shape, or a number does
+            not fit the type.
         """
         given = numpy.asarray(records)
         if given.shape != (len(records), *self._shape):
             raise ValueError(
-                f"records must have the shape {self._shape}, "
-                f"not {given.shape[1:]}"
+                f"records must have shape {self._shape}, not {given.shape[1:]}"
             )
         if not numpy.can_cast(given.dtype, self._dtype, "same_kind") and not (
-            # Python's integers are signed.
+            # Python integers become signed, even if none is negative.
             given.dtype.kind == "i" and self._dtype.kind == "u"
         ):
             raise ValueError(
-                f"records must be of the type {self._dtype}, not {given.dtype}"
+                f"records must be of type {self._dtype}, not {given.dtype}"
             )
         encoded = numpy.ascontiguousarray(given, self._dtype)
         if given.dtype.kind in "iu" and not numpy.array_equal(encoded, given):
             raise ValueError(
-                f"a number is out of range for the type {self._dtype}"
+                f"a number is out of range for type {self._dtype}"
             )
         return encoded.data
 
     def decode(self, buffer: Buffer, count: int) -> list[Any]:
         """See :meth:`Codec.decode`.
 
-        :returns: NumPy's numbers or arrays, which may be views of the buffer.
+        :returns: NumPy numbers or arrays, which may be views of the buffer.
         """
         found_bytes = memoryview(buffer).nbytes
         if found_bytes < count * self.record_bytes:
             raise ValueError(
-                f"{count} records of {self.record_bytes} bytes cannot be in "
-                f"{found_bytes} bytes"
+                f"{found_bytes} bytes are too few for {count} records of "
+                f"{self.record_bytes} bytes"
             )
         numbers = numpy.frombuffer(buffer, self._dtype, count * self._numbers)
         return list(numbers.reshape(count, *self._shape))
@@ -112,8 +111,8 @@ class ArrayCodec(Codec):
 class BytesCodec(Codec):
     """Records are bytes of any length.
 
-    On the wire the length of each comes first, as four bytes, the lowest one
-    first.
+    When sent, each is preceded by its length in four bytes, least significant
+    byte first.
     """
 
     def encode(self, records: list[Any]) -> Buffer:
@@ -124,7 +123,8 @@ class BytesCodec(Codec):
                 parts += [_LENGTH.pack(view.nbytes), view]
             except struct.error:
                 raise ValueError(
-                    f"a record of {view.nbytes} bytes is too long"
+                    f"a record of {view.nbytes} bytes is too long; the limit"
+                    f" is {2**32 - 1}"
                 ) from None
         return b"".join(parts)
 

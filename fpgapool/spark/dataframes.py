@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DataFrames whose partitions use accelerators, by way of Arrow."""
+"""DataFrames whose partitions use accelerators, through Arrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
     from pyspark import sql
     from pyspark.sql import types
 
-#: Rows of the batches that go back to Spark.
+#: Number of rows in the batches that are returned to Spark.
 BATCH_ROWS = 10_000
 
 
@@ -32,15 +32,15 @@ def map_batches(
     *,
     group: str | None = None,
 ) -> sql.DataFrame:
-    """Return a DataFrame of the results of the rows, in their order.
+    """Return a DataFrame with the rows' results, in the same order.
 
-    A record is a row: the value of its only column, or a tuple of the values
-    of all. Results become rows in the same way.
+    Each row is a record: the value of its only column, or a tuple of the
+    values of all columns. Results become rows in the same way.
 
-    :param schema: of the results, for example ``value float``.
+    :param schema: schema of the results, for example ``value float``.
     :param group: see :meth:`fpgapool.spark.AccRDD.map_acc`.
-    :raises errors.InvalidRequest: if the accelerator is incomplete; in the
-        executor also if there is a null.
+    :raises errors.InvalidRequest: if the accelerator is incomplete; in an
+        executor, also if a value is null.
     """
     from pyspark.sql import types
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One attempt of one partition, in an executor.
+"""Compute one partition, in one attempt of an executor.
 
-The whole input is encoded before a session is opened: the pool must know its
-exact size. No slot is held any more when the first result goes on to Spark, so
-it does not matter how slowly Spark takes them.
+The whole input is encoded before a session is opened, because the pool must
+know its exact size. The slot is released before the first result is passed to
+Spark, so it does not matter how slowly Spark consumes the results.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-#: More than this of a partition's input or output is in a file.
+#: A partition's input or output that is larger than this is kept in a file.
 SPILL_BYTES = 64 * 1024 * 1024
-#: Records are encoded together until they have about so many bytes.
+#: Records are encoded together in batches of about this many bytes.
 BATCH_BYTES = 1024 * 1024
 MAX_BATCH_RECORDS = 4096
-#: Spark names directories for such files here.
+#: Variable in which Spark names the directories for such files.
 DIRECTORIES_VARIABLE = "SPARK_LOCAL_DIRS"
 
-#: Codes with which a partition is computed otherwise. The pool cannot compute
-#: now, or a slot has failed; the program has made no mistake.
+#: Errors after which a partition is computed on the CPU instead: the pool
+#: cannot serve it now, or a slot has failed. The program is not at fault.
 UNSERVED = (
     software.FALLBACK_CODES
     | codes.SLOT_LOST
@@ -50,14 +50,15 @@ UNSERVED = (
     | {codes.CORE_FAILED, codes.CORE_UNAVAILABLE, codes.SESSION_LOST}
 )
 
-# The pool's names of requests are short, and transfers add to them.
+# The pool limits the length of request IDs, and transfers append to them.
 _LONGEST_NAME = 60
 
 
 class Counts(NamedTuple):
-    """Called once for each partition that is not empty.
+    """Functions; one is called once for each partition that is not empty.
 
-    :ivar served: a session or group of the pool has computed it.
+    :ivar served: called if a session or group of the pool computed it.
+    :ivar fallback: called if this machine's CPU computed it.
     """
 
     served: Callable[[], object]
@@ -68,7 +69,7 @@ class Counts(NamedTuple):
 class Partition:
     """Computes one partition.
 
-    :param group: whose client the partition is; None: it has a session.
+    :param group: the group to use; None means to open a session.
     """
 
     accelerator: accelerators.Accelerator
@@ -77,11 +78,11 @@ class Partition:
     counts: Counts
 
     def run(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results of records, in their order.
+        """Yield the results of records, in the same order.
 
         :raises client.FpgapoolError: if neither the pool nor this machine can
             compute them.
-        :raises ValueError: of the codec.
+        :raises ValueError: if the codec cannot encode or decode a record.
         """
         with _spool() as source, _spool() as destination:
             count, padding_bytes = self._encode(records, source)
@@ -100,7 +101,7 @@ class Partition:
                 self.counts.served()
             else:
                 LOG.warning(
-                    "%s: the processor computes a partition: %s",
+                    "%s: computed a partition on the CPU: %s",
                     self.accelerator.id,
                     computed_by,
                 )
@@ -112,7 +113,7 @@ class Partition:
     ) -> tuple[int, int]:
         """Write the input.
 
-        :returns: how many records it has, and how many bytes follow them.
+        :returns: the number of records, and of padding bytes after them.
         """
         waiting = iter(records)
         count, batch_records = 0, 1
@@ -134,7 +135,7 @@ class Partition:
     def _compute(self, source: BinaryIO, destination: BinaryIO) -> str | None:
         """Write the output.
 
-        :returns: the code for which a processor computed; None if a slot did.
+        :returns: why the CPU computed, as a code; None if a slot computed.
         """
         if self.group is not None:
             try:
@@ -143,7 +144,7 @@ class Partition:
             except client.FpgapoolError as exc:
                 if exc.code not in UNSERVED:
                     raise
-                # A session may find another slot, or computes on the CPU.
+                # A session may get another slot, or compute on the CPU.
                 LOG.warning("group %s: %s", self.group, exc)
                 destination.seek(0)
                 destination.truncate()
@@ -190,8 +191,8 @@ class Partition:
         found_bytes = _size_bytes(destination)
         if exact and codec.record_bytes not in (None, found_bytes / blocks):
             raise ValueError(
-                f"{self.accelerator.id} has returned {found_bytes} bytes, "
-                f"and not {blocks} results of {codec.record_bytes} bytes"
+                f"{self.accelerator.id} returned {found_bytes} bytes instead "
+                f"of {blocks} results of {codec.record_bytes} bytes"
             )
         return codec.decode(_whole(destination), blocks)
 
@@ -213,7 +214,7 @@ def _size_bytes(stream: BinaryIO) -> int:
 
 
 def _whole(stream: BinaryIO) -> bytes | mmap.mmap:
-    """Return what was written, without reading a file."""
+    """Return everything that was written; map a file instead of reading it."""
     if _size_bytes(stream) <= SPILL_BYTES:
         stream.seek(0)
         return stream.read()
@@ -222,10 +223,10 @@ def _whole(stream: BinaryIO) -> bytes | mmap.mmap:
 
 
 def _request_id(application: str) -> str:
-    """Name this attempt for the pool.
+    """Return a request ID for this attempt.
 
-    One attempt may use several accelerators, or one for two RDDs: the end is
-    random.
+    The end is random, because one attempt may use several accelerators, or the
+    same one for two RDDs.
     """
     import pyspark
 

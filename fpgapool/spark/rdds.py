@@ -18,20 +18,19 @@ if typing.TYPE_CHECKING:
 
 
 def wrap(rdd: pyspark.RDD[Any]) -> AccRDD:
-    """Give an RDD the means to use accelerators."""
+    """Make an RDD able to use accelerators."""
     return AccRDD(rdd)
 
 
 class AccRDD:
-    """An RDD that can use accelerators; made by :func:`wrap`.
+    """An RDD that can use accelerators, returned by :func:`wrap`.
 
-    The numbers grow when an action has computed partitions; Spark may compute
-    a partition more than once.
+    The accumulators increase when an action computes partitions; Spark may
+    compute a partition more than once.
 
-    :ivar served: accumulator of the partitions, not empty, that the pool has
-        computed.
-    :ivar fallbacks: accumulator of those that a processor has computed,
-        because the pool could not.
+    :ivar served: counts the non-empty partitions that the pool computed.
+    :ivar fallbacks: counts those that a CPU computed because the pool could
+        not.
     """
 
     def __init__(self, rdd: pyspark.RDD[Any]) -> None:
@@ -45,13 +44,14 @@ class AccRDD:
         *,
         group: str | None = None,
     ) -> pyspark.RDD[Any]:
-        """Return an RDD of the results of the records, in their order.
+        """Return an RDD with the records' results, in the same order.
 
-        Each partition that is not empty opens a session on its executor, for
-        as long as its slot computes.
+        On its executor, each non-empty partition opens a session, which ends
+        when its slot has finished.
 
-        :param group: name of a group of the project with this accelerator;
-            partitions are its clients then. None: they have a session each.
+        :param group: name of one of the project's groups with this
+            accelerator, to be used instead. None means a session for each
+            partition.
         :raises errors.InvalidRequest: if the accelerator is incomplete.
         """
         return self.rdd.mapPartitions(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The second front door: the pool's REST API.
+"""The door to the pool's REST API.
 
-It serves programs that do not run on the pool's hosts, for instance in a VM.
+It is for programs that do not run on the pool's hosts, for example in a VM.
 Only requests use the API; data goes directly to the slot's worker.
 """
 
@@ -40,13 +40,13 @@ from fpgapool.vocabulary import states
 SERVICE_TYPE = "fpgapool"
 
 _GIVE_UP_S = 5.0
-# If it answers sooner, the API did not wait.
+# If the response comes sooner, the API did not wait.
 _SHORTEST_S = 0.1
-# The pool learns of the end of a session from its worker, possibly after the
-# program's next request; at most this much later.
+# A worker may report the end of a session to the pool only after the program's
+# next request; this is the maximum delay.
 _END_LAG_S = 5.0
 
-# The sessions that this process ended last, and when.
+# The last sessions that this process ended, and when.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
 _T = TypeVar("_T")
@@ -56,10 +56,10 @@ _Document: typing.TypeAlias = apirequests.Document
 class PoolApi:
     """The pool's REST API, for the ``front_door`` of :func:`acc_open`.
 
-    :param adapter: a ``keystoneauth1.adapter.Adapter`` of the service; it
-        knows the API's endpoint and the credentials.
-    :param renew: called with the API's message if it refuses the
-        credentials; returns other access to the API, or raises.
+    :param adapter: a ``keystoneauth1.adapter.Adapter`` for the service, with
+        the API's endpoint and the credentials.
+    :param renew: called with the API's message if the API rejects the
+        credentials; returns an API with other credentials, or raises.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PoolApi:
         credentials: instance.Credentials,
         renew: Callable[[str], PoolApi] | None = None,
     ) -> Self:
-        """Use the token of an instance; the standard library is enough.
+        """Use an instance's token, which needs only the standard library.
 
         :param renew: called if the token is no longer valid.
         """
@@ -87,9 +87,9 @@ class PoolApi:
 
         Passwords and application credentials both work.
 
-        :param name: of a cloud in ``clouds.yaml``; None for ``OS_CLOUD`` or
-            the other variables ``OS_…`` of the environment.
-        :raises errors.InvalidRequest: if the cloud is unknown, or a needed
+        :param name: name of a cloud in ``clouds.yaml``; None to use
+            ``OS_CLOUD`` or the other environment variables ``OS_…``.
+        :raises errors.InvalidRequest: if the cloud is unknown, or a required
             library is not installed.
         """
         try:
@@ -124,10 +124,10 @@ class PoolApi:
     def at(cls, url: str) -> Self:
         """Use an API without Keystone, such as that of the all-in-one pool.
 
-        :param url: of the API, such as ``http://127.0.0.1:8080``; it may end
-            with its version, ``/v1``.
-        :raises errors.InvalidRequest: if it is not a URL, or a needed library
-            is not installed.
+        :param url: the API's URL, such as ``http://127.0.0.1:8080``; it may
+            end with the version, ``/v1``.
+        :raises errors.InvalidRequest: if it is not a URL, or a required
+            library is not installed.
         """
         endpoint = instance.versioned(url)
         try:
@@ -165,7 +165,7 @@ class PoolApi:
         )
 
     def _admitted(self, enter: Callable[[Any], _T]) -> _T:
-        """Enter, with other credentials if the API refuses these."""
+        """Enter, with other credentials if the API rejects these."""
         try:
             return enter(self._adapter)
         except errors.RequestRejected as exc:
@@ -194,7 +194,7 @@ def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     return errors.invalid(
-        f"the pool's API needs openstacksdk: pip install 'fpgapool[cli]' "
+        f"the pool's API requires openstacksdk: pip install 'fpgapool[cli]' "
         f"({exc})"
     )
 
@@ -202,7 +202,7 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
 class ApiDoor(doors.Door):
     """One request's connection to the API.
 
-    :raises errors.RequestRejected: if it does not accept the credentials.
+    :raises errors.RequestRejected: if the API rejects the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
     """
 
@@ -287,7 +287,7 @@ class ApiDoor(doors.Door):
             if known is not None:
                 session_ids = [str(known)]
             else:
-                # The request may have been sent without an answer.
+                # The request may have been sent, but no response arrived.
                 session_ids = self._find(members["request_id"], deadline_s)
             for session_id in session_ids:
                 self._requests.http(
@@ -349,14 +349,14 @@ class ApiDoor(doors.Door):
         if len(named) > 1:
             # Shared groups of other projects may have the same name.
             raise errors.invalid(
-                f"{len(named)} groups are named {name}; give the ID"
+                f"{len(named)} groups are named {name}; use the group's ID"
             )
         return named[0]
 
     def _post_client(
         self, group_id: str, deadline_s: float | None
     ) -> _Document:
-        """Become a client; if no answer arrives in time, undo it later."""
+        """Become a client; if the response is late, undo it afterwards."""
 
         def end(posting: concurrent.futures.Future[_Document]) -> None:
             if posting.exception() is None:
@@ -387,7 +387,7 @@ class ApiDoor(doors.Door):
     def _detach_group(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        # ended=true: the program leaves; it was not revoked.
+        # ended=true: the program has left; it was not revoked.
         path = f"{_client_path(members)}?ended=true"
         self._requests.http("DELETE", path, deadline_s)
         return {}
@@ -395,7 +395,7 @@ class ApiDoor(doors.Door):
     def _group(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        """Describe this client of a group, with the hosts of the group."""
+        """Return this client of a group, with the group's hosts."""
         found = self._requests.ask("GET", _client_path(members), deadline_s)
         client: messages.Message = found["client"]
         return client
@@ -441,7 +441,7 @@ class ApiDoor(doors.Door):
     ) -> messages.Message:
         wanted, since = _wanted(members)
         wanted["request_id"] = members["request_id"]
-        # An older API can serve all other sessions.
+        # Request no newer version than needed, so that older APIs work, too.
         self._requests.use_version(since)
         submit = functools.partial(
             self._requests.ask, "POST", "/sessions", session=wanted
@@ -475,10 +475,10 @@ class ApiDoor(doors.Door):
         }
 
     def _ends_are_heard(self, deadline_s: float | None) -> bool:
-        """Wait until the pool has noticed the ends of sessions.
+        """Wait until the pool has noticed that recent sessions have ended.
 
-        :returns: whether the refusal may be due to an end that it had not
-            noticed.
+        :returns: whether the pool may have refused a session because it had
+            not noticed the end of another.
         """
         now_s = time.monotonic()
         recent = [
@@ -497,7 +497,7 @@ class ApiDoor(doors.Door):
         try:
             session = self._show(session_id, deadline_s)
         except errors.RequestRejected:
-            # It belonged to another pool, or to another user.
+            # The session belonged to another pool or another user.
             return True
         return session["state"] in states.TERMINAL
 
@@ -546,11 +546,11 @@ class ApiDoor(doors.Door):
     # Notifications.
 
     def _await_news(self) -> _Document:
-        """Return the session when it has changed, or after a while."""
+        """Return the session once it has changed, or after a time limit."""
         started_s = time.monotonic()
         path = f"/sessions/{self._session_id}"
         if self._revision >= 0:
-            # Without a revision the API answers with the current state.
+            # Without a revision, the API returns the current state at once.
             path += f"?wait_s={apirequests.POLL_S:g}&revision={self._revision}"
         answer = self._requests.http(
             "GET",
@@ -560,15 +560,15 @@ class ApiDoor(doors.Door):
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
-            # The API refuses to wait because too many requests already do.
+            # The API did not wait, because too many requests are waiting.
             time.sleep(_pause_s(session))
         return session
 
     def _add_event(self, session: _Document) -> None:
-        """Make a notification of a session's description."""
+        """Turn a session's description into a notification."""
         self._revision = session["revision"]
         view = _view(session)
-        # After a conductor's restart the secret arrives later.
+        # After the conductor restarts, the secret becomes available later.
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 
@@ -578,7 +578,7 @@ def _client_path(members: _Document) -> str:
 
 
 def _pause_s(session: _Document) -> float:
-    """How long to pause if the API does not wait."""
+    """Return how long to pause if the API does not wait."""
     part_s = (session.get("expected_wait_s") or 0.0) / 4
     return max(
         apirequests.LEAST_PAUSE_S, min(part_s, apirequests.LONGEST_PAUSE_S)
@@ -588,7 +588,7 @@ def _pause_s(session: _Document) -> float:
 def _view(session: _Document) -> views.SessionView:
     """Return the view of a session.
 
-    :raises errors.SessionFailed: if a member has another type.
+    :raises errors.SessionFailed: if a member has the wrong type.
     """
     try:
         return views.SessionView.from_api(session)

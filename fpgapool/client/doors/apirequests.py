@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests to the pool's REST API, and the answers to them."""
+"""Requests to the pool's REST API, and its responses."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fpgapool.vocabulary import codes
 # The version of the API that requests need by default.
 _MICROVERSION = "1.0"
 
-#: How long an answer may take, unless the caller has a deadline.
+#: Time limit for a response if the caller has no deadline.
 REQUEST_S = 30.0
-#: How long the API should wait for news; it has its own limit.
+#: How long the API should wait for a change; it has its own limit.
 POLL_S = 30.0
 #: Pauses before a request is repeated.
 LEAST_PAUSE_S = 0.1
@@ -39,7 +39,7 @@ Document: typing.TypeAlias = dict[str, Any]
 
 
 class Requests:
-    """Requests in their own threads.
+    """Sends requests in separate threads.
 
     A waiting thread can be woken; the request itself cannot be interrupted.
     Thread-safe.
@@ -61,14 +61,14 @@ class Requests:
         cancel.attach(self)
 
     def connect(self, deadline_s: float | None) -> None:
-        """Find out whether the API answers."""
+        """Check that the API responds."""
         try:
             self.ask("GET", "/accelerators?limit=1", deadline_s)
         except doors.ConnectionLost as exc:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
 
     def use_version(self, since: tuple[int, int]) -> None:
-        """Use this version of the API from now on."""
+        """Use this version of the API for all further requests."""
         self._microversion = ".".join(map(str, since))
 
     def shutdown(self) -> None:
@@ -78,17 +78,17 @@ class Requests:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give up the requests; closing twice does nothing."""
+        """Abandon the requests; closing twice does nothing."""
         self._cancel.detach(self)
         self.shutdown()
 
     def ask(
         self, method: str, path: str, deadline_s: float | None, **body: object
     ) -> Document:
-        """Send a request in another thread, and wait for the answer.
+        """Send a request in another thread, and wait for the response.
 
-        :raises errors.FpgapoolError: if the API refuses.
-        :raises doors.ConnectionLost: if it does not answer.
+        :raises errors.FpgapoolError: if the API rejects the request.
+        :raises doors.ConnectionLost: if the API does not respond.
         """
         return self.wait_for(
             # A cancelled request must not be sent later.
@@ -131,7 +131,7 @@ class Requests:
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
                     raise errors.OperationTimeout(
-                        "the pool's API did not answer in time"
+                        "the pool's API did not respond in time"
                     )
                 self._changed.wait(left_s)
         return future.result()
@@ -144,15 +144,13 @@ class Requests:
         body: Document | None = None,
         pause: Callable[[float], object] = time.sleep,
     ) -> Document:
-        """Send a request in this thread, which cannot be woken; otherwise as
-        :meth:`ask`.
-        """
+        """Like :meth:`ask`, but in this thread, which cannot be woken."""
         left_s = channel.remaining_s(deadline_s)
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
-            # Bounded even if the caller allows hours: a hanging service never
-            # answers.
+            # Limited even if the caller allows hours: a service that hangs
+            # never responds.
             response = self._send(
                 method, path, body, min(left_s, POLL_S + REQUEST_S)
             )
@@ -169,7 +167,7 @@ class Requests:
     def _send(
         self, method: str, path: str, body: Document | None, timeout_s: float
     ) -> Any:
-        """:returns: the response, also a refusal."""
+        """:returns: the response, even if it is an error."""
         try:
             if self._require_tls:
                 self._check_tls()
@@ -181,7 +179,7 @@ class Requests:
                     microversion=self._microversion,
                     timeout=timeout_s,
                     raise_exc=False,
-                    # Answers contain secrets.
+                    # Responses contain secrets.
                     log=False,
                 )
         except (doors.ConnectionLost, errors.FpgapoolError):
@@ -206,39 +204,38 @@ class Requests:
 
 
 def _failure(exc: Exception) -> Exception | None:
-    """Return the library's error for one of keystoneauth; None: there is
-    none.
-    """
+    """Translate an error of keystoneauth; return None for other errors."""
     from keystoneauth1 import exceptions
 
     match exc:
         case exceptions.ConnectionError():
             return doors.ConnectionLost(str(exc))
-        # From Keystone; those of the API are answers. If the credential, its
-        # user or its project is gone, it is a 404.
+        # The error is from Keystone: the API's errors are returned as
+        # responses. If the credential, its user or its project was deleted,
+        # the status is 404.
         case exceptions.HTTPClientError() if exc.http_status not in _LATER:
             return errors.RequestRejected(
-                codes.UNAUTHORIZED, f"Keystone refuses the credentials: {exc}"
+                codes.UNAUTHORIZED, f"Keystone rejects the credentials: {exc}"
             )
         case exceptions.ClientException():
             return errors.FrontDoorUnavailable(str(exc))
         case ValueError():
-            # Such as a host name with an empty or overlong part.
+            # For example, part of the host name is empty or too long.
             return errors.invalid(f"the URL of the API is invalid: {exc}")
     return None
 
 
 def _retry_after_s(response: Any) -> float:
-    """Return when to repeat a request to a rate-limited service."""
+    """Return how long to wait before repeating a rate-limited request."""
     text = response.headers.get("Retry-After") or ""
     seconds = float(text) if text.isdecimal() else 1.0
     return max(LEAST_PAUSE_S, min(seconds, LONGEST_PAUSE_S))
 
 
 def _document(response: Any) -> Document:
-    """Read an answer.
+    """Read a response.
 
-    :raises doors.ConnectionLost: if the service is away.
+    :raises doors.ConnectionLost: if the service is unavailable.
     """
     try:
         document = response.json() if response.content else {}
@@ -246,7 +243,8 @@ def _document(response: Any) -> Document:
         document = None
     if not isinstance(document, dict):
         raise doors.ConnectionLost(
-            f"the pool's API answered {response.status_code} without JSON"
+            f"the pool's API returned status {response.status_code} and no"
+            " JSON"
         )
     if response.ok:
         return document
@@ -261,10 +259,10 @@ def _document(response: Any) -> Document:
     raise errors.rejection(code, detail)
 
 
-# Codes for answers of a proxy in front of the API.
+# Codes for errors from a proxy in front of the API.
 _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 
-# Refusals of a working service: repeating at once is useless.
+# Errors from a service that works: repeating the request at once is useless.
 _REFUSALS = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,

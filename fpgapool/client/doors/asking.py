@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Entering a door, for one request or for the life of a session."""
+"""Enter a door, for one request or for the lifetime of a session."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def entered(
     *,
     require_tls: bool = False,
 ) -> Iterator[doors.Door]:
-    """Enter for a while; the loss of the door becomes an error of this
-    library.
-    """
+    """Enter for the ``with`` block; translate the errors of a lost door."""
     door = enter(front_door, cancel, deadline_s, require_tls=require_tls)
     with contextlib.closing(door):
         try:
@@ -61,7 +59,7 @@ def entered(
 def pause_until(
     token: cancelling.CancelToken, deadline_s: float | None
 ) -> instance.Pause:
-    """Return a function that waits for Nova's data until a deadline."""
+    """Return a function that pauses between queries for Nova's data."""
 
     def pause(seconds: float) -> bool:
         left_s = channel.remaining_s(deadline_s)

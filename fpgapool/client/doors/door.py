@@ -17,7 +17,7 @@ from fpgapool.vocabulary import exceptions
 
 
 class ConnectionLost(exceptions.PicklableError):
-    """The front door went away; repeating the request may help."""
+    """The connection to the front door was lost; a retry may succeed."""
 
 
 class TurnedAway(ConnectionLost):
@@ -56,8 +56,8 @@ class Closed(TypedDict):
 class Door(Protocol):
     """A connection to a front door.
 
-    Operations, their arguments and replies are those of the front door of a
-    host, see :mod:`fpgapool.protocol.messages`.
+    Operations, arguments and replies are those of a host's front door; see
+    :mod:`fpgapool.protocol.messages`.
     """
 
     connections: int
@@ -71,8 +71,8 @@ class Door(Protocol):
     ) -> messages.Message:
         """Send a request and wait for the reply.
 
-        :raises errors.FpgapoolError: if the front door refuses.
-        :raises ConnectionLost: if it went away.
+        :raises errors.FpgapoolError: if the front door rejects the request.
+        :raises ConnectionLost: if the connection was lost.
         """
         return self.request_all([(operation, members)], deadline_s)[0]
 
@@ -81,9 +81,9 @@ class Door(Protocol):
         requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """Send several requests in one turn and wait for all replies.
+        """Send several requests at once and wait for all replies.
 
-        :raises: as :meth:`request`, for the first that is refused.
+        :raises: as :meth:`request`, for the first that is rejected.
         """
 
     def request_connection(
@@ -97,8 +97,8 @@ class Door(Protocol):
         """Become a client of a group.
 
         :param accelerator: name of the accelerator that the group must have. A
-            door that does not know it attaches the client, and the caller
-            checks it.
+            door that cannot check this attaches the client anyway, so the
+            caller must check.
         :returns: ``group_id``, ``client_id``, ``secret``, ``accelerator``,
             ``hosts`` and ``hosts_revision``.
         """
@@ -106,8 +106,8 @@ class Door(Protocol):
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
         """Wait for the next notification.
 
-        :returns: the notification; its session may be read into a view.
-        :raises ConnectionLost: if the front door went away.
+        :returns: the notification; its session may already be a view.
+        :raises ConnectionLost: if the connection was lost.
         """
 
     def discard_events(self) -> None:
@@ -116,28 +116,28 @@ class Door(Protocol):
     def reconnect(self, deadline_s: float | None = None) -> None:
         """Connect again after :class:`ConnectionLost`.
 
-        :raises errors.FrontDoorUnavailable: if it is still away.
+        :raises errors.FrontDoorUnavailable: if it is still unavailable.
         """
 
     def give_up(self, **members: object) -> None:
-        """Tell the pool that a request or session is no longer wanted.
+        """Notify the pool that a request or session is no longer wanted.
 
-        It never raises, takes a bounded time, and ignores the request's
-        cancellation. It may shut the connection down.
+        It never raises, has a time limit, and works even if the request was
+        cancelled. It may shut down the connection.
         """
 
     def report_close(self, closed: Closed, deadline_s: float | None) -> None:
-        """Tell the pool that the client has closed a session; never raises.
+        """Notify the pool that the client closed a session; never raises.
 
-        The session then ends as served, even if no worker can report it any
-        more. If the worker has confirmed the end, an absent front door is not
-        waited for.
+        The session then counts as complete, even if its worker can no longer
+        report that. If the worker has confirmed the end, this does not wait
+        for a front door that is unavailable.
         """
 
     def shutdown(self) -> None:
         """Wake any waiting thread; later waits fail at once.
 
-        The thread finds the connection lost, and does not connect again.
+        The thread sees a lost connection, and does not connect again.
         """
 
     def close(self) -> None:

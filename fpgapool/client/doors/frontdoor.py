@@ -31,8 +31,8 @@ SYSTEM_PATH = "/run/fpgapool/front-door.sock"
 
 _SECRET_BYTES = 32
 _RECEIVE_BYTES = 64 * 1024
-# Cancelling a session at the front door is optional: the pool notices by
-# itself.
+# Cancelling a session at the front door is optional, because the pool also
+# notices that the client is gone.
 _CANCEL_TIMEOUT_S = 2.0
 # How long to retry reporting a close that no worker has confirmed, while the
 # agent is being restarted.
@@ -43,7 +43,7 @@ _NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
 
 
 def candidate_paths() -> list[str]:
-    """Return the conventional paths of front doors, in the order of trust."""
+    """Return the conventional front door paths, most trusted first."""
     paths = [SYSTEM_PATH, f"/tmp/fpgapool-{os.getuid()}/front-door.sock"]
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     if runtime_dir:
@@ -57,7 +57,7 @@ def default_path() -> str:
     :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
         path with a socket that other users cannot have put there.
     :raises errors.FrontDoorUnavailable: if there is none; the message says
-        why each path was refused.
+        why each path was rejected.
     """
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
@@ -75,9 +75,10 @@ def default_path() -> str:
 
 
 def _refusal_of(path: str) -> str | None:
-    """Return why a path is not used; None if it is.
+    """Return why a path must not be used; None if it may be.
 
-    Programs send keys to the worker that the front door names.
+    Programs send keys to the worker that the front door names, so another
+    user must not be able to provide the front door.
     """
     directory = os.path.dirname(path)
     try:
@@ -87,14 +88,14 @@ def _refusal_of(path: str) -> str | None:
     except OSError as exc:
         return f"{path}: {exc.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"{directory}: it is a symbolic link"
+        return f"{directory}: is not a directory, or is a symbolic link"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{directory}: its group or all users can write to it"
-    # Only root can create the system's directory, for the service's user.
+        return f"{directory}: is writable by its group or by all users"
+    # The system's directory is safe: only root can create it.
     if path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
-        return f"{directory}: it belongs to another user"
+        return f"{directory}: belongs to another user"
     if not stat.S_ISSOCK(mode):
-        return f"{path}: it is not a socket"
+        return f"{path}: is not a socket"
     return None
 
 
@@ -118,8 +119,8 @@ class FrontDoor(doors.Door):
         )
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
-        # A connection received with a READY notification: session, generation
-        # and descriptor.
+        # The connection received with a READY notification: session,
+        # generation and descriptor.
         self._brought: tuple[object, object, int] | None = None
         self._last_number = 0
         #: Number of connections made.
@@ -138,7 +139,7 @@ class FrontDoor(doors.Door):
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
-            # A caller may abandon the wait for a hanging front door.
+            # _pause lets a caller abandon the wait if the front door hangs.
             sock = channel.connect_unix(self.path, deadline_s, self._pause)
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
@@ -221,7 +222,7 @@ class FrontDoor(doors.Door):
             return socket.socket(fileno=self._next_fd())
 
     def _next_fd(self) -> int:
-        """Return the oldest unused descriptor that came with a message."""
+        """Return the oldest unused descriptor that was received."""
         if not self._fds:
             raise doors.ConnectionLost("the front door provided no connection")
         return self._fds.pop(0)
@@ -260,8 +261,9 @@ class FrontDoor(doors.Door):
         try:
             self._channel.send(data, deadline_s=deadline_s)
         except channel.ChannelClosed as exc:
-            # A refused client may only find the socket closed, while the
-            # reason can still be read; if not, reading fails in the same way.
+            # If the client was refused, sending may fail on a closed socket
+            # while the reason can still be read. If it cannot be read, reading
+            # fails in the same way.
             if not isinstance(exc.__cause__, _NOBODY_LISTENS):
                 raise
 
@@ -288,7 +290,7 @@ class FrontDoor(doors.Door):
             )
         message = self._messages.popleft()
         if message.get("ok") is False and message.get("id") is None:
-            # The connection itself is refused, and ends.
+            # The front door refused the connection itself, which now ends.
             raise doors.TurnedAway(_error_of(message))
         if message.get("connection") is True:
             self._drop_brought()
@@ -314,7 +316,7 @@ class FrontDoor(doors.Door):
         except channel.DeadlineExceeded as exc:
             self._cancel.check()
             raise errors.OperationTimeout(
-                "the front door did not answer in time"
+                "the front door did not respond in time"
             ) from exc
         except channel.ChannelClosed as exc:
             self._cancel.check()
@@ -346,9 +348,7 @@ class FrontDoor(doors.Door):
         members: Mapping[str, object],
         deadline_s: float | None,
     ) -> bool:
-        """Send a request whose reply nobody reads; return whether it was
-        sent.
-        """
+        """Send a request, ignoring its reply; return whether it was sent."""
         with self._lock:
             self._last_number += 1
             message = messages.request(self._last_number, operation, **members)
@@ -370,11 +370,11 @@ class FrontDoor(doors.Door):
     ) -> None:
         """Send a request on a separate connection; never raises.
 
-        :param waits: whether to wait for an absent front door.
+        :param waits: whether to wait for a front door that is unavailable.
         """
         pause_s = _FIRST_CANCEL_PAUSE_S
         while channel.remaining_s(deadline_s):
-            # A separate token, because the request's may be cancelled already.
+            # Use a separate token, because the request's may be cancelled.
             token = cancelling.CancelToken()
             try:
                 other = FrontDoor(self.path, token, deadline_s)
@@ -384,16 +384,16 @@ class FrontDoor(doors.Door):
                 finally:
                     other.close()
             except doors.TurnedAway:
-                # This connection may occupy the place that is missing. Its end
-                # cancels its own requests, but not those of an earlier
-                # connection.
+                # The front door is full, perhaps because of the connection of
+                # this object. Ending it cancels its own requests, but not
+                # those of an earlier connection.
                 self.shutdown()
             except (errors.FrontDoorUnavailable, doors.ConnectionLost):
                 if not waits:
                     return
             except (errors.FpgapoolError, OSError):
                 return
-            # Other clients give up at the same moment.
+            # Pause randomly, because other clients retry at the same time.
             time.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
@@ -421,5 +421,5 @@ def _error_of(message: messages.Message) -> errors.FpgapoolError:
         error = {}
     return errors.rejection(
         str(error.get("code", codes.PROTOCOL_ERROR)),
-        str(error.get("message", "the front door refused without a reason")),
+        str(error.get("message", "the front door refused; reason unknown")),
     )

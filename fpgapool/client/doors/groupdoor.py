@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a program finds the desks of a group."""
+"""Attach to a group, and find its desks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCAL = {"network": views.LOCAL_NETWORK, "address": "", "port": 0}
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
 _LOCAL_S = 2.0
-# An agent learns of a new client a moment after the API has attached it.
+# Agents are notified of a new client shortly after the API attaches it.
 _UNKNOWN_S = 1.0
 _PAUSE_S = 0.02
 _FIRST_PAUSE_S = 0.1
@@ -43,11 +43,12 @@ Document: TypeAlias = Mapping[str, Any]
 class Access:
     """What a program needs to use a group.
 
-    :ivar secret: proves to each desk that it is this client.
-    :ivar members: the hosts of the group, and how many members each has.
-    :ivar profile: public description of its accelerator; empty if the
-        program's project does not see it.
-    :ivar application: programs with the same value share blocks; empty: none.
+    :ivar secret: proves this client's identity to each desk.
+    :ivar members: the hosts of the group, with the number of members on each.
+    :ivar profile: public description of the group's accelerator; empty if the
+        program's project has no access to it.
+    :ivar application: programs with the same value share blocks; if empty,
+        none are shared.
     """
 
     group_id: str
@@ -60,10 +61,10 @@ class Access:
 
 
 class GroupDoor:
-    """Gives one program access to one group, by any door.
+    """Gives one program access to one group, through any door.
 
-    Its methods are called from several threads; each call has a connection of
-    its own.
+    Its methods may be called from several threads; each call uses its own
+    connection.
 
     :param front_door: path of the front door's socket, or the pool's API.
     """
@@ -84,7 +85,7 @@ class GroupDoor:
     ) -> Access:
         """Become a client of a group, and wait until it has members.
 
-        :param accelerator: that it must have; None: any.
+        :param accelerator: the accelerator it must have; None means any.
         """
         with asking.entered(
             self._front_door,
@@ -94,7 +95,7 @@ class GroupDoor:
         ) as door:
             profile, wanted = None, None
             if accelerator is not None:
-                # Fails before this program has become a client.
+                # If the accelerator is unknown, fail before becoming a client.
                 profile = _profile(door, accelerator, deadline_s)
                 wanted = str(profile["name"])
             client = door.attach_group(name, wanted, deadline_s)
@@ -126,9 +127,9 @@ class GroupDoor:
     def _shown(
         self, door: doors.Door, client: Document, deadline_s: float | None
     ) -> Document:
-        """Return the accelerator's profile; {}: another project has it.
+        """Return the accelerator's profile; {} if it is another project's.
 
-        That project shares the group, but not the accelerator.
+        A project may share a group without sharing its accelerator.
         """
         try:
             return _profile(door, client["accelerator"], deadline_s)
@@ -138,11 +139,11 @@ class GroupDoor:
             return {}
 
     def members(self, access: Access) -> groups.MemberList:
-        """Return the hosts that the group has now.
+        """Return the group's current hosts.
 
-        Called when no desk can be reached.
+        Called when no desk is reachable.
 
-        :raises OSError: if the door does not answer.
+        :raises OSError: if the door does not respond.
         """
         ids = _ids(access.group_id, access.client_id)
         return members_of(self._ask("group", _MEMBERS_S, ids))
@@ -150,12 +151,13 @@ class GroupDoor:
     def connect_local(self, access: Access, host_id: str) -> socket.socket:
         """Connect to the desk of this host.
 
-        The front door of this host connects, if this program may use one.
+        The host's front door provides the connection, if this program may use
+        a front door.
 
         :raises OSError: if there is no connection.
         """
         deadline_s = channel.deadline_after(_LOCAL_S)
-        # The program's own cancellation must not end this.
+        # Cancelling the program's requests must not cancel this.
         token = cancelling.CancelToken()
         try:
             path = self._front_door
@@ -185,7 +187,7 @@ class GroupDoor:
             [(operation, ids)],
             front_door=self._front_door,
             timeout_s=limit_s,
-            # Without cancel: the program's own must not end this.
+            # No cancel: the program's own cancellation must not end this.
             require_tls=self._require_tls,
         )
         return reply
@@ -209,10 +211,10 @@ def _request_desk(
     deadline_s: float | None,
     token: cancelling.CancelToken,
 ) -> socket.socket:
-    """Request the desk, repeatedly while the agent does not know this client.
+    """Request the desk; retry while the agent does not know this client.
 
-    The tasks would otherwise use another, slower network for the life of that
-    connection.
+    Otherwise, tasks would use a connection over a slower network for as long
+    as it lasts.
     """
     patient_until_s = channel.deadline_after(_UNKNOWN_S)
     while True:
@@ -243,7 +245,7 @@ def members_of(document: Document) -> groups.MemberList:
 
 
 def _with_local(host: Document) -> Document:
-    """Return a host with its local endpoint, which the API does not show."""
+    """Return a host with its local endpoint, which the API omits."""
     remote = [
         one
         for one in host["endpoints"]
@@ -265,7 +267,7 @@ def await_members(
 ) -> groups.MemberList:
     """Wait until a group has members.
 
-    :raises errors.OperationTimeout: if it passes.
+    :raises errors.OperationTimeout: if there are none before the deadline.
     """
     pause_s = _FIRST_PAUSE_S
     while True:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a program inside an instance finds the pool, without configuration.
+"""Find the pool from inside an instance, without configuration.
 
-If an instance's flavor asks for accelerators, Nova gives the instance the URL
-of the pool's API and a token, by config drive and metadata service. The
-standard library is enough to use them.
+If an instance's flavor requests accelerators, Nova gives the instance the URL
+of the pool's API and a token, on the config drive and through the metadata
+service. Using them requires only the standard library.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
-#: Environment variables with the API and the instance's token, instead of
-#: Nova.
+#: Environment variables that name the API and the instance's token, in place
+#: of Nova's data.
 API_URL = "FPGAPOOL_API_URL"
 _VERSION_PATH = "/v1"
 TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
 CA_FILE = "FPGAPOOL_CA_FILE"
-#: Address of the metadata service, if it is not the usual one; empty: it is
+#: URL of the metadata service, if not the usual one; if empty, the service is
 #: not queried.
 METADATA_URL = "FPGAPOOL_METADATA_URL"
 #: Where a config drive is mounted, if not at the usual place.
@@ -57,7 +57,7 @@ _METADATA_S = 2.0
 # How long the metadata service counts as absent before the next query.
 _ABSENT_S = 10.0
 # How long, and how often, to query a metadata service that knows the pool but
-# has no token for this instance: the pool's answer to Nova may have been late.
+# has no token for this instance: the pool may have responded to Nova too late.
 _EMPTY_S = 15.0
 _RETRY_S = 1.0
 
@@ -72,7 +72,7 @@ Pause: typing.TypeAlias = Callable[[float], bool]
 class Credentials:
     """An instance's access to the pool.
 
-    :ivar ca_cert: additional certificates to verify the API; PEM, or None.
+    :ivar ca_cert: additional CA certificates for the API, in PEM; or None.
     """
 
     api_url: str
@@ -89,7 +89,7 @@ class _Empty(_Absent):
 
 
 class _Refused(_Absent):
-    """The API refuses the token of a place."""
+    """The API rejects the token from a place."""
 
 
 class Finder:
@@ -99,7 +99,7 @@ class Finder:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: Credentials | None = None
-        # Why the metadata service has no data, and until when that counts.
+        # Why the metadata service has no data, and when to query it again.
         self._absence = _Absent()
         self._absent_until_s = 0.0
         # When the metadata service first had no token for this instance.
@@ -112,16 +112,16 @@ class Finder:
         pause: Pause = lambda _: False,
         refused: Collection[Credentials] = (),
     ) -> tuple[Credentials | None, list[str]]:
-        """Look at config drives, then ask the metadata service.
+        """Look at config drives, then query the metadata service.
 
-        A config drive has the data of the time when Nova wrote it. It comes
-        first, because it is fast; if the API refuses its token, the finder
-        continues with the metadata service.
+        A config drive's data may be outdated, because Nova rarely rewrites it.
+        It comes first, because it is fast; if the API rejects its token, the
+        finder continues with the metadata service.
 
-        :param environ: environment variables; None: those of the process.
-        :param pause: called before the metadata service is asked again,
-            while a token for this instance may still come.
-        :param refused: the credentials that the API has just refused.
+        :param environ: environment variables; None means the process's own.
+        :param pause: called before querying the metadata service again, as
+            long as a token for this instance may still become available.
+        :param refused: credentials that the API has just rejected.
         """
         while True:
             with self._lock:
@@ -163,7 +163,7 @@ class Finder:
         try:
             found = _usable(parse(_read_service(url)), refused)
         except _Refused:
-            # The service works, and may offer another token at any time.
+            # The service works, and may return another token at any time.
             raise
         except _Absent as exc:
             if isinstance(exc, _Empty) and self._empty_since_s is None:
@@ -188,10 +188,10 @@ FINDER = Finder()
 
 
 def versioned(url: str) -> str:
-    """Return the URL of the API's version.
+    """Return the API's URL with its version.
 
-    :param url: of the API, with or without its version.
-    :raises errors.InvalidRequest: if it is not one of HTTP.
+    :param url: the API's URL, with or without its version.
+    :raises errors.InvalidRequest: if it is not an HTTP URL.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -201,17 +201,17 @@ def versioned(url: str) -> str:
         is_url = False
     if not is_url or not parts.hostname:
         raise errors.invalid(
-            f"{url!r} is not the URL of an API, such as"
-            " http://127.0.0.1:8080 or https://HOST:PORT"
+            f"{url!r} is not the URL of an API; examples:"
+            " http://127.0.0.1:8080, https://HOST:PORT"
         )
     path = parts.path.rstrip("/").removesuffix(_VERSION_PATH).rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path}{_VERSION_PATH}"
 
 
 def from_environment(environ: Environment) -> Credentials | None:
-    """Return the credentials in environment variables; None: there are none.
+    """Return the credentials in environment variables; None if there are none.
 
-    :raises errors.InvalidRequest: if a file that they name is not readable.
+    :raises errors.InvalidRequest: if the CA file cannot be read.
     """
     url, token = environ.get(API_URL, ""), environ.get(TOKEN, "")
     if not url or not token:
@@ -232,36 +232,36 @@ _PART = shapes.Members(
 
 
 def parse(content: bytes) -> Credentials:
-    """Return the credentials in vendordata, of a file or an answer.
+    """Return the credentials in vendordata.
 
-    :param content: JSON, an object with one member per target.
-    :raises _Absent: if it has no data about the pool.
+    :param content: a JSON object with one member per target.
+    :raises _Absent: if the object has no data about the pool.
     """
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise _Absent("it is not JSON") from None
+        raise _Absent("not JSON") from None
     part = document.get(TARGET) if isinstance(document, dict) else None
     if not isinstance(part, dict):
-        raise _Absent("it has no data about the pool")
+        raise _Absent("no data about the pool")
     if not part:
         raise _Empty(
-            "it has no token for this instance: its flavor requests no "
+            "no token for this instance: its flavor requests no "
             "accelerators, its token was revoked, or the pool could not "
-            "look it up in time"
+            "look up the instance in time"
         )
     try:
         found = _PART(part, TARGET)
     except shapes.Invalid as exc:
-        raise _Absent(f"its data about the pool is invalid: {exc}") from None
+        raise _Absent(f"invalid data about the pool: {exc}") from None
     url = found["api_url"]
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise _Absent("its data about the pool is invalid: no URL of HTTP")
+        raise _Absent("invalid data about the pool: api_url is not HTTP")
     return Credentials(url, found["instance_token"], found.get("ca_cert"))
 
 
 def _drives(environ: Environment) -> list[pathlib.Path]:
-    """Return the mount points of config drives, whether or not mounted."""
+    """Return possible mount points of config drives."""
     named = environ.get(CONFIG_DRIVE)
     if named:
         return [pathlib.Path(named)]
@@ -285,7 +285,7 @@ def _usable(
     found: Credentials, refused: Collection[Credentials]
 ) -> Credentials:
     if found in refused:
-        raise _Refused("the API refuses its token")
+        raise _Refused("the API rejects its token")
     return found
 
 
@@ -317,7 +317,7 @@ def _read_service(url: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class HttpAnswer:
-    """An HTTP answer."""
+    """An HTTP response."""
 
     status_code: int
     content: bytes = dataclasses.field(repr=False)
@@ -340,14 +340,14 @@ def _exchange(
     timeout_s: float,
     ca_cert: str | None = None,
 ) -> HttpAnswer:
-    """Send one request, without proxies and redirections.
+    """Send one request, without proxies or redirects.
 
-    A token must not follow a proxy or a redirection.
+    The token must not be sent to a proxy or to the target of a redirect.
 
-    :raises OSError: if there is no answer in time.
-    :raises ValueError: if the URL, or the answer, is invalid.
+    :raises OSError: if there is no response in time.
+    :raises ValueError: if the URL or the response is invalid.
     """
-    # Programs with a front door never need it.
+    # Imported here, because programs with a front door do not need these.
     import http.client
     import ssl
 
@@ -389,7 +389,7 @@ def _read_all(
     while block := response.read1(65536):
         content += block
         if len(content) > _MAX_BYTES:
-            raise ValueError("the answer is too long")
+            raise ValueError("the response is too long")
         left_s = ends_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")
@@ -399,7 +399,7 @@ def _read_all(
 
 
 class TokenAdapter:
-    """Uses the API with the token of an instance.
+    """Uses the API with an instance's token.
 
     It has the methods of a ``keystoneauth1.adapter.Adapter`` that
     :class:`apidoor.ApiDoor` uses.
@@ -428,8 +428,8 @@ class TokenAdapter:
     ) -> HttpAnswer:
         """Send one request.
 
-        :param json: the body; None: there is none.
-        :raises ConnectionLost: if there is no answer.
+        :param json: the body; None means no body.
+        :raises ConnectionLost: if there is no response.
         """
         headers = {
             "Accept": "application/json",
@@ -453,7 +453,8 @@ class TokenAdapter:
         if 300 <= answer.status_code < 400:
             raise errors.RequestRejected(
                 codes.PROTOCOL_ERROR,
-                f"the pool's API at {self._credentials.api_url} redirects",
+                f"the pool's API at {self._credentials.api_url} returned a"
+                " redirect, which is not followed",
             )
         return answer
 

@@ -36,19 +36,18 @@ class Endpoint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SessionView:
-    """State of a session at one moment.
+    """The state of a session at one moment.
 
     :ivar state: QUEUED, PREPARING, READY, ACTIVE, DETACHED, or one of the
         final states.
-    :ivar reason: code of its end or refusal, or of the reason why this
-        machine's CPU computes.
-    :ivar revision: grows with every change.
-    :ivar secret: for the first connection to the worker; only in READY.
-    :ivar queue_position: 0 is the next to be served.
-    :ivar expected_wait_s: how long it will probably still wait for a slot;
-        None if unknown.
-    :ivar chunk_bytes: the longest piece that all workers of the pool take;
-        None if unknown.
+    :ivar reason: code that says why the session ended or was rejected, or why
+        this machine's CPU computes instead.
+    :ivar revision: increases with every change.
+    :ivar secret: for the first connection to the worker; set only in READY.
+    :ivar queue_position: position in the queue; 0 is the next to be served.
+    :ivar expected_wait_s: expected remaining wait for a slot; None if unknown.
+    :ivar chunk_bytes: longest piece that all workers of the pool accept; None
+        if unknown.
     """
 
     session_id: str
@@ -73,7 +72,7 @@ class SessionView:
 
     @property
     def ending(self) -> tuple[str, str]:
-        """Return code and message of the session's error."""
+        """The code and message of the session's error."""
         if self.reason == codes.OK:
             return codes.SESSION_CLOSED, "the session was used and closed"
         message = self.message or f"the session is {self.state}"
@@ -83,9 +82,9 @@ class SessionView:
     def from_message(cls, members: Any) -> SessionView:
         """Read the ``session`` member of a message.
 
-        :param members: decoded JSON; members that are not known are
-            ignored. A door that has read it gives the view.
-        :raises frames.ProtocolError: if a member is missing or has another
+        :param members: decoded JSON, whose unknown members are ignored; or a
+            view that a door has already read.
+        :raises frames.ProtocolError: if a member is missing or has the wrong
             type.
         """
         if isinstance(members, SessionView):
@@ -115,11 +114,11 @@ def _read(
     names: Mapping[str, str],
     converters: Mapping[str, Callable[[Any], Any]],
 ) -> dict[str, Any]:
-    """Return the members of a view that are known.
+    """Return the known members of a view.
 
-    It calls little: each session is read several times while it opens.
+    It makes few calls, because a session is read several times as it opens.
 
-    :param names: of members that have other names in the document.
+    :param names: names of members that the document calls differently.
     """
     found: dict[str, Any] = {}
     for name, kinds in _KINDS.items():
@@ -134,7 +133,7 @@ def _read(
         elif type(value) in kinds:
             found[name] = value
         else:
-            raise _wrong(f"member '{shown}' is of another type")
+            raise _wrong(f"member '{shown}' has the wrong type")
     return found
 
 
@@ -160,7 +159,7 @@ def _endpoints(value: Any) -> tuple[Endpoint, ...]:
         raise _wrong(f"the endpoints are malformed: {exc!r}") from exc
     for one in found:
         if [type(member) for member in one] != [str, str, int]:
-            raise _wrong("an endpoint has members of another type")
+            raise _wrong("a member of an endpoint has the wrong type")
     return found
 
 
@@ -173,10 +172,10 @@ def _seconds(value: Any) -> float:
 
 
 _REQUIRED = ("session_id", "state")
-#: Members that have other names in messages.
+#: Members that have different names in messages.
 _NAMES = {"host_name": "slot_host_name"}
 _JSON: dict[object, tuple[type, ...]] = {float: (int, float)}
-#: Types of each member in JSON; one that may be None has another type, too.
+#: Types of each member in JSON; for an optional member, the type besides None.
 _KINDS = {
     name: _JSON.get(kind, (kind,))
     for name, type_ in typing.get_type_hints(SessionView).items()
@@ -190,7 +189,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 _DESCRIBED = [one for one in description.FIELDS.shown if one.name in _KINDS]
 #: The API's names of the described members.
 _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
-#: In all versions of the API.
+#: Members that all versions of the API return.
 _ALWAYS_SHOWN = [_SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)]
 _BY_KIND = {fields.TIME: _seconds, fields.CODES: _codes}
 _CONVERTERS_API = _CONVERTERS | {

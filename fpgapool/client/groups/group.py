@@ -35,7 +35,7 @@ from fpgapool.common.channels import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 
-#: How long :meth:`Group.close` waits for unanswered tasks.
+#: How long :meth:`Group.close` waits for unfinished tasks.
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -52,31 +52,33 @@ def group_open(
     away_timeout_s: float | None = None,
     on_away: waiting.AwayCallback | None = None,
 ) -> Group:
-    """Become a client of a group, waiting for its members if it has none.
+    """Become a client of a group; if it has no members, wait for them.
 
-    :param name: of the group, or its ID.
-    :param accelerator: that the group must have; None: any.
-    :param window_tasks: how many tasks may be at the group's desks; more wait
-        in this process. A desk may allow fewer.
-    :param front_door: the path of a front door's socket, or the pool's API;
-        None: the first of the API of the environment, the front door of this
-        host and, in an instance, the API that Nova names.
+    :param name: name or ID of the group.
+    :param accelerator: accelerator that the group must have; None means any.
+    :param window_tasks: maximum number of tasks at the group's desks; others
+        wait in this process. A desk may allow fewer.
+    :param front_door: the path of a front door's socket, or the pool's API.
+        None means the first of these that exists: the API that the environment
+        names, the front door of this host and, in an instance, the API that
+        Nova names.
     :param cancel: setting it ends this call, or all tasks.
     :param require_tls: see :func:`fpgapool.client.acc_open`.
-    :param application: programs of this project that give the same name share
-        blocks with each other.
-    :param away_timeout_s: how long the pool may be away, which means that
-        neither a desk nor the front door answers; all tasks then fail with
-        ``FRONT_DOOR_UNAVAILABLE``. None: for ever.
-    :param on_away: called by another thread when the pool goes away, as that
-        of :func:`fpgapool.client.acc_open`.
+    :param application: programs of this project that specify the same name
+        share blocks with each other.
+    :param away_timeout_s: how long the pool may be unreachable, which means
+        that neither a desk nor the front door responds; after that, all tasks
+        fail with ``FRONT_DOOR_UNAVAILABLE``. None means no limit.
+    :param on_away: called in another thread when the pool becomes unreachable;
+        see :func:`fpgapool.client.acc_open`.
     :returns: the group; its desks are connected in the background.
-    :raises errors.InvalidRequest: if an argument is wrong, with the code
-        ``WRONG_ACCELERATOR`` if the group has another accelerator.
-    :raises errors.FrontDoorUnavailable: if none is found, or it is away.
-    :raises errors.RequestRejected: if the pool refuses, with the code
-        ``GROUP_NOT_FOUND`` if there is no such group.
-    :raises errors.OperationTimeout: if ``timeout_s`` passes.
+    :raises errors.InvalidRequest: if an argument is invalid; with the code
+        ``WRONG_ACCELERATOR`` if the group has a different accelerator.
+    :raises errors.FrontDoorUnavailable: if there is no front door, or it is
+        unavailable.
+    :raises errors.RequestRejected: if the pool rejects the request; with the
+        code ``GROUP_NOT_FOUND`` if there is no such group.
+    :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
     :raises errors.Cancelled: if cancelled.
     """
     checks.name(name, "the group")
@@ -105,16 +107,16 @@ def group_open(
 
 
 class Group:
-    """An open group; made by :func:`group_open`.
+    """An open group, returned by :func:`group_open`.
 
-    A context manager: leaving it closes the group. Any number of threads may
-    use it, in the process that has opened it.
+    It is a context manager: leaving it closes the group. Any number of threads
+    may use it, in the process that opened it.
 
-    Data is anything with the buffer protocol, such as ``bytes`` or a NumPy
-    array. The result of an array is an array of the same type, and of the same
-    shape if it has the same size; of anything else it is ``bytes``. A
-    :class:`fpgapool.client.Block` stays in members that have room for it. Do
-    not change data before its result is there: a task whose slot, desk or
+    Data can be any object with the buffer protocol, such as ``bytes`` or a
+    NumPy array. The result for an array is an array of the same type, with the
+    same shape if it has the same size; for other data, it is ``bytes``. A
+    member keeps a :class:`fpgapool.client.Block` while it has space. Do not
+    change data before its result is available: a task whose slot, desk or
     connection is lost runs again.
     """
 
@@ -130,12 +132,12 @@ class Group:
         self._access = access
         self._window_tasks = window_tasks
         self._hosts = grouphosts.Hosts(door, access, window_tasks, absence)
-        # The lock of each thread, and whether the thread runs callbacks.
+        # Each thread's lock, and whether the thread is running callbacks.
         self._mine = threading.local()
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
-        # The last checked parameters: most tasks use the same.
+        # The last checked parameters, because most tasks use the same ones.
         self._checked: bytes | None = None
         self._token = token
         try:
@@ -162,21 +164,21 @@ class Group:
 
     @property
     def profile(self) -> Mapping[str, Any]:
-        """The public description of the accelerator, as the API shows it.
+        """The public description of the accelerator, as the API returns it.
 
-        It is empty if this program's project does not see the accelerator.
+        It is empty if this program's project cannot see the accelerator.
         """
         return self._access.profile
 
     @property
     def members(self) -> int:
-        """How many members the group has, as far as this client knows."""
+        """The number of the group's members, as last reported."""
         return self._hosts.members
 
     def check(self) -> None:
-        """Check that tasks can still have results.
+        """Check that tasks can still be completed.
 
-        :raises errors.FpgapoolError: that has ended all tasks.
+        :raises errors.FpgapoolError: the error that has ended all tasks.
         """
         if self._hosts.failure is not None:
             raise self._hosts.failure.again()
@@ -192,21 +194,22 @@ class Group:
     ) -> Any:
         """Run a task and wait for its result.
 
-        :param params: of the accelerator; bytes are sent as hexadecimal
-            digits. They are checked against its schema before they are sent.
+        :param params: parameters of the accelerator; bytes are sent as
+            hexadecimal digits. They are checked against the accelerator's
+            schema before they are sent.
         :param offset: position of the input in a stateless accelerator's
             stream.
-        :param arguments: data that the accelerator takes beside the input,
-            such as a model, by number. Members keep them as they do blocks.
-        :param timeout_s: time limit; the task itself may still run.
-        :raises errors.InvalidRequest: if an argument is wrong, with the code
+        :param arguments: data that the accelerator takes in addition to the
+            input, such as a model, by number. Members keep it like blocks.
+        :param timeout_s: time limit; the task itself may continue.
+        :raises errors.InvalidRequest: if an argument is invalid; with the code
             ``INVALID_PARAMS`` if parameters are.
-        :raises errors.TaskFailed: if the task has no result, with the code of
-            the failure.
-        :raises errors.OperationTimeout: if ``timeout_s`` passes.
+        :raises errors.TaskFailed: if the task fails, with the code of the
+            failure.
+        :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
         :raises errors.SessionClosed: if the group was closed.
-        :raises errors.FrontDoorUnavailable: if the pool is away for longer
-            than ``away_timeout_s``.
+        :raises errors.FrontDoorUnavailable: if the pool is unreachable for
+            longer than ``away_timeout_s``.
         """
         deadline_s = checks.deadline(timeout_s)
         self._check_may_wait()
@@ -224,16 +227,17 @@ class Group:
     ) -> concurrent.futures.Future[Any]:
         """Run a task in the background.
 
-        :returns: its future; ``asyncio.wrap_future`` makes it awaitable. Its
-            callbacks run in a thread that receives results and should be
-            short. They may submit tasks, but not wait for this group.
-        :raises: as :meth:`run`, for arguments.
+        :returns: the task's future; ``asyncio.wrap_future`` makes it
+            awaitable. Callbacks run in a thread that receives results, so they
+            should be short. They may submit tasks, but must not wait for this
+            group.
+        :raises: as :meth:`run`, for invalid arguments.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         task = self._task(data, params, offset, arguments)
         task.notify = functools.partial(self._settle, future)
         task.followed = True
-        # A task cannot be recalled from a desk.
+        # Mark it as running, because a task cannot be cancelled at a desk.
         future.set_running_or_notify_cancel()
         self._hosts.start(task)
         return future
@@ -247,10 +251,10 @@ class Group:
     ) -> Iterator[Any]:
         """Run a task for each piece of data.
 
-        As many pieces as the window has are read ahead. That costs less than
-        :meth:`submit` for each of them: the thread that waits receives.
+        As many pieces are read ahead as the window allows. This is faster than
+        calling :meth:`submit` for each, because the waiting thread receives.
 
-        :raises: as :meth:`run`, when it comes to the failed task.
+        :raises: as :meth:`run`, when the iterator reaches the failed task.
         """
         self._check_may_wait()
         tasks: collections.deque[grouplink.GroupTask] = collections.deque()
@@ -277,11 +281,11 @@ class Group:
             self._mine.settles = False
 
     def _check_may_wait(self) -> None:
-        """Refuse to wait in a callback: its thread receives results."""
+        """Reject waiting in a callback: its thread must receive results."""
         if getattr(self._mine, "settles", False):
             raise errors.invalid(
-                "a callback of a future cannot wait for its group: submit"
-                " tasks there, or wait in another thread"
+                "a callback of a future cannot wait for its group: submit a"
+                " task without waiting, or wait in another thread"
             )
 
     def _result(
@@ -299,13 +303,13 @@ class Group:
 
         Within the context, tasks of this thread run on that member, one after
         the other, and its core may keep its state between them. The lock ends
-        with the context, after 60 seconds without a task, and when the member
-        or, for longer than the grace, the connection is lost: the tasks then
-        fail with ``LOCK_LOST``.
+        with the context. It is lost after 60 seconds without a task, if the
+        member is lost, or if the connection is lost for longer than the grace
+        period; tasks then fail with ``LOCK_LOST``.
 
-        :raises errors.TaskFailed: with ``LOCK_LIMIT`` if there are as many
-            locks as there can be.
-        :raises errors.OperationTimeout: if ``timeout_s`` passes.
+        :raises errors.TaskFailed: with ``LOCK_LIMIT`` if no more locks are
+            allowed.
+        :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
         """
         if getattr(self._mine, "lock", None) is not None:
             raise errors.invalid("this thread already holds a lock")
@@ -327,8 +331,8 @@ class Group:
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
         """Leave the group; closing twice does nothing.
 
-        :param timeout_s: how long to wait for unanswered tasks. Those without
-            a result then fail with ``SESSION_CLOSED``.
+        :param timeout_s: how long to wait for unfinished tasks. Tasks that
+            still have no result fail with ``SESSION_CLOSED``.
         """
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s") if timeout_s else timeout_s
@@ -340,9 +344,9 @@ class Group:
             self._door.detach(self._access)
 
     def shutdown(self) -> None:
-        """End all tasks with ``CANCELLED``, for the token.
+        """End all tasks with ``CANCELLED``; called by the token.
 
-        A signal handler may call it, also while this thread has locks.
+        A signal handler may call it, even while this thread holds locks.
         """
         threading.Thread(
             target=self._hosts.fail,
@@ -359,7 +363,7 @@ class Group:
         arguments: Mapping[int, Any] | None,
     ) -> grouplink.GroupTask:
         try:
-            # Accepts NumPy's integers, too.
+            # operator.index() also accepts NumPy integers.
             number = -1 if isinstance(offset, bool) else operator.index(offset)
         except TypeError:
             number = -1
@@ -390,10 +394,10 @@ class Group:
 
 
 def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
-    """Return the bytes of an input, and what makes a result of an output."""
+    """Return an input's bytes, and a function from output to result."""
     if data.__class__ is bytes:
         return data, bytes
-    # A program that passes an array has imported NumPy already.
+    # A program that passes an array has already imported NumPy.
     numpy = sys.modules.get("numpy")
     try:
         if numpy is not None and isinstance(data, numpy.ndarray):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The hosts of a group: found, connected, left."""
+"""Find the hosts of a group, connect to them, and leave them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from fpgapool.vocabulary import group
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
-#: Answers of a desk after which this client is useless.
+#: Error codes of a desk after which this client can do nothing more.
 _FATAL = frozenset(
     {codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR, codes.TLS_REQUIRED}
 )
-# The door knows that this client, or the whole group, has ended.
+# Error codes of a door if this client, or the whole group, has ended.
 _GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
-# A new desk learns of its clients a moment after its start, and refuses them
-# until then.
+# How long to retry: a desk that has just started rejects its clients until it
+# has been notified of them.
 _PATIENCE_S = 30.0
 
 
 class Hosts(grouptasks.Tasks):
     """The hosts of a group, each with a thread that keeps it connected.
 
-    :param door: asked for the hosts when no desk can be reached.
+    :param door: queried for the hosts when no desk is reachable.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Hosts(grouptasks.Tasks):
             self._use_members(access.members)
 
     def close(self, deadline_s: float | None) -> bool:
-        """Leave the group; return False if it was left before."""
+        """Leave the group; return False if it was already left."""
         self._check_process()
         with self._lock:
             if self._closed:
@@ -81,10 +81,10 @@ class Hosts(grouptasks.Tasks):
         return True
 
     def _use_members(self, members: groups.MemberList) -> None:
-        """Use the hosts of a list, unless it is old; holds the lock."""
+        """Use the hosts of a list, unless it is old; call with the lock."""
         if members.revision <= self._revision or not members.hosts:
-            # Without hosts, the previous ones are tried until there are
-            # others.
+            # If there are no hosts, keep trying the previous ones until there
+            # are others.
             return
         self._revision = members.revision
         hosts = {host.host_id: host for host in members.hosts}
@@ -108,25 +108,25 @@ class Hosts(grouptasks.Tasks):
             link.changed.notify_all()
 
     def _leave(self, link: grouplink.HostLink) -> None:
-        """Leave a host without members, unless a lock keeps it."""
+        """Leave a host without members, unless this client holds a lock."""
         is_connected = link.wire is not None and not link.broken
         if is_connected and self._has_lock(link):
             # Wait until the lock ends.
             return
         if not link.listed:
             self._forget(link)
-        # Its tasks might wait there forever.
+        # Its tasks might otherwise wait there forever.
         stuck = link.unanswered and any(
             one.host.members for one in self._links.values()
         )
-        # Its thread is blocked in a receive.
+        # Its thread may be blocked while receiving.
         blocked = not link.wanted and link.wire and not link.wire.leads
         if stuck or blocked:
             link.give_up()
         link.changed.notify_all()
 
     def _leave_locked(self) -> None:
-        """Move tasks from hosts where others' locks have all members."""
+        """Move tasks from hosts whose members are all locked by others."""
         links = self._links.values()
         if any(link.has_room() and not link.locked for link in links):
             for link in links:
@@ -144,7 +144,7 @@ class Hosts(grouptasks.Tasks):
             del self._links[link.host.host_id]
 
     def _serve(self, link: grouplink.HostLink) -> None:
-        """Keep a host connected, and receive when no other thread does."""
+        """Keep a host connected, and receive if no other thread does."""
         pause_s = _FIRST_PAUSE_S
         unauthorized_since_s: float | None = None
         while True:
@@ -181,10 +181,9 @@ class Hosts(grouptasks.Tasks):
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _ask_door(self) -> None:
-        """Query the door for the group's hosts, because no desk can be
-        reached.
+        """Query the door for the group's hosts, as no desk is reachable.
 
-        The pool is unavailable while neither a desk nor the door answers.
+        The pool is unavailable while neither a desk nor the door responds.
         """
         try:
             members = self._door.members(self._access)
@@ -204,7 +203,7 @@ class Hosts(grouptasks.Tasks):
             links = self._links.values()
             has_desk = any(link.wire is not None for link in links)
         if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
-            # Its desks may be gone, so none of them can report it.
+            # The group's desks may no longer exist to report this.
             self.fail(errors.TaskFailed(codes.ACCESS_REVOKED, exc.message))
         elif isinstance(exc, errors.RequestRejected) or has_desk:
             self._absence.end()
@@ -224,7 +223,7 @@ class Hosts(grouptasks.Tasks):
             for number in link.stale_locks:
                 link.send(records.header(groups.UNLOCK, number))
             link.stale_locks.clear()
-            # Tasks of locks do not wait for a connection.
+            # Send tasks that run under a lock, which were queued in the link.
             link.flush()
             self._go_on()
         while self._is_needed(link, wire):
@@ -242,7 +241,7 @@ class Hosts(grouptasks.Tasks):
         wire.close()
 
     def _learn_limit(self) -> None:
-        """Use the limit of the strictest desk; holds the lock."""
+        """Use the limit of the strictest desk; call with the lock."""
         self._most_bytes = min(
             (
                 link.wire.opened.max_task_bytes
@@ -253,7 +252,7 @@ class Hosts(grouptasks.Tasks):
         )
 
     def _is_needed(self, link: grouplink.HostLink, wire: wires.Wire) -> bool:
-        """Wait until this thread has to receive; False: it is over."""
+        """Wait until this thread must receive; return False at the end."""
         with self._lock:
             while link.wanted and not link.broken:
                 if not link.led and (
@@ -270,7 +269,7 @@ class Hosts(grouptasks.Tasks):
     def _lose_tasks(self, link: grouplink.HostLink) -> None:
         """Requeue the tasks of a lost connection."""
         error = errors.TaskFailed(
-            codes.LOCK_LOST, "the connection was lost, and with it the lock"
+            codes.LOCK_LOST, "the lock was lost with the connection"
         )
         with self._lock:
             link.wire, link.broken = None, False
@@ -289,7 +288,7 @@ class Hosts(grouptasks.Tasks):
                 if task.lock is None or task.kind == groups.LOCK:
                     failure = self._wait_again(task)
                 else:
-                    # Some of its tasks may have changed the core's state.
+                    # Tasks under the lock may have changed the core's state.
                     task.lock.lost = error.again()
                 if failure is not None:
                     ended.append((task, failure))

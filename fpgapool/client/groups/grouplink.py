@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tasks and locks of a program at the desks of a group."""
+"""A program's tasks and locks at the desks of a group."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fpgapool.protocol import records
 
 @dataclasses.dataclass(eq=False)
 class MemberLock:
-    """A member that serves this client alone.
+    """A member that serves only this client.
 
     :ivar refused: hosts that allow no more locks.
-    :ivar lost: why it is gone, None while it is held.
+    :ivar lost: why the lock was lost; None if it was not.
     """
 
     number: int
@@ -39,13 +39,13 @@ class MemberLock:
 
 @dataclasses.dataclass(eq=False)
 class GroupTask:
-    """A task, or a lock, that waits for its answer.
+    """A task, or the request for a lock, that waits for its result.
 
-    :ivar number: of the task or the lock, different from all unanswered ones.
-    :ivar lock: that it runs under, or that it asks for.
+    :ivar number: number of the task or lock, unique among unfinished ones.
+    :ivar lock: the lock that it runs under, or that it requests.
     :ivar out: converts the output to the result, and must copy it.
-    :ivar blocks: of its arguments, by number; 0: of its input.
-    :ivar brings: numbers of the blocks that a member lacked.
+    :ivar blocks: blocks of its arguments, by number; 0 is its input.
+    :ivar brings: numbers of the blocks to send along, as a member lacked them.
     """
 
     kind: int
@@ -63,14 +63,14 @@ class GroupTask:
     error: errors.FpgapoolError | None = None
     #: Set by a thread that waits for the end.
     finished: threading.Event | None = None
-    #: Called at the end, with this task.
+    #: Called with this task when it ends.
     notify: Callable[[GroupTask], None] | None = None
 
-    # Not set for each task.
+    # Class attributes, because most tasks do not change them.
     done = False
-    #: Whether no thread receives for it; a link counts such tasks.
+    #: Whether no thread is receiving for it; a link counts such tasks.
     followed = False
-    #: How many members have died with it.
+    #: How many members died while running this task.
     losses = 0
 
     @property
@@ -89,7 +89,7 @@ class GroupTask:
 
     @property
     def has_arguments(self) -> bool:
-        """Whether a desk must know blocks."""
+        """Whether the desk must support blocks."""
         return any(self.blocks)
 
     def parts(self, link: HostLink) -> tuple[rings.Buffer, ...]:
@@ -111,9 +111,9 @@ class GroupTask:
         )
 
     def finish(self, error: errors.FpgapoolError | None = None) -> None:
-        """End it once, with an error or its result.
+        """End the task with an error or its result; call it once.
 
-        The caller must not hold a lock that its callbacks need.
+        The caller must not hold a lock that the task's callbacks need.
         """
         if error is not None:
             self.error = error.again()
@@ -125,18 +125,18 @@ class GroupTask:
 
 
 class HostLink:
-    """One host of a group, with its connection if there is one.
+    """One host of a group, and its connection, if any.
 
-    The group's lock guards all members.
+    The group's lock guards all attributes.
 
-    :ivar unsent: tasks for which the rings had no room yet.
-    :ivar received: records that the desk sent, to be handled.
-    :ivar followed: how many of the unanswered tasks have no thread that
-        receives for them.
-    :ivar locked: whether locks have all its members: other tasks wait there.
-    :ivar wanted: whether it is used; also an unlisted one, while a member of
-        it is locked.
-    :ivar stale_locks: locks whose end the desk does not know yet.
+    :ivar unsent: records for which there was no room yet.
+    :ivar received: records from the desk that must still be handled.
+    :ivar followed: number of unanswered tasks for which no thread is
+        receiving.
+    :ivar locked: whether all its members are locked, so that other tasks wait.
+    :ivar wanted: whether it is used; an unlisted host is, while this client
+        holds a lock there.
+    :ivar stale_locks: ended locks of which the desk has not been notified.
     """
 
     def __init__(self, host: groups.Host, lock: threading.Lock) -> None:
@@ -162,9 +162,10 @@ class HostLink:
         self.thread: threading.Thread | None = None
 
     def load(self, task: GroupTask) -> tuple[bool, float, str]:
-        """Sort key: the best host for one more task is first.
+        """Return a sort key that puts the best host for a task first.
 
-        Lacking the task's longest block counts as much as one task per member.
+        A host that lacks the task's longest block counts as if it had one more
+        task per member.
         """
         load = (len(self.unanswered) + 1) / self.host.members
         if task.blocks:
@@ -173,16 +174,16 @@ class HostLink:
         return self.locked, load, self.host.host_id
 
     def has(self, task: GroupTask) -> bool:
-        """Whether a task waits for an answer of this host."""
+        """Return whether a task is waiting for a result from this host."""
         return self.unanswered.get(task.key) is task
 
     @property
     def knows_blocks(self) -> bool:
-        """Whether its desk takes blocks and arguments, as far as is known."""
+        """Whether its desk may support blocks and arguments."""
         return self.wire is None or self.wire.opened.cache_bytes is not None
 
     def has_room(self) -> bool:
-        """Whether one more task may be sent."""
+        """Return whether one more task may be sent."""
         return (
             self.wire is not None
             and not self.broken
@@ -191,7 +192,7 @@ class HostLink:
         )
 
     def refer(self, task: GroupTask) -> list[rings.Buffer]:
-        """Return references to the blocks of a task, with new blocks."""
+        """Return references to a task's blocks, with the data of new ones."""
         parts = []
         for number, block in task.blocks.items():
             reference = block.reference
@@ -210,13 +211,13 @@ class HostLink:
         """Use a new connection."""
         self.wire = wire
         cache_bytes = wire.opened.cache_bytes or 0
-        # Each block is in at least one member.
+        # Each block is in at least one member, so the members' space adds up.
         self._there = references.Shelf(cache_bytes * self.host.members)
 
     def missed(self, task: GroupTask, numbers: object) -> None:
-        """Let a task bring the blocks along that its member lacked.
+        """Let a task send along the blocks that its member lacked.
 
-        :raises frames.ProtocolError: if it brought them already.
+        :raises frames.ProtocolError: if it has already sent them.
         """
         if not isinstance(numbers, list):
             numbers = []
@@ -229,7 +230,7 @@ class HostLink:
         task.brings |= fresh
 
     def give_up(self) -> None:
-        """Lose the connection, so that its tasks go elsewhere."""
+        """Drop the connection, so that its tasks go to other hosts."""
         if self.wire is not None:
             self.broken = True
             self.wire.shutdown()
@@ -246,7 +247,7 @@ class HostLink:
             self.unsent.append(parts)
 
     def flush(self) -> None:
-        """Send records that had no room before."""
+        """Send records for which there was no room before."""
         while self.unsent and self._put(self.unsent[0]):
             self.unsent.popleft()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tasks of a program in a group: sent, received, and sent again.
+"""Send a program's tasks to a group, receive results, and retry tasks.
 
-A task goes to the host with the least unfinished tasks for each member. One
-of the threads that wait for results receives those of a host; the host's own
-thread does if others wait, too.
+A task goes to the host with the fewest unfinished tasks per member. One of the
+threads that wait for a host's results receives them; if several threads may be
+waiting, the host's own thread does.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from fpgapool.vocabulary import group
 
 _MAX_TASK_ID = 2**32 - 1
 
-#: A task that loses more members than this fails: it may be what kills them.
+#: A task fails after losing more members than this: it may be the cause.
 _MAX_LOSSES = 2
 
 
 class Tasks:
-    """The tasks and locks that a program has at the hosts of a group.
+    """A program's tasks and locks at the hosts of a group.
 
-    :ivar failure: what has ended all tasks; None until then.
+    :ivar failure: the error that has ended all tasks; None until then.
     """
 
     def __init__(self, window_tasks: int) -> None:
@@ -45,7 +45,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._links: dict[str, grouplink.HostLink] = {}
-        # Tasks beyond the window, or without a host that takes them.
+        # Tasks that exceed the window, or that no host can take now.
         self._waiting: collections.deque[grouplink.GroupTask] = (
             collections.deque()
         )
@@ -53,27 +53,27 @@ class Tasks:
         self._last_task_id = 0
         self._last_lock_id = 0
         self._locks: dict[int, grouplink.MemberLock] = {}
-        # Size of a task's parameters and input.
+        # Limit for a task's parameters and input.
         self._most_bytes = group.MAX_TASK_BYTES
         self.failure: errors.FpgapoolError | None = None
         self._closed = False
         self._closing = False
 
     def _use_members(self, members: groups.MemberList) -> None:
-        """Use the hosts of a list, unless it is old; holds the lock."""
+        """Use the hosts of a list, unless it is old; call with the lock."""
         raise NotImplementedError
 
     def _leave(self, link: grouplink.HostLink) -> None:
-        """Leave a host without members, unless a lock keeps it."""
+        """Leave a host without members, unless this client holds a lock."""
         raise NotImplementedError
 
     def _leave_locked(self) -> None:
-        """Move tasks from hosts where others' locks have all members."""
+        """Move tasks from hosts whose members are all locked by others."""
         raise NotImplementedError
 
     @property
     def members(self) -> int:
-        """How many members there are, as far as this client knows."""
+        """The number of the group's members, as last reported."""
         with self._lock:
             return sum(link.host.members for link in self._links.values())
 
@@ -97,8 +97,8 @@ class Tasks:
             if size_bytes > self._most_bytes:
                 raise errors.InvalidRequest(
                     codes.TASK_TOO_LARGE,
-                    f"the task has {size_bytes} bytes of parameters and input,"
-                    f" more than the limit of {self._most_bytes}",
+                    f"the task's parameters and input are {size_bytes} bytes,"
+                    f" larger than the limit of {self._most_bytes}",
                 )
             if task.has_arguments and not all(
                 link.knows_blocks for link in self._links.values()
@@ -111,14 +111,14 @@ class Tasks:
             if held is not None and task.kind == records.TASK:
                 if held.lost is not None:
                     raise held.lost.again()
-                # The member is chosen already.
+                # The lock has already chosen the member.
                 self._send(task, held.link)
                 return
             self._waiting.append(task)
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Send waiting tasks as far as the window allows; holds the lock."""
+        """Send waiting tasks while the window allows; call with the lock."""
         waiting = self._waiting
         while waiting and self._sent < self._window_tasks:
             link = self._best_link(waiting[0])
@@ -129,7 +129,7 @@ class Tasks:
     def _best_link(
         self, task: grouplink.GroupTask
     ) -> grouplink.HostLink | None:
-        """Return the host for one more task; holds the lock."""
+        """Return the host for one more task; call with the lock."""
         return min(
             (link for link in self._links.values() if link.has_room()),
             key=lambda link: link.load(task),
@@ -139,11 +139,11 @@ class Tasks:
     def _send(
         self, task: grouplink.GroupTask, link: grouplink.HostLink
     ) -> None:
-        """Send a task to a host; holds the lock."""
+        """Send a task to a host; call with the lock."""
         if task.kind == groups.LOCK:
             task.number = task.lock.number
             if task.lock.link is not None:
-                # A lost connection may have lost the answer of this desk.
+                # That desk's reply may have been lost with a connection.
                 link.send(records.header(groups.UNLOCK, task.number))
             task.lock.link = link
         else:
@@ -175,14 +175,16 @@ class Tasks:
             if link is None:
                 assert task.finished is not None
                 if not task.finished.wait(channel.remaining_s(deadline_s)):
-                    raise errors.OperationTimeout("the task has no result yet")
+                    raise errors.OperationTimeout(
+                        "the task did not finish in time"
+                    )
                 return
             is_over = functools.partial(_is_over, link, task)
             try:
                 self._lead(link, is_over, deadline_s)
             except channel.DeadlineExceeded:
                 raise errors.OperationTimeout(
-                    "the task has no result yet"
+                    "the task did not finish in time"
                 ) from None
 
     def _led_by_me(
@@ -202,7 +204,7 @@ class Tasks:
         return None
 
     def _follow(self, task: grouplink.GroupTask) -> None:
-        """Hand a task to its host's own thread; holds the lock."""
+        """Hand a task to its host's own thread; call with the lock."""
         if task.followed:
             return
         task.followed = True
@@ -211,25 +213,25 @@ class Tasks:
                 link.follow()
 
     def _needs_its_thread(self, link: grouplink.HostLink) -> bool:
-        """Whether a host's own thread has to receive, if no other thread does.
+        """Return whether a host's thread must receive if no other does.
 
-        The thread that waits for a task of one host knows nothing of others.
+        A thread that waits for a task of one host does not serve other hosts.
         """
         if link.locked:
-            # Keep receiving: the desk announces when it is unlocked.
+            # Keep receiving, because the desk reports when it is unlocked.
             return True
         return bool(link.unanswered) and (
             link.followed > 0 or self._closing or len(self._links) > 1
         )
 
     def _wake(self) -> None:
-        """Wake the threads of links that have to receive; holds the lock."""
+        """Wake the hosts' threads that must receive; call with the lock."""
         for link in self._links.values():
             if not link.led and self._needs_its_thread(link):
                 link.changed.notify_all()
 
     def _go_on(self) -> None:
-        """Send waiting tasks, and receive their results; holds the lock."""
+        """Send waiting tasks and receive results; call with the lock."""
         self._dispatch()
         self._wake()
 
@@ -239,7 +241,7 @@ class Tasks:
         is_over: Callable[[], bool],
         deadline_s: float | None = None,
     ) -> None:
-        """Receive from a host; the caller has set ``led``."""
+        """Receive from a host; the caller must have set ``led``."""
         wire, received = link.wire, link.received
         assert wire is not None, "only a connection is led"
         try:
@@ -273,11 +275,11 @@ class Tasks:
     ) -> Callable[[], None] | None:
         """Handle a record from a desk.
 
-        :returns: what to call when the record is free.
+        :returns: a function to call once the record is free, or None.
         """
         try:
             if type(record) is bytes:
-                # The usual case: a private copy, which nobody can change.
+                # The usual case: a private copy, which the desk cannot change.
                 task_id, kind, middle_bytes, _ = records.head(record)
                 if kind == records.DONE:
                     start = records.HEADER_BYTES + middle_bytes
@@ -306,7 +308,7 @@ class Tasks:
         try:
             task.result = task.out(output)
         except Exception as exc:
-            message = f"the result cannot be used: {exc}"
+            message = f"cannot convert the result: {exc}"
             task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
         assert link.wire is not None, "it is led"
         if type(output) is bytes or link.wire.is_whole():
@@ -314,7 +316,7 @@ class Tasks:
         with self._lock:
             if self.failure is not None:
                 return functools.partial(task.finish, self.failure)
-            # The desk cleared the record while it was read: no result.
+            # The desk cleared the record while it was read, so it is invalid.
             task.error = None
             link.unanswered[key] = task
             link.followed += task.followed
@@ -324,7 +326,7 @@ class Tasks:
     def _answered(
         self, link: grouplink.HostLink, key: tuple[int, int]
     ) -> grouplink.GroupTask | None:
-        """Take a task off the list of unanswered ones; holds the lock."""
+        """Remove a task from the unanswered ones; call with the lock."""
         task = link.unanswered.pop(key, None)
         if task is not None:
             link.followed -= task.followed
@@ -385,12 +387,12 @@ class Tasks:
             task = self._answered(link, (records.TASK, number))
             failure: errors.FpgapoolError | None = error
             if task is not None and code == codes.TASK_LOST:
-                # The desk kept no copy of the task's input.
+                # The desk has no copy of the task's input, so send it again.
                 task.losses += 1
                 if task.losses > _MAX_LOSSES:
                     failure = errors.TaskFailed(
                         codes.WORKER_DIED,
-                        "several members died while they ran the task",
+                        "several members died while running the task",
                     )
                 else:
                     failure = self._wait_again(task)
@@ -402,10 +404,10 @@ class Tasks:
     def _wait_again(
         self, task: grouplink.GroupTask
     ) -> errors.FpgapoolError | None:
-        """Requeue a task for another host; holds the lock.
+        """Requeue a task for another host; call with the lock.
 
-        :returns: why it cannot. :meth:`fail` does not find the tasks of hosts
-            that were left right before it.
+        :returns: the error if all tasks have ended; otherwise None.
+            :meth:`fail` does not find tasks of hosts that were just left.
         """
         if self.failure is None:
             self._waiting.appendleft(task)
@@ -414,7 +416,7 @@ class Tasks:
     def _ask_another(
         self, link: grouplink.HostLink, task: grouplink.GroupTask
     ) -> bool:
-        """Ask another host for a lock that this one refuses, if there is one.
+        """Request a lock that one host refused from another, if any.
 
         Each host has its own limits.
         """
@@ -433,12 +435,12 @@ class Tasks:
     def unlock(
         self, request: grouplink.GroupTask, held: grouplink.MemberLock
     ) -> None:
-        """End a lock, or the wait for it."""
+        """Release a lock, or stop waiting for it."""
         with self._lock:
             del self._locks[held.number]
             link = held.link
             if link is None:
-                # No desk knows of it yet.
+                # The request has not been sent to a desk yet.
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(request)
                 return
@@ -484,10 +486,11 @@ class Tasks:
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise errors.FpgapoolError(
-                codes.SESSION_FORKED, "the group was opened by another process"
+                codes.SESSION_FORKED,
+                "another process opened the group; open it in this process",
             )
 
 
 def _is_over(link: grouplink.HostLink, task: grouplink.GroupTask) -> bool:
-    """Whether a task has ended, or has moved to another host."""
+    """Return whether a task has ended or moved to another host."""
     return task.done or not link.has(task)

@@ -2,10 +2,10 @@
 
 """Links: from waiting for a slot to a connection that carries data.
 
-:mod:`.link` reaches and greets a worker or a desk. :mod:`.connection` is the
-connection to the worker of a session, and :mod:`.wires` that to the desk of a
-group. :mod:`.waiting` waits at a door until a session has a slot, the first
-or another one, and notices when the pool is away.
+:mod:`.link` connects to a worker or a desk and exchanges greetings.
+:mod:`.connection` is the connection to a session's worker, and :mod:`.wires`
+is that to a group's desk. :mod:`.waiting` waits at a door until a session has
+its first slot or a replacement, and notices when the pool is unreachable.
 
-Sessions and groups call it. It never looks into data, and keeps none.
+Sessions and groups use links, which neither inspect nor keep data.
 """

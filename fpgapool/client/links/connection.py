@@ -40,14 +40,14 @@ _OUTCOME_S = 2.0
 # Grace period if the worker does not report one.
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
-# How long a worker may take to learn that the session is over.
+# How long to wait until the worker has received the end of the session.
 _FAREWELL_S = 1.0
 _MAX_WINDOW_BYTES = 2**32 - 1
 
 #: Features that every session uses if the worker supports them.
 _OFFERED = frames.BLOCKS_FEATURE, frames.CHECKPOINT_FEATURE
 
-# Of the C library.
+# Constants of the C library.
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 
@@ -80,7 +80,7 @@ class Opened:
     def from_document(cls, document: dict[str, Any]) -> Opened:
         """Read the JSON of OPENED.
 
-        :raises frames.ProtocolError: if they are invalid.
+        :raises frames.ProtocolError: if it is invalid.
         """
         found = frames.checked(_OPENED, document)
         chunk_bytes = found["chunk_bytes"]
@@ -127,7 +127,7 @@ def _grace_s(document: dict[str, Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
-    # JSON's numbers may exceed a float, and no client retries forever.
+    # JSON numbers may exceed a float, and no client should retry forever.
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
@@ -148,10 +148,10 @@ def _shared_buffers(document: dict[str, Any], chunk_bytes: int) -> int:
 class SharedBuffers:
     """The worker's input and output buffers, mapped into this process.
 
-    The maps live as long as there is a view of them.
+    The mappings exist as long as there is a view of them.
 
     :raises frames.ProtocolError: if a memfd is smaller than announced, or
-        could become so.
+        could shrink.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class SharedBuffers:
         self.buffers = shm["buffers"]
         self._buffer_bytes = shm["buffer_bytes"]
         status = os.fstat(input_fd)
-        #: Equal for maps of the same memory.
+        #: Equal for mappings of the same memory.
         self.identity = (status.st_dev, status.st_ino)
         try:
             self._input = self._map(input_fd)
@@ -171,7 +171,7 @@ class SharedBuffers:
     def check_held(self, offset_bytes: int) -> None:
         """Check that the worker has not cleared the buffers.
 
-        Call it after reading: then the data was intact.
+        Call it after reading the data: if it passes, the data was intact.
         """
         if not (self._input[-1] and self._output[-1]):
             raise errors.SessionFailed(
@@ -182,7 +182,7 @@ class SharedBuffers:
             )
 
     def keep_output(self) -> None:
-        """Keep the received output beyond the end of the session.
+        """Keep the received output after the session ends.
 
         :raises OSError: if there is not enough memory.
         """
@@ -190,7 +190,7 @@ class SharedBuffers:
 
     def _map(self, fd: int) -> memoryview:
         size_bytes = self.buffers * self._buffer_bytes + 1
-        # Touching a page beyond the end would kill the process.
+        # Accessing a page beyond the end would kill the process.
         try:
             there_bytes = buffers.size_bytes(fd)
         except ValueError as exc:
@@ -199,7 +199,8 @@ class SharedBuffers:
             ) from exc
         if there_bytes < size_bytes:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "shared memory smaller than announced"
+                frames.PROTOCOL_ERROR,
+                "the shared memory is smaller than announced",
             )
         return memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED))
 
@@ -224,10 +225,10 @@ def _libc() -> ctypes.CDLL:
 
 
 def detach(view: memoryview) -> None:
-    """Make the pages under a view private; their contents stay.
+    """Make a view's pages private, and keep their contents.
 
-    The worker clears shared buffers when their session ends, and a program may
-    still read its last output then.
+    The worker clears shared buffers when their session ends, but the program
+    may still be reading its last output.
 
     :raises OSError: if there is not enough memory; nothing is changed.
     """
@@ -243,17 +244,17 @@ def detach(view: memoryview) -> None:
             ctypes.get_errno(), "not enough memory to copy the output"
         )
     ctypes.memmove(copy, start, length_bytes)
-    # Atomically: another thread may be reading.
+    # Replace the pages atomically, because another thread may be reading.
     flags = _MREMAP_MAYMOVE | _MREMAP_FIXED
     libc.mremap(copy, length_bytes, length_bytes, flags, start)
 
 
 class _Pair:
-    """Two connections to one worker: a link for each direction.
+    """Two connections to one worker, one for each direction.
 
-    One socket, or TLS connection, serves a single thread at a time.
+    Only one thread at a time can use a socket or TLS connection.
 
-    :param back: from the worker, once it has said so.
+    :param back: data from the worker, once the worker has switched to it.
     """
 
     def __init__(self, there: channel.Channel, back: channel.Channel) -> None:
@@ -262,7 +263,7 @@ class _Pair:
         self._incoming = there
 
     def turn(self) -> None:
-        """Receive on the other connection from now on."""
+        """From now on, receive on the other connection."""
         self._incoming = self._back
 
     def send(
@@ -292,7 +293,7 @@ class _Pair:
 class Connection:
     """A data connection after OPENED.
 
-    :ivar shared: shared buffers, or None when payloads are in the stream.
+    :ivar shared: shared buffers; None if payloads are in the stream.
     """
 
     def __init__(
@@ -310,9 +311,9 @@ class Connection:
     def recv_header(
         self, scratch: bytearray, deadline_s: float | None
     ) -> frames.FrameHeader:
-        """Receive the header of a frame of at most the agreed length.
+        """Receive a frame's header, and check its length against the limit.
 
-        Otherwise a worker could make us allocate room for an announced length.
+        Otherwise, a worker could make this process allocate any amount.
         """
         while True:
             header = channel.recv_header(
@@ -333,10 +334,10 @@ class Connection:
     def complain(
         self, failure: errors.ChecksumMismatch, scratch: bytearray
     ) -> bool:
-        """Tell the worker why the session ends, for its operator.
+        """Report to the worker, for its operator, why the session ends.
 
-        Waits until the worker has read it: otherwise later messages might
-        arrive first, and the session would count as cancelled.
+        Wait until the worker has read the report. Otherwise, later messages
+        might arrive first, and the session would count as cancelled.
         """
         deadline_s = channel.deadline_after(_FAREWELL_S)
         with contextlib.suppress(
@@ -361,9 +362,9 @@ class Connection:
 class Dialer:
     """Connects to the worker of a session.
 
-    :param features: optional features that the worker must have.
-    :param returns: have a second connection for what the worker sends, if it
-        is on another host and knows such connections.
+    :param features: optional features that the worker must support.
+    :param returns: use a second connection for data from the worker, if the
+        worker is on another host and supports that.
     """
 
     def __init__(
@@ -383,7 +384,7 @@ class Dialer:
         self.features = features
         self._cancel = cancel
         self._local_only = require_tls and view.certificate_sha256 is None
-        #: Of the first connection: a session does not change it.
+        #: Transport of the first connection; all others must use it, too.
         self._transport: str | None = None
 
     def open(
@@ -395,16 +396,17 @@ class Dialer:
     ) -> Connection:
         """Connect for the first time.
 
-        :param params: of the accelerator; they go to the worker only.
+        :param params: the accelerator's parameters, which go only to the
+            worker.
         :param start_input_offset_bytes: where input that began in another
             slot continues.
-        :raises WorkerError: if the worker refuses, or with
-            ``CHECKSUM_UNAVAILABLE`` if it lacks the feature, with
-            ``TLS_REQUIRED`` if it lacks that.
-        :raises channel.DeadlineExceeded: if it does not answer in time;
-            also its subclass :class:`FrontDoorHangs`.
-        :raises frames.ProtocolError: if its answer is invalid.
-        :raises errors.TooManyOpenFiles: if descriptors are missing.
+        :raises WorkerError: if the worker refuses; with code
+            ``CHECKSUM_UNAVAILABLE`` if it does not support checksums, or
+            ``TLS_REQUIRED`` if it does not use TLS.
+        :raises channel.DeadlineExceeded: if there is no response in time;
+            :class:`FrontDoorHangs` if the front door did not respond.
+        :raises frames.ProtocolError: if the worker's response is invalid.
+        :raises errors.TooManyOpenFiles: if there is no free descriptor.
         """
         members: dict[str, object] = {
             "secret": self.view.secret,
@@ -431,10 +433,10 @@ class Dialer:
         return self._dial(members, deadline_s)
 
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
-        """Ask the front door whether the session has lost its slot.
+        """Query the front door whether the session has lost its slot.
 
-        :returns: its state if it has ended, waits again, or has another slot;
-            None if it continues or is unknown.
+        :returns: the session if it has ended, is waiting again, or has another
+            slot; None if it continues or its state is unknown.
         """
         limit_s = time.monotonic() + _OUTCOME_S
         limit_s = min(limit_s, deadline_s or limit_s)
@@ -467,7 +469,7 @@ class Dialer:
     def _twice(
         self, request: Callable[[], _T], deadline_s: float | None
     ) -> _T:
-        """Repeat a request once: the agent may have been restarted."""
+        """Send a request, and again if the agent may have been restarted."""
         try:
             return request()
         except doors.ConnectionLost:
@@ -513,7 +515,7 @@ class Dialer:
         return_secret: str,
         deadline_s: float | None,
     ) -> channel.Link:
-        """Open a second connection; without it, the first one suffices."""
+        """Open a second connection; if that fails, return the first one."""
         hello = {
             "session_id": self.view.session_id,
             "generation": self.view.generation,
@@ -536,7 +538,7 @@ class Dialer:
     def hang_up(self, data: channel.Link) -> None:
         """Close a connection that this dialer made.
 
-        :param data: its channel; no thread may be using it.
+        :param data: the connection's channel, which no thread may be using.
         """
         self._cancel.detach(data)
         data.close()
@@ -579,14 +581,14 @@ class Dialer:
             del failure
 
     def _may_use(self, local: bool) -> bool:
-        # While the front door is unavailable, the local endpoint is
-        # unreachable, and the worker would refuse another transport.
+        # If the front door is unavailable, the local endpoint is unreachable,
+        # but the worker would still refuse a different transport.
         if self._local_only and not local:
             return False
         return self._transport is None or local == (self._transport == SHM)
 
     def _local(self, deadline_s: float | None) -> socket.socket:
-        # A worker survives its agent.
+        # The worker is still running even if the agent was restarted.
         return self._twice(
             functools.partial(
                 self.front_door.request_connection,
@@ -611,7 +613,8 @@ def _shake_hands(
         if local:
             if len(fds) != 2 or not opened.shared_buffers:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "OPENED came without shared memory"
+                    frames.PROTOCOL_ERROR,
+                    "the worker sent OPENED without shared memory",
                 )
             input_fd, output_fd = fds
             fds = []

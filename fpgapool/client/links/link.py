@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections for data: to the worker of a session, or the desk of a group.
+"""Connections for data, to a session's worker or a group's desk.
 
-Both ends are found in the same way and greet each other with HELLO and
+Workers and desks are reached in the same way, and greet with HELLO and
 OPENED. What follows differs: the stream of a session
 (:mod:`fpgapool.client.links.connection`), or the records of a group
 (:mod:`fpgapool.client.links.wires`).
@@ -24,16 +24,16 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Time limit of one attempt: a working peer answers within milliseconds.
+#: Time limit for one attempt; a working peer responds within milliseconds.
 ATTEMPT_S = 10.0
 
 
 class Refused(exceptions.CodedError):
-    """The other end answered ERROR, or lacks what this client requires."""
+    """The peer responded with ERROR, or lacks what this client requires."""
 
 
 def fastest_first(endpoints: Iterable[Any]) -> list[views.Endpoint]:
-    """Sort endpoints: shared memory is faster than every network."""
+    """Sort endpoints: shared memory first, because networks are slower."""
     return [
         views.Endpoint(*one)
         for one in sorted(
@@ -50,8 +50,9 @@ def connect(
 ) -> channel.Channel:
     """Connect to an endpoint.
 
-    :param certificate_sha256: of the other end, if TLS is on.
-    :param connect_local: connects to the other end on this host.
+    :param certificate_sha256: hash of the peer's certificate; None means that
+        it does not use TLS.
+    :param connect_local: connects to the peer if it is on this host.
     """
     if endpoint.network == views.LOCAL_NETWORK:
         return channel.PlainChannel(connect_local())
@@ -65,7 +66,7 @@ def require_tls(what: str) -> Refused:
     """Return the error for a peer without TLS."""
     return Refused(
         codes.TLS_REQUIRED,
-        f"{what} does not offer TLS ([agent] tls is off there); nothing was"
+        f"{what} does not use TLS ([agent] tls is off there); no data was"
         " sent",
     )
 
@@ -85,7 +86,7 @@ def shake_hands(
 ) -> tuple[dict[str, Any], list[int]]:
     """Send HELLO and receive OPENED.
 
-    :raises Refused: if the answer is ERROR.
+    :raises Refused: if the response is ERROR.
     """
     say_hello(data, hello, deadline_s)
     scratch = bytearray(frames.HEADER_BYTES)
@@ -109,7 +110,7 @@ def shake_hands(
             raise _refusal(document)
         if header.type != frames.OPENED:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the answer to HELLO is not OPENED"
+                frames.PROTOCOL_ERROR, "the reply to HELLO is not OPENED"
             )
         on_error.pop_all()
     return document, fds
@@ -119,6 +120,6 @@ def _refusal(document: dict[str, Any]) -> Refused | channel.ChannelClosed:
     code = str(document.get("code", codes.PROTOCOL_ERROR))
     message = str(document.get("message", ""))
     if code == codes.HELLO_TIMEOUT:
-        # This process was suspended; the peer is still good.
+        # This process was suspended; the peer still works, so try again.
         return channel.ChannelClosed(message)
     return Refused(code, message)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waits at the front door until a session has a slot, and connects to it."""
+"""Wait at the front door until a session has a slot, and connect to it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
-# How long the front door of a running session may be away.
+# How long the front door of a running session may be unreachable.
 _REOPEN_PATIENCE_S = 60.0
-# Replies of a pool that does not know the session's state.
+# Error codes of a pool that cannot determine the session's state.
 _OUTAGES = {
     codes.CONDUCTOR_UNAVAILABLE,
     codes.DATABASE_UNAVAILABLE,
@@ -36,21 +36,21 @@ _OUTAGES = {
 }
 # Errors that may mean an outage.
 _REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
-# How long a front door may turn away a program that would wait forever for an
-# absent one. Other programs come and go, but not if all of them wait.
+# How long a full front door may turn away a program that would wait without
+# limit for an unreachable one. If all other programs wait, no place is freed.
 _TURNED_AWAY_PATIENCE_S = 15.0
-# Replies of a worker after its assignment was revoked.
+# Error codes of a worker whose assignment was revoked.
 _OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
 #: How a session ends if its first connection breaks before OPENED.
 _UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
-#: How many slots to request again for that reason.
+#: How many more slots to request if that happens.
 _MAX_UNOPENED = 5
 
 StateCallback: typing.TypeAlias = Callable[[views.SessionView], object]
-#: Called with what does not answer, for people, and the seconds until the
-#: library gives up; None: it never does.
+#: Called with the human-readable name of what does not respond, and the
+#: seconds until the library gives up; None means that it never does.
 AwayCallback: typing.TypeAlias = Callable[[str, float | None], object]
-#: Sends the request; called with the deadline of its reply.
+#: Sends the request; called with the deadline for the reply.
 Ask: typing.TypeAlias = Callable[[float | None], object]
 _T = TypeVar("_T")
 
@@ -68,9 +68,9 @@ class Attempts:
         self.count = 0
 
     def begin(self, *reached: int) -> bool:
-        """Return whether another attempt is worthwhile.
+        """Count an attempt, and return whether it should be made.
 
-        :param reached: positions of the data; they only grow.
+        :param reached: positions in the data, which only increase.
         """
         if reached != self._reached:
             self._reached = reached
@@ -84,9 +84,9 @@ class Attempts:
 
 
 class Absence:
-    """Notices when the pool is away, and for too long; for any thread.
+    """Tracks whether the pool is unreachable, and for too long; thread-safe.
 
-    :param timeout_s: how long it may be away; None: for ever.
+    :param timeout_s: how long it may be unreachable; None means no limit.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Absence:
 
     @property
     def until_s(self) -> float | None:
-        """Until when it may be away; None: it is not, or for ever."""
+        """When to give up; None if the pool is reachable or has no limit."""
         if self._timeout_s is None or self._since_s is None:
             return None
         return self._since_s + self._timeout_s
@@ -112,7 +112,7 @@ class Absence:
             self._announced = False
 
     def answered(self) -> None:
-        """Record an answer that does not end the outage for the program."""
+        """Record a response, although the outage continues for the program."""
         with self._lock:
             self._since_s = None
 
@@ -122,10 +122,10 @@ class Absence:
         since_s: float | None = None,
         *limits_s: float | None,
     ) -> None:
-        """Record that the pool does not answer.
+        """Record that the pool does not respond.
 
-        :param since_s: when that began, if it was not now.
-        :raises errors.FrontDoorUnavailable: if it was away for too long.
+        :param since_s: when that began; None means now.
+        :raises errors.FrontDoorUnavailable: if that has lasted too long.
         """
         with self._lock:
             if self._since_s is None:
@@ -143,7 +143,7 @@ class Absence:
             )
 
     def announce(self, what: str, gives_up_s: float | None) -> None:
-        """Tell the program what does not answer, and until when it waits."""
+        """Notify the program what does not respond, and when to give up."""
         if self._on_away is not None:
             self._on_away(what, channel.remaining_s(gives_up_s))
 
@@ -157,17 +157,18 @@ class Ended(exceptions.PicklableError):
 
 
 class SlotSeeker:
-    """Gets slots for one session: the first, and others if it is lost.
+    """Gets slots for one session: the first one, and replacements.
 
     :param door: front door; the seeker reconnects to it after an outage.
-    :param away_timeout_s: how long the pool may be away, and not only its
-        conductor; None: the patience is the only limit.
-    :param on_away: called when the pool, or the worker of the slot, goes away.
+    :param away_timeout_s: how long the whole pool, not only its conductor, may
+        be unreachable; None means that ``patience_s`` is the only limit.
+    :param on_away: called when the pool or the slot's worker becomes
+        unreachable.
     """
 
-    #: Why the CPU computes and no slot ever will; None: one does, or may.
+    #: Why the CPU computes and no slot will; None if a slot does or still may.
     fallback_reason: str | None = None
-    #: Of this machine's processor, if it computes; estimated.
+    #: Estimated energy of this machine's CPU, if it computes.
     cpu_energy_j: float | None = None
 
     def __init__(
@@ -186,7 +187,7 @@ class SlotSeeker:
         self.door = door
         # Since when the slot's worker has been unreachable.
         self._lost_since_s: float | None = None
-        # Since when the front door has been unreachable, too.
+        # Whether, and since when, the front door has also been unreachable.
         self._absence = Absence(away_timeout_s, on_away)
         self._features = features
         self._returns = returns
@@ -212,8 +213,8 @@ class SlotSeeker:
         self._queue_deadline_s = queue_deadline_s
         self._patience_s = patience_s
         self._view: views.SessionView | None = None
-        # Since when the session's state has been unknown, or the front door
-        # has only replied that it is full.
+        # Since when the session's state has been unknown, and since when the
+        # front door has only replied that it is full.
         self._away_since_s: float | None = None
         self._turned_away_since_s: float | None = None
         self._asked_s = asked_s
@@ -228,16 +229,16 @@ class SlotSeeker:
         patience_s: float | None = None,
         asked_s: float | None = None,
     ) -> tuple[connections.Dialer, connections.Connection]:
-        """Ask for the session and connect to its first slot.
+        """Request the session and connect to its first slot.
 
-        :param ask: sends the request; called again if the front door went
-            away.
-        :param queue_deadline_s: absolute deadline of waiting in the queue.
+        :param ask: sends the request; called again if the connection to the
+            front door was lost.
+        :param queue_deadline_s: absolute deadline for waiting in the queue.
             The pool enforces it; the client does so if the pool cannot, or
             if ``patience_s`` is limited.
-        :param patience_s: how long a front door may stay away, or hang;
-            None for ever.
-        :param asked_s: time of the first request without a reply; None for
+        :param patience_s: how long a front door may be unreachable or hang;
+            None means no limit.
+        :param asked_s: time of the first request without a reply; None means
             now.
         :raises Ended: if the session ended.
         """
@@ -255,9 +256,9 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get another slot and connect to it.
 
-        :raises Ended: if it gets none.
-        :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
-            A front door that stays away is FrontDoorUnavailable.
+        :raises Ended: if the session ends instead.
+        :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`;
+            FrontDoorUnavailable if the front door remains unreachable.
         """
         offsets_bytes = input_offset_bytes, output_offset_bytes
         ask = self._start_again(lost, offsets_bytes, deadline_s)
@@ -284,26 +285,26 @@ class SlotSeeker:
                 session_id=lost.session_id,
                 generation=lost.generation,
             )
-            # Notifications before the reply are about the lost slot.
+            # Notifications that came before the reply are about the lost slot.
             self.door.discard_events()
 
         return ask
 
     def worker_lost(self, gives_up_s: float) -> None:
-        """Note that the worker of the present slot cannot be reached.
+        """Record that the worker of the current slot is unreachable.
 
-        :param gives_up_s: absolute time at which the caller gives it up.
+        :param gives_up_s: absolute time at which the caller gives up.
         """
         if self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
             self._absence.announce("the slot's worker", gives_up_s)
 
     def worker_found(self) -> None:
-        """Note that the worker of the present slot is reached again."""
+        """Record that the worker of the current slot is reachable again."""
         self._lost_since_s = None
 
     def stop(self) -> None:
-        """Make every wait return soon, now and later."""
+        """Make every current and later wait return soon."""
         self._stopped = True
         self.door.shutdown()
 
@@ -323,9 +324,10 @@ class SlotSeeker:
     def _seek_opened(
         self, ask: Ask, deadline_s: float | None
     ) -> tuple[connections.Dialer, connections.Connection]:
-        """Get a slot, and others if the first connection to it breaks.
+        """Get a slot, or another if the first connection to it breaks.
 
-        By then the secret is used up, and the resume secret has not arrived.
+        In that case, the secret has been used and no resume secret has
+        arrived, so the client cannot connect to the same slot again.
         """
         for _ in range(_MAX_UNOPENED):
             try:
@@ -359,7 +361,7 @@ class SlotSeeker:
                 self._pause(exc)
 
     def _is_outage(self, exc: errors.FpgapoolError) -> bool:
-        """Whether an error leaves the request valid.
+        """Return whether the request is still valid after an error.
 
         An accepted request keeps its place in the queue, and a session that
         has lost its slot can still get another one.
@@ -371,9 +373,9 @@ class SlotSeeker:
         return taken_in and exc.code in _OUTAGES
 
     def _limit_s(self) -> float | None:
-        """The deadline of the present state."""
+        """Return the deadline of the current state."""
         assigned = self._view is not None and self._view.state != states.QUEUED
-        # Otherwise the pool enforces the time in the queue.
+        # Otherwise, the pool enforces the time limit in the queue.
         by_itself = (
             self._patience_s is not None or self._away_since_s is not None
         )
@@ -387,12 +389,12 @@ class SlotSeeker:
         away_since_s: float | None,
         until_s: float | None = None,
     ) -> _T:
-        """Call the front door while there is time and patience.
+        """Send a request to the front door while time and patience remain.
 
-        :param away_since_s: since when there has been no reply; None if no
-            reply is due soon.
-        :raises errors.FrontDoorUnavailable: if no reply comes in time.
-        :raises errors.OperationTimeout: if ``until_s`` passes.
+        :param away_since_s: since when a reply has been missing; None if no
+            reply is expected soon.
+        :raises errors.FrontDoorUnavailable: if there is no reply in time.
+        :raises errors.OperationTimeout: if there is none until ``until_s``.
         """
         limit_s = self._limit_s()
         patient_until_s = earliest(
@@ -414,9 +416,10 @@ class SlotSeeker:
         return away_since_s + self._patience_s
 
     def _note_absence(self, reason: Exception) -> None:
-        """Record whether the front door answered.
+        """Record whether the front door responded.
 
-        :raises errors.FrontDoorUnavailable: if the pool was absent too long.
+        :raises errors.FrontDoorUnavailable: if the pool has been unreachable
+            for too long.
         """
         if isinstance(reason, errors.RequestRejected | doors.TurnedAway):
             self._absence.answered()
@@ -429,8 +432,8 @@ class SlotSeeker:
             )
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
-        # A restarted agent returns within seconds. The request is still valid,
-        # and its name makes repeating it safe.
+        # An agent restarts within seconds. The request is still valid, and its
+        # ID makes it safe to repeat.
         self._be_patient(reason)
         while not self._stopped:
             self._pause(reason)
@@ -445,7 +448,8 @@ class SlotSeeker:
     def _be_patient(self, reason: Exception) -> None:
         """Raise the error if the outage has lasted too long.
 
-        A front door that accepts connections and drops them is away, too.
+        A front door that accepts connections but drops them also counts as
+        unreachable.
         """
         now_s = time.monotonic()
         self._away_since_s = self._away_since_s or now_s
@@ -473,15 +477,17 @@ class SlotSeeker:
         left_s = earliest(left_s, channel.remaining_s(self._absence.until_s))
         if left_s is None:
             left_s = self._backoff_s
-        # Jitter: clients of the same outage must not all return at once.
+        # Jitter, so that all clients do not return at once after an outage.
         pause_s = self._backoff_s * random.uniform(0.5, 1.0)
         self.token.wait(min(pause_s, left_s))
         self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
 
     def _timeout(self, reason: str) -> errors.FpgapoolError:
         if channel.remaining_s(self._deadline_s) == 0:
-            return errors.OperationTimeout(f"time limit passed: {reason}")
-        return errors.WaitTimeout("no slot came within wait_timeout_s")
+            return errors.OperationTimeout(
+                f"the time limit was exceeded: {reason}"
+            )
+        return errors.WaitTimeout("no slot became free within wait_timeout_s")
 
     def _await_connection(
         self,
@@ -507,15 +513,18 @@ class SlotSeeker:
                 if isinstance(attempt, connections.Connection):
                     return dialer, attempt
                 if self.door.connections != before:
-                    # The new front door does not know the request.
-                    raise doors.ConnectionLost("the front door was away")
+                    # The restarted front door does not know the request.
+                    raise doors.ConnectionLost(
+                        "the connection to the front door was lost"
+                    )
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
 
     def _news(self, pause_s: float | None) -> views.SessionView | None:
-        """Wait for news of the session.
+        """Wait until the session changes.
 
-        :param pause_s: the longest wait; None if only news can help.
+        :param pause_s: time limit of the wait; None means no limit, because
+            only a change helps.
         """
         wait_until_s = channel.deadline_after(pause_s)
         known = self._view
@@ -530,11 +539,11 @@ class SlotSeeker:
     def _next_view(self, pause_s: float | None) -> views.SessionView | None:
         """Wait for a notification.
 
-        :returns: the new view; None if the notification brought none.
+        :returns: the new view; None if the notification has no newer one.
         """
         silent_since_s = self._away_since_s
         if self._view is None and self._lost_generation < 0:
-            # It will soon know the state of a new request.
+            # A working front door soon reports the state of a new request.
             silent_since_s = self._asked_s
         event = self._call(self.door.next_event, silent_since_s, pause_s)
         if event.get("event") != "session":
@@ -557,7 +566,7 @@ class SlotSeeker:
         return view
 
     def _end_outage(self) -> None:
-        """Record that the pool is available, and knows the session's state."""
+        """Record that the pool responds and knows the session's state."""
         self._reset_backoff()
         self._lost_since_s = None
         self._absence.end()
@@ -567,11 +576,10 @@ class SlotSeeker:
         self._backoff_s = _FIRST_BACKOFF_S
 
     def _check_for_outage(self, view: views.SessionView) -> None:
-        """Return if the view has the session's state.
+        """Check that the view contains the session's state.
 
-        :raises errors.RequestRejected: if the view only says that the state is
-            unknown. A restarted agent reports this for sessions that it does
-            not know.
+        :raises errors.RequestRejected: if the state is unknown. A restarted
+            agent reports this for sessions that it does not know.
         """
         unknown = view.state == states.REJECTED and not view.session_id
         if not unknown and view.state != states.LOST:
@@ -590,11 +598,11 @@ class SlotSeeker:
     ) -> connections.Connection | bool:
         """Connect to the worker.
 
-        :returns: the connection; else whether a retry may help.
+        :returns: the connection; otherwise, whether a retry may help.
         """
         patient_until_s = self._patient_until_s(self._away_since_s)
         away_since_s = self._away_since_s or time.monotonic()
-        # Reset; set again below if the front door hangs.
+        # Reset here, and set again below if the front door hangs.
         self._away_since_s = None
         try:
             return dialer.open(
@@ -604,8 +612,8 @@ class SlotSeeker:
             )
         except connections.WorkerError as exc:
             if exc.code in _OVER:
-                # The assignment is over, and the pool is about to announce the
-                # next one; or its worker does not know yet.
+                # Either the assignment is over, and the pool is about to
+                # announce the next one; or the worker has not received it yet.
                 return exc.code == codes.UNAUTHORIZED
             raise _refused(exc) from exc
         except tls_channel.PinMismatch as exc:
@@ -625,11 +633,11 @@ class SlotSeeker:
 
 
 def earliest(*deadlines_s: float | None) -> float | None:
-    """Return the deadline that passes first.
+    """Return the earliest deadline.
 
     :param deadlines_s: absolute deadlines; None means no deadline.
     """
-    # Each session calls it often: a generator would cost calls of its own.
+    # Called often by each session, so it avoids the cost of a generator.
     found = None
     for one in deadlines_s:
         if one is not None and (found is None or one < found):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The records of a group on their way to and from the desk of a host."""
+"""Carry a group's records to and from the desk of a host."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from fpgapool.protocol import groups
 
 _CLOSE = frames.pack_header(frames.CLOSE)
 
-# Records read from a ring in one go, and the longest of them.
+# Most records read from a ring at once, and the length limit for each.
 _TAKEN_RECORDS = 32
 _TAKEN_BYTES = 16 * 1024
-# Records sent to another host in one go, and the bytes of all but the last.
+# Most records sent to another host at once, and the total length after which
+# no more are added.
 _SENT_RECORDS = 32
 _SENT_BYTES = 64 * 1024
 
 
 class Wire(Protocol):
-    """A connection to a desk that transports records.
+    """A connection to a desk that carries records.
 
-    :ivar leads: whether any thread may receive, one at a time; else only that
-        of the connection.
+    :ivar leads: whether any thread may receive, one at a time; if not, only
+        the connection's own thread may.
     """
 
     opened: groups.Opened
@@ -45,13 +46,14 @@ class Wire(Protocol):
         """Send a record; never waits.
 
         :returns: False if there is no room now.
-        :raises rings.RingDamaged: if the desk has broken it.
+        :raises rings.RingDamaged: if the desk has corrupted the ring.
         """
 
     def take(self, deadline_s: float | None = None) -> list[bytes]:
         """Wait for records, and return copies of the short ones.
 
-        :returns: none if the next one is long: it is for :meth:`receive`.
+        :returns: an empty list if the next record is long; use
+            :meth:`receive` for it.
         """
 
     def receive(self, deadline_s: float | None = None) -> rings.Record | bytes:
@@ -61,21 +63,21 @@ class Wire(Protocol):
         """
 
     def is_whole(self) -> bool:
-        """Whether the record was intact while it was read.
+        """Return whether the record was intact while it was read.
 
         If not, the connection is lost.
         """
         return True
 
     def free(self) -> None:
-        """Release the room of the record."""
+        """Release the record's space."""
         return
 
     def say_goodbye(self) -> None:
-        """Announce to the desk that this client will not return."""
+        """Notify the desk that this client will not return."""
 
     def shutdown(self) -> None:
-        """Wake the receiving thread, and end its later waits; thread-safe."""
+        """Wake the receiving thread; later waits fail at once. Thread-safe."""
 
     def close(self) -> None:
         """Close the connection; no thread may be using it."""
@@ -90,12 +92,12 @@ def connect(
 ) -> Wire:
     """Connect to the desk of a host.
 
-    :param window_tasks: the most unanswered tasks of this client.
-    :raises link.Refused: if the desk does not admit this client, or lacks a
-        required TLS.
-    :raises errors.TooManyOpenFiles: if descriptors are missing.
-    :raises OSError: if no endpoint can be reached.
-    :raises frames.ProtocolError: if something other than a desk answers.
+    :param window_tasks: maximum number of this client's unfinished tasks.
+    :raises link.Refused: if the desk does not admit this client, or does not
+        use TLS although it is required.
+    :raises errors.TooManyOpenFiles: if there is no free descriptor.
+    :raises OSError: if no endpoint is reachable.
+    :raises frames.ProtocolError: if the peer is not a desk.
     """
     failure: OSError = channel.ChannelClosed("the desk has no endpoint")
     for endpoint in link.fastest_first(host.endpoints):
@@ -154,7 +156,8 @@ def _open(
             return LocalWire(plain, rings.Channel.attach(used), opened)
         except rings.RingDamaged as exc:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"OPENED came without rings: {exc}"
+                frames.PROTOCOL_ERROR,
+                f"the desk sent OPENED without valid rings: {exc}",
             ) from exc
         finally:
             channel.close_fds(fds)
@@ -215,13 +218,13 @@ class LocalWire:
                 if not left_s:
                     shared.disarm()
                     raise channel.DeadlineExceeded("deadline passed")
-                # Rounded up, so that the last millisecond is not a busy loop.
+                # Round up, to avoid a busy loop in the last millisecond.
                 left_ms = int(left_s * 1000) + 1
             ready = self._poller.poll(left_ms)
         shared.disarm()
         for fd, _ in ready:
             if fd == self._sock_fd and shared.get() is None:
-                raise channel.ChannelClosed("the desk is gone")
+                raise channel.ChannelClosed("the desk closed the connection")
 
     def say_goodbye(self) -> None:
         self._sock.send(
@@ -239,7 +242,7 @@ class LocalWire:
 class RemoteWire(Wire):
     """Frames to and from a desk on another host.
 
-    Another thread sends, so that putting a record never waits.
+    A separate thread sends, so that :meth:`put` never waits.
     """
 
     leads = False
@@ -303,7 +306,7 @@ class RemoteWire(Wire):
             while self._send_some():
                 pass
         except channel.ChannelClosed:
-            # Wakes the receiving thread, which handles the loss.
+            # Wake the receiving thread, which handles the lost connection.
             self._stream.shutdown()
 
     def _send_some(self) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Blocks: data that a slot keeps, so that it need not be sent again."""
+"""Blocks: data that a slot caches, so that it need not be sent again."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def bytes_of(data: Any) -> bytes | memoryview:
 
 
 class Block:
-    """Data for a slot or a group that may be used again and again.
+    """Data that a slot or a group may use repeatedly.
 
-    The slot keeps it for as long as it has room, and gets a reference of 32
-    bytes the next time. Do not change the data.
+    The slot keeps the data while it has space; the next time, only a 32-byte
+    reference is sent. Do not change the data.
 
-    :param data: anything with the buffer protocol, with 1 byte at least.
-    :raises errors.InvalidRequest: if the data is wrong.
+    :param data: any object with the buffer protocol and at least 1 byte.
+    :raises errors.InvalidRequest: if the data is invalid.
     """
 
     def __init__(self, data: Any) -> None:
@@ -65,10 +65,10 @@ _NUMBER = shapes.integer(1, blocks.MAX_ARGUMENT)
 
 
 def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
-    """Make blocks of arguments.
+    """Turn arguments into blocks.
 
-    :param arguments: by number; a block or any other data.
-    :raises errors.InvalidRequest: if a number or the data is wrong.
+    :param arguments: blocks or other data, by number.
+    :raises errors.InvalidRequest: if a number or the data is invalid.
     """
     found: dict[int, Block] = {}
     if len(arguments or ()) >= blocks.MAX_REFERENCES:
@@ -93,14 +93,14 @@ class BlockPiece(pieces.Piece):
         super().__init__(number, block.data, None)
         self.block = block
         self.brought = False
-        # No slot can empty it.
+        # The block is in the caller's memory, which no slot can clear.
         self.origin = block.data
 
 
 class BlockSender:
-    """Which blocks the worker of a session has.
+    """Tracks which blocks a session's worker has.
 
-    The worker decides in the same way, so a reference is seldom in vain.
+    The worker uses the same rules, so it rarely lacks a referenced block.
     """
 
     def __init__(self, arguments: dict[int, Block] | None = None) -> None:
@@ -112,7 +112,7 @@ class BlockSender:
         self._there = blocks.Shelf(capacity_bytes)
 
     def announce(self, piece: BlockPiece) -> bytes:
-        """Return what precedes a piece, and set whether it is brought."""
+        """Return the frame before a piece; set whether its data is sent."""
         reference = piece.block.reference
         piece.brought = not self._there.use(reference)
         if not piece.brought:
@@ -124,7 +124,7 @@ class BlockSender:
     def missed(self, piece: pieces.Piece) -> None:
         """Record that the worker lacks a piece's block.
 
-        :raises frames.ProtocolError: if the piece brought its data along.
+        :raises frames.ProtocolError: if the piece was sent with its data.
         """
         if not isinstance(piece, BlockPiece) or piece.brought:
             raise frames.ProtocolError(
@@ -136,9 +136,9 @@ class BlockSender:
     def send_arguments(
         self, connection: connections.Connection, deadline_s: float | None
     ) -> None:
-        """Send all arguments; a worker that has them already ignores them.
+        """Send all arguments; a worker that already has them ignores them.
 
-        :raises errors.SessionFailed: if the worker does not take them.
+        :raises errors.SessionFailed: if the worker does not accept them.
         """
         opened = connection.opened
         place = opened.input_offset_bytes
@@ -150,7 +150,7 @@ class BlockSender:
             ):
                 raise errors.SessionFailed(
                     codes.INCOMPATIBLE_SLOT,
-                    "the slot's worker takes no argument of "
+                    "the slot's worker does not accept an argument of "
                     f"{reference.length_bytes} bytes",
                     place,
                 )

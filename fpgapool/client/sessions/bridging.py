@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Computing on this machine's CPU while a session waits for a slot.
+"""Compute on this machine's CPU while a session waits for a slot.
 
-A slot takes over between two pieces of the input. When it is lost, the CPU
-continues until the next slot comes.
+A slot takes over between two pieces of the input. If the slot is lost, the CPU
+continues until the next slot is ready.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _Found: typing.TypeAlias = tuple[connections.Dialer, connections.Connection]
 class BridgingSeeker(waiting.SlotSeeker):
     """Seeks slots in another thread while the CPU computes.
 
-    :param load: loads the software core, as soon as it is needed; called with
-        the longest piece that all workers take, None if it is not known.
-    :param falls_back: whether the CPU computes to the end if the pool fails.
+    :param load: loads the software core when it is first needed; called with
+        the length limit for pieces of all workers, or None if unknown.
+    :param falls_back: whether the CPU finishes the work if the pool fails.
     """
 
     def __init__(
@@ -48,18 +48,19 @@ class BridgingSeeker(waiting.SlotSeeker):
         self._software: software.Software | None = None
         self._forgiven = software.FALLBACK_CODES if falls_back else ()
         self._thread: threading.Thread | None = None
-        # Written by the seeking thread only, until it has set the event.
+        # The next attributes are written only by the seeking thread until it
+        # has set this event.
         self._known = threading.Event()
         self._computing: (
             tuple[software.CpuDialer, software.CpuConnection] | None
         )
         self._computing = None
         self._failure: BaseException | None = None
-        # When to report next; None: the pool takes no reports.
+        # When to report next; None if the pool accepts no reports.
         self._reports_at_s: float | None = None
         # Set by the seeking thread just before it ends.
         self._found: _Found | None = None
-        # Of the last slot, in which the session may have begun.
+        # OPENED of the last slot, in which the session may have begun.
         self._slot: connections.Opened | None = None
 
     @property
@@ -74,15 +75,15 @@ class BridgingSeeker(waiting.SlotSeeker):
     ) -> _Found:
         """See :meth:`waiting.SlotSeeker.open`.
 
-        :returns: the way to a slot that is ready, else to the CPU, as soon
-            as the pool has accepted the request.
+        :returns: the connection to a slot if one is ready, otherwise to the
+            CPU, as soon as the pool has accepted the request.
         """
         base = super()
         try:
             self._seek_beside(lambda: base.open(ask, None, **limits))
             if not self._known.wait(channel.remaining_s(deadline_s)):
                 raise errors.OperationTimeout(
-                    "the pool did not answer in time"
+                    "the pool did not respond in time"
                 )
             if self._failure is not None:
                 raise self._failure
@@ -98,7 +99,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         output_offset_bytes: int,
         deadline_s: float | None,
     ) -> _Found:
-        """Go on in the slot that was found, else on the CPU.
+        """Continue in the slot that was found, or else on the CPU.
 
         See :meth:`waiting.SlotSeeker.reopen`.
         """
@@ -188,9 +189,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         return view
 
     def _report(self) -> None:
-        """Report the CPU's progress to the pool, which uses it to order the
-        queue.
-        """
+        """Report the CPU's progress, by which the pool orders its queue."""
         self._reports_at_s = channel.deadline_after(_REPORT_S)
         view, connection = self._view, self._computing[1]
         if view is None or view.state != states.QUEUED:
@@ -207,7 +206,7 @@ class BridgingSeeker(waiting.SlotSeeker):
                 time.monotonic(),
             )
         except errors.RequestRejected:
-            # An older pool, or its API: it does not accept reports.
+            # The API and older pools do not accept reports.
             self._reports_at_s = None
 
     def _connect(

@@ -7,10 +7,10 @@ and how much output it has produced in this slot, and the CRC-32 of both. The
 client compares them with what it has sent and received before the
 acknowledgement counts, so a later loss of the slot does not matter.
 
-Unacknowledged output of a lost slot is repeated by the next one, and dropped.
-It was not checked, so its checksum is compared with that of the complete
-repetition. Until then some input is unacknowledged, so no caller regards the
-output as complete.
+The next slot repeats the unacknowledged output of a lost slot, and the client
+drops the repetition. The first output was not checked, so its checksum is
+compared with that of the complete repetition. Until then, some input is
+unacknowledged, so no caller regards the output as complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fpgapool.protocol import frames
 
 @dataclasses.dataclass(slots=True)
 class _Again:
-    """Output that is received a second time, and what follows it.
+    """Output that is received a second time, and the output after it.
 
     :ivar expected: CRC-32 of the output that was passed on.
     """
@@ -38,9 +38,9 @@ class _Again:
 
 
 class Verifier:
-    """Checks one session. Sending and receiving may be two threads.
+    """Checks one session; separate threads may send and receive.
 
-    :param input_offset_bytes: start of the input in the first slot.
+    :param input_offset_bytes: position at which the first slot's input starts.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Verifier:
     def add_output(self, data: memoryview, known_bytes: int) -> None:
         """Count output that has arrived completely.
 
-        :param known_bytes: how much of it another slot gave already.
+        :param known_bytes: how much of it another slot has already returned.
         """
         self._output_bytes += len(data)
         self._output_crc32 = zlib.crc32(data, self._output_crc32)
@@ -79,7 +79,7 @@ class Verifier:
             again.expected = zlib.crc32(data[known_bytes:], again.expected)
 
     def resume(self) -> None:
-        """Forget the last report of a broken connection."""
+        """Discard the last report of a broken connection."""
         self._claim = None
 
     def move(
@@ -114,10 +114,9 @@ class Verifier:
         covered: pieces.Piece | None,
         idle: bool,
     ) -> None:
-        """Compare before an acknowledgement counts.
+        """Compare checksums before an acknowledgement takes effect.
 
-        :param covered: the last piece that it newly covers, None if there is
-            none.
+        :param covered: the last piece that is newly acknowledged, or None.
         :raises errors.ChecksumMismatch: if input or output differ.
         :raises frames.ProtocolError: if the worker has not sent its report.
         """
@@ -128,7 +127,7 @@ class Verifier:
         ):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "acknowledgement came without its checksum",
+                "the acknowledgement has no checksum",
             )
         input_bytes, input_crc32 = (
             (self._acknowledged_bytes, self._acknowledged_crc32)
@@ -137,7 +136,8 @@ class Verifier:
         )
         if header.offset_bytes != input_bytes:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "acknowledgement covers part of a frame"
+                frames.PROTOCOL_ERROR,
+                "the acknowledgement ends within a frame",
             )
         self._compare(claim[1], input_bytes, input_crc32)
         self._compare_again(idle)
@@ -188,7 +188,7 @@ class Verifier:
                 errors.OUTPUT,
                 self._settled_bytes,
                 again.end_bytes,
-                "it came from two slots and differs",
+                "two slots returned different output",
                 self._acknowledged_bytes,
             )
         self._again = None
@@ -197,7 +197,7 @@ class Verifier:
 def _difference(found: tuple[int, int], reported: tuple[int, int]) -> str:
     if found[0] != reported[0]:
         return (
-            f"{found[0]} bytes in this slot here, {reported[0]} at the"
+            f"{found[0]} bytes of this slot here, {reported[0]} at the"
             " accelerator"
         )
     return f"CRC-32 {found[1]:08x} here, {reported[1]:08x} at the accelerator"

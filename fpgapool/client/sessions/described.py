@@ -15,7 +15,7 @@ class Described:
 
     @property
     def view(self) -> views.SessionView:
-        """The view of the front door when the present slot was ready."""
+        """The front door's view from when the current slot became ready."""
         return self.flow.view
 
     @property
@@ -29,7 +29,7 @@ class Described:
 
     @property
     def device(self) -> str | None:
-        """Board of the slot."""
+        """Name of the slot's board."""
         return self.view.device
 
     @property
@@ -49,10 +49,10 @@ class Described:
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why no slot will compute, but this machine's CPU.
+        """Why this machine's CPU computes and no slot will.
 
-        It is the code of the pool's failure. None if a slot computes or may
-        still come.
+        This is the code of the pool's error. None if a slot computes or still
+        may.
         """
         return self.flow.seeker.fallback_reason
 
@@ -63,10 +63,11 @@ class Described:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """The estimated energy of this machine's processor, if it computes.
+        """The estimated energy of this machine's CPU, if it computes.
 
-        It is shown only: the pool charges for slots. None: a slot computes, or
-        the accelerator's profile has no power for the platform ``cpu``.
+        For information only: the pool charges only for slots. None if a slot
+        computes, or if the accelerator's profile has no power for the platform
+        ``cpu``.
         """
         return self.flow.seeker.cpu_energy_j
 
@@ -77,12 +78,12 @@ class Described:
 
     @property
     def queued_at(self) -> float | None:
-        """Wall clock when the pool had recorded the request."""
+        """Wall clock time when the pool had recorded the request."""
         return self.view.queued_at
 
     @property
     def ready_at(self) -> float | None:
-        """Wall clock when the slot was ready."""
+        """Wall clock time when the slot was ready."""
         return self.view.ready_at
 
     @property
@@ -92,5 +93,5 @@ class Described:
 
     @property
     def reopens(self) -> int:
-        """How often a lost slot was replaced by another one."""
+        """How often a lost slot was replaced."""
         return self.flow.reopens

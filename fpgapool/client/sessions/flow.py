@@ -2,10 +2,9 @@
 
 """The flow of data through one session.
 
-One thread receives. Another one may send meanwhile; for a session that does
-one task at a time both are the caller's thread. See
-:mod:`fpgapool.client.sessions.recovery` for what happens when a connection or
-a slot is lost.
+One thread receives, while another may send; if a session runs one task at a
+time, the caller's thread does both. :mod:`fpgapool.client.sessions.recovery`
+describes what happens when a connection or a slot is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fpgapool.vocabulary import codes
 
 
 class Flow(recovery.Recovering):
-    """Takes input and gives output."""
+    """Accepts input and returns output."""
 
     def __init__(
         self,
@@ -39,7 +38,8 @@ class Flow(recovery.Recovering):
         super().__init__(dialer, connection, seeker, sender)
         self.ended = False
         self.closed: dict[str, Any] | None = None
-        # No output is left to return.
+        # Whether the worker has ended the session, so nothing is left to
+        # cancel.
         self._ended_by_worker = False
         self._spare = memoryview(b"")
         self._scratch = bytearray(frames.HEADER_BYTES)
@@ -49,20 +49,21 @@ class Flow(recovery.Recovering):
     def receive(
         self, place: memoryview, deadline_s: float | None
     ) -> pieces.Output | None:
-        """Receive the next frame; gives back the output received before.
+        """Receive the next frame, and release the output received before.
 
-        :param place: where to put output that comes in the stream; at least
+        :param place: where to put output that arrives in the stream; at least
             ``chunk_bytes`` long.
         :raises errors.SessionFailed: if the session has ended or cannot be
-            resumed; :class:`errors.ChecksumMismatch` if data was changed on
-            its way.
-        :raises frames.ProtocolError: if the worker breaks the protocol.
+            resumed; :class:`errors.ChecksumMismatch` if data was changed in
+            transit.
+        :raises frames.ProtocolError: if the worker violates the protocol.
         """
         while True:
             connection = self._connection
             try:
                 if self._output.ack_due:
-                    # Waiting behind a long piece would delay the output.
+                    # The ACK must not wait for a long piece of input: that
+                    # would delay the output.
                     self._behind.send(
                         self._release(), self._present, deadline_s
                     )
@@ -92,8 +93,8 @@ class Flow(recovery.Recovering):
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
         if kind == frames.PING:
-            # It also acknowledges the output before the PING, which is
-            # processed.
+            # PONG also acknowledges the output before the PING, which has
+            # been processed.
             pong = header._replace(type=frames.PONG).pack()
             self._behind.send(pong, self._present, deadline_s)
         elif kind == frames.ERROR:
@@ -145,7 +146,7 @@ class Flow(recovery.Recovering):
             return pieces.Output(data, last)
         fresh = data[known_bytes:]
         if fresh and shared is None:
-            # Callers expect output at the start of the memory they gave.
+            # Callers expect output at the start of the memory they passed.
             data[: len(fresh)] = bytes(fresh)
             fresh = data[: len(fresh)]
         return pieces.Output(fresh, last)
@@ -186,7 +187,7 @@ class Flow(recovery.Recovering):
             self._output.settle()
             finished = self._output.finished and self.window.idle
         if finished and not self.ended:
-            # With checksums, an END counts only now.
+            # With checksums, the end counts only once it has been verified.
             self._finish()
 
     def _fail(self, document: dict[str, Any]) -> NoReturn:
@@ -194,7 +195,7 @@ class Flow(recovery.Recovering):
         message = str(document.get("message", "the worker gave no reason"))
         if code in codes.SLOT_LOST:
             raise recovery.SlotLost(code, message)
-        # A cancellation now could overtake the worker's report.
+        # Do not cancel: the cancellation could overtake the worker's report.
         self._ended_by_worker = True
         if code == codes.INVALID_PARAMS:
             raise errors.InvalidParams(message)
@@ -203,10 +204,10 @@ class Flow(recovery.Recovering):
     # Ending
 
     def close(self, place: memoryview, deadline_s: float | None) -> None:
-        """Tell the worker that the session has ended, and wait for its reply.
+        """Notify the worker that the session has ended; wait for the reply.
 
-        A connection that breaks meanwhile is not an error: all requested
-        output has arrived. Parameters and errors are those of :meth:`receive`.
+        If the connection breaks, that is not an error, because all requested
+        output has arrived. Parameters and errors are as in :meth:`receive`.
         """
         connection = self._connection
         close = frames.FrameHeader(frames.CLOSE).pack()
@@ -221,19 +222,19 @@ class Flow(recovery.Recovering):
             self._cancel.check()
 
     def stop(self) -> None:
-        """Make every thread in the flow return soon, now and later."""
+        """Make every thread that is in the flow, now or later, return soon."""
         self.window.stop()
         self._connection.channel.shutdown()
         self.seeker.stop()
 
     def abandon(self) -> None:
-        """Ask the pool to revoke the slot, if there is one; never raises."""
+        """Request that the pool revoke the slot, if any; never raises."""
         if self._ended_by_worker:
             return
         self.seeker.give_up(self.view.session_id)
 
     def report_close(self, deadline_s: float | None) -> None:
-        """Tell the pool that the client has closed; never raises."""
+        """Notify the pool that the client closed the session; never raises."""
         confirmed = self.closed is not None
         if self.transport != connections.CPU:
             closed: doors.Closed = {

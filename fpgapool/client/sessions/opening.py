@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opening a session: ask the front door, wait for a slot, connect to it."""
+"""Open a session: request it, wait for a slot, and connect to the slot."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from fpgapool.vocabulary import shapes
 
 CPU = "cpu"
 
-# How long the pool may take to report the end of the time in the queue.
+# How late the pool may report that the time limit in the queue was exceeded.
 _QUEUE_MARGIN_S = 2.0
-# With a fallback: how long a front door may be absent, or hang.
+# With a fallback: how long a front door may be unreachable or hang.
 _FALLBACK_PATIENCE_S = 15.0
 # How long an accelerator's profile is cached; front doors do the same.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
-#: Smaller inputs gain little by a second connection for the output, which
-#: takes about a millisecond with TLS.
+#: Smaller inputs gain little from a second connection for the output, because
+#: opening it takes about a millisecond with TLS.
 RETURN_FROM_BYTES = 32 * 2**20
 _HELLO = "hello", {**asking.HELLO, "connections": True}
 
@@ -65,40 +65,39 @@ def acc_open(
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> sessions.Session:
-    """Get a slot with an accelerator, waiting for it as long as it takes.
+    """Get a slot with an accelerator, waiting for as long as it takes.
 
-    With ``fallback="cpu"`` this process computes itself when the pool does
-    not serve the request in time: when ``wait_timeout_s`` passes, or when the
-    front door, the conductor or the database is away, the front door hangs,
-    it or the queue is full, no slot fits the accelerator, or slot after slot
-    could not be prepared with it. The session is
-    used like any other; its :attr:`~sessions.Session.fallback_reason` says
-    why. It needs an accelerator whose software core is installed here;
-    otherwise the error is raised as without a fallback. ``timeout_s`` limits
-    the whole call as always, so ``wait_timeout_s`` should be shorter.
+    With ``fallback="cpu"``, this process computes on its CPU if the pool does
+    not serve the request: if ``wait_timeout_s`` is exceeded; the front door,
+    the conductor or the database is unavailable; the front door hangs; the
+    front door or the queue is full; no slot fits the accelerator; or several
+    slots could not be prepared. The session is used like any other; its
+    :attr:`~sessions.Session.fallback_reason` says why. This requires that the
+    accelerator's software core is installed here; otherwise, the error is
+    raised as without a fallback. ``timeout_s`` still limits the whole call, so
+    ``wait_timeout_s`` should be shorter.
 
-    With ``meanwhile="cpu"`` the call returns as soon as the pool has accepted
+    With ``meanwhile="cpu"``, the call returns as soon as the pool has accepted
     the request, and this process computes while the session waits. A slot
-    takes over between two pieces of the input, and when a slot is lost, the
-    CPU goes on until the next one comes; the output is the same. It needs an
-    accelerator that is stateless or has checkpoints, and whose software core
-    is installed here. Without a
-    fallback the session fails if the pool stops its waiting, for example with
-    ``WAIT_TIMEOUT``.
+    takes over between two pieces of the input. If a slot is lost, the CPU
+    continues until the next slot is ready; the output is the same. This
+    requires an accelerator that is stateless or has checkpoints, and whose
+    software core is installed here. Without a fallback, the session fails if
+    the pool ends the wait, for example with ``WAIT_TIMEOUT``.
 
     :param accelerator: its name, for example ``aes``.
-    :param size_bytes: size of the input, 1 ... 2**63 - 1; it decides the
+    :param size_bytes: size of the input, 1 ... 2**63 - 1; it affects the
         place in the queue.
     :param timeout_s: time limit of this call.
     :param options: see :class:`fpgapool.client.options.Options`.
-    :returns: the session, connected.
-    :raises errors.InvalidRequest: if an argument is wrong, or the API lacks
-        a required TLS.
+    :returns: the session, which is connected to its slot.
+    :raises errors.InvalidRequest: if an argument is invalid, or the API does
+        not use TLS although it is required.
     :raises errors.FrontDoorUnavailable: if there is no front door.
-    :raises errors.RequestRejected: if the pool refuses, or its front door has
-        no room for this program for a quarter of a minute; also its subclass
-        :class:`errors.WaitTimeout`.
-    :raises errors.OperationTimeout: if ``timeout_s`` passes.
+    :raises errors.RequestRejected: if the pool rejects the request, or its
+        front door remains full for 15 seconds; :class:`errors.WaitTimeout` if
+        ``wait_timeout_s`` is exceeded.
+    :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
     :raises errors.Cancelled: if cancelled.
     :raises errors.SessionFailed: if the session ends before it is used.
     """
@@ -124,8 +123,8 @@ class _Opening:
         checks.argument(shapes.flag, given["checksum"], "checksum")
         if given["checksum"] and given["meanwhile"]:
             raise errors.invalid(
-                "checksum needs a slot for the whole input, so it cannot be"
-                " combined with meanwhile"
+                "checksum requires that a slot processes the whole input, so"
+                " it cannot be combined with meanwhile"
             )
         request_id = given["request_id"]
         with checks.refusing():
@@ -149,7 +148,7 @@ class _Opening:
         self._with_cpu = given["fallback"] == CPU
         self._computes_meanwhile = given["meanwhile"] == CPU
         self._started_s = time.monotonic()
-        # The limits of the front door and of the queue start here.
+        # Start of the time limits for the front door and for the queue.
         self._asked_s = self._started_s
         self._greeted = False
         self._asked = False
@@ -179,8 +178,8 @@ class _Opening:
         try:
             return self._seek(door)
         except BaseException:
-            # First, so that the pool sees a cancellation, not the end of a
-            # connection.
+            # Give up before closing, so that the pool sees a cancellation, not
+            # a lost connection.
             if self._asked:
                 door.give_up(request_id=self._members["request_id"])
             door.close()
@@ -208,7 +207,7 @@ class _Opening:
                 raise
             raise errors.FrontDoorUnavailable(exc.message) from exc
         if not self._with_cpu:
-            # Connecting may have taken long.
+            # Count from now: connecting may have taken a long time.
             self._asked_s = time.monotonic()
         return door
 
@@ -299,7 +298,7 @@ class _Opening:
         self._greeted = True
 
     def _key(self, door: doors.Door) -> tuple[str | None, str]:
-        # Profiles from an API are not cached: it serves several projects.
+        # Do not cache profiles from an API, because it serves many projects.
         return getattr(door, "path", None), self._members["accelerator"]
 
     def _verify(self, profile: Mapping[str, typing.Any]) -> None:
@@ -318,12 +317,13 @@ class _Opening:
 
     def _load(self, cause: errors.FpgapoolError) -> software.Software:
         if self._is_own:
-            # Another accelerator of that name, or one without the bitstream's
-            # fixed parameters, would compute something else.
+            # This machine's accelerator of that name may be a different one,
+            # or lack the bitstream's fixed parameters, and so compute
+            # something else.
             raise errors.InvalidRequest(
                 codes.CORE_UNAVAILABLE,
-                "no slot, and the CPU cannot run a project's bitstream: "
-                f"{cause}",
+                "there is no slot, and the CPU cannot run a project's "
+                f"bitstream: {cause}",
             ) from cause
         return software.Software(
             self._members["accelerator"],
@@ -334,7 +334,7 @@ class _Opening:
         )
 
     def _load_movable(self, chunk_bytes: int | None) -> software.Software:
-        # Front doors send it in reply to hello.
+        # A front door also sends this length in its reply to hello.
         self._chunk_bytes = chunk_bytes or self._chunk_bytes
         name = self._members["accelerator"]
         loaded = self._load(
@@ -359,7 +359,7 @@ class _Opening:
     ) -> sessions.Session:
         flow = flows.Flow(dialer, connection, seeker, self._sender)
         try:
-            # A flow sends them again after a broken connection.
+            # If the connection breaks, the flow sends the arguments again.
             with contextlib.suppress(channel.ChannelClosed):
                 self._sender.send_arguments(connection, self._deadline_s)
         except (errors.SessionFailed, channel.DeadlineExceeded) as exc:
@@ -368,7 +368,9 @@ class _Opening:
             flow.hang_up()
             if isinstance(exc, errors.SessionFailed):
                 raise
-            raise errors.OperationTimeout("time limit passed") from exc
+            raise errors.OperationTimeout(
+                "the time limit was exceeded"
+            ) from exc
         return sessions.Session(
             flow, self._token, time.monotonic() - self._started_s
         )
@@ -380,9 +382,9 @@ def acc_run(
     *,
     timeout_s: float | None = None,
 ) -> memoryview:
-    """Process what is in the session's input buffer.
+    """Process the contents of the session's input buffer.
 
-    :param n_bytes: how many bytes of ``session.pin``; None for all.
+    :param n_bytes: how many bytes of ``session.pin``; None means all.
     :returns: the output, valid until the next call.
     :raises: as :meth:`sessions.Session.run`.
     """
@@ -397,6 +399,6 @@ def acc_close(
     """Release the slot.
 
     :param timeout_s: how long to wait for the worker.
-    :raises errors.SessionClosed: if the session was closed before.
+    :raises errors.SessionClosed: if the session was already closed.
     """
     session.close(timeout_s=timeout_s)

@@ -22,10 +22,11 @@ class Piece(stream.Piece):
     """Input of one task.
 
     :ivar data: the input; the caller may replace it before sending.
-    :ivar input_crc32: of the slot's input up to its end, with checksums.
-    :ivar shared: its shared buffers, None if it is elsewhere.
+    :ivar input_crc32: CRC-32 of the slot's input up to the end of this piece,
+        if checksums are on.
+    :ivar shared: the shared buffers that hold it; None if it is elsewhere.
     :ivar origin: the same input in the caller's own memory, which no slot can
-        empty; None if there is none.
+        clear; None if it is not there.
     """
 
     __slots__ = ("input_crc32", "origin", "shared")
@@ -38,7 +39,7 @@ class Piece(stream.Piece):
         data: memoryview,
         shared: connections.SharedBuffers | None,
     ) -> None:
-        # Without super().__init__(), which would cost a call per piece.
+        # Do not call super().__init__(), which would take time per piece.
         self.data = data
         self.number = number
         self.flags = 0
@@ -61,7 +62,7 @@ class Output(NamedTuple):
     """A piece of output.
 
     :ivar data: valid until the next call of :meth:`.flow.Flow.receive`.
-    :ivar last: whether the task gives no more output.
+    :ivar last: whether this is the last output of the task.
     """
 
     data: memoryview
@@ -69,11 +70,11 @@ class Output(NamedTuple):
 
 
 class Window:
-    """The input that is not acknowledged, and the buffers that it has.
+    """The unacknowledged input and its buffers.
 
-    :param opened: the worker's sizes, and where the input begins.
+    :param opened: contains the worker's sizes, and where the input begins.
 
-    :ivar stopped: whether nothing can be reserved any more.
+    :ivar stopped: whether no more buffers can be reserved.
     """
 
     def __init__(self, opened: connections.Opened, buffers: int) -> None:
@@ -98,7 +99,7 @@ class Window:
     def own(self, number: int) -> memoryview:
         """Return a buffer in this process's own memory.
 
-        :param number: of the buffer, which must not be in use.
+        :param number: number of the buffer, which must not be in use.
         """
         buffer = self._own[number] or memories.blank(self._chunk_bytes)
         self._own[number] = buffer
@@ -124,13 +125,13 @@ class Window:
                     raise channel.DeadlineExceeded("deadline passed")
 
     def free(self, pieces: list[Piece]) -> None:
-        """Give back the buffers of acknowledged pieces; with the lock."""
+        """Release buffers of acknowledged pieces; call it with the lock."""
         for piece in pieces:
             self._free.append(piece.number)
         self._changed.notify_all()
 
     def finish(self) -> None:
-        """Forget the rest of the input: all of it was processed."""
+        """Forget the kept input, because all of it was processed."""
         with self.lock:
             self.input.finish()
             self._changed.notify_all()

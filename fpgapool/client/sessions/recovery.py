@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sending input over as many connections and slots as it takes.
+"""Send input over as many connections and slots as needed.
 
-Input is kept until the worker acknowledges it. When the connection breaks,
-the receiving thread connects again, tells the worker its position, and
-resends the input that the worker lacks. When the slot is gone and the
-accelerator is stateless, it does the same with another slot, which starts at
-the position up to which everything was acknowledged; the client drops the
-repeated output. Callers notice nothing but the delay.
+Input is kept until the worker acknowledges it. If the connection breaks, the
+receiving thread connects again, sends its position to the worker, and resends
+the input that the worker lacks. If the slot is lost and the accelerator is
+stateless, the thread does the same with another slot, which starts at the
+position up to which everything was acknowledged; the client drops the repeated
+output. Callers notice only the delay.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.02
 _LONGEST_BACKOFF_S = 1.0
-# A connection that breaks this often without moving a byte is given up.
+# Give up a connection that breaks this often without moving a byte.
 _MAX_IDLE_RESUMES = 8
-# Likewise for slots in which the session makes no progress.
+# Give up after this many slots in which the session makes no progress.
 _MAX_IDLE_REOPENS = 5
 _UINT32_MAX = 2**32 - 1
 
@@ -46,14 +46,15 @@ class SlotLost(exceptions.CodedError):
 
 
 class Recovering:
-    """Takes input, and survives the loss of connections and slots.
+    """Accepts input, and survives the loss of connections and slots.
 
     :ivar seeker: finds another slot, or the CPU; the flow checks its token
         whenever the connection breaks.
-    :ivar chunk_multiple_bytes: all pieces but the last are multiples of it.
-    :ivar stateless: whether the offset alone determines a piece's processing.
+    :ivar chunk_multiple_bytes: the length of every piece, except the last, is
+        a multiple of this.
+    :ivar stateless: whether only the offset affects how a piece is processed.
     :ivar checksum: whether the data is checked end to end.
-    :ivar reopens: how often a lost slot was replaced by another one.
+    :ivar reopens: how often a lost slot was replaced.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class Recovering:
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
         )
-        # States of a lost slot's core by position in the input: one behind
-        # the acknowledged input, and a later one.
+        # States of a lost slot's core, by position in the input: one at the
+        # acknowledged position, and a later one.
         self._checkpoints: dict[int, bytes] = {}
         self._blocks = sender or blocks.BlockSender()
         self._blocks.move(opened.cache_bytes)
@@ -109,7 +110,7 @@ class Recovering:
         return self._connection
 
     def _count_buffers(self) -> None:
-        """Short outputs occupy whole buffers, so acknowledge them sooner."""
+        """Acknowledge short outputs sooner: each uses a whole buffer."""
         shared = self._connection.shared
         self._output.buffers = 0 if shared is None else shared.buffers
         self._output.due_pieces = (
@@ -118,22 +119,22 @@ class Recovering:
 
     @property
     def view(self) -> views.SessionView:
-        """The session with its present slot."""
+        """The session with its current slot."""
         return self._dialer.view
 
     @property
     def transport(self) -> str:
-        """``shm``, ``stream`` or ``cpu``; another slot may use another one."""
+        """``shm``, ``stream`` or ``cpu``; it may differ from slot to slot."""
         return self._connection.transport
 
     @property
     def shared(self) -> connections.SharedBuffers | None:
-        """The shared buffers in use, None when payloads are in the stream."""
+        """The shared buffers in use; None if payloads are in the stream."""
         return self._connection.shared
 
     @property
     def received_bytes(self) -> int:
-        """Output that has arrived, once or more often."""
+        """Output that has arrived, without repetitions."""
         return self._output.delivered_bytes
 
     @property
@@ -144,9 +145,9 @@ class Recovering:
     # Sending
 
     def piece(self, number: int) -> pieces.Piece:
-        """Make a piece of a buffer.
+        """Make a piece from a buffer.
 
-        :param number: of the buffer, which must not be in use.
+        :param number: number of the buffer, which must not be in use.
         :returns: a piece with the whole buffer, ``chunk_bytes`` long.
         """
         shared = self.shared
@@ -162,8 +163,9 @@ class Recovering:
     ) -> pieces.Piece:
         """Wait until the window has room, and take a free buffer.
 
-        :param filled: False if the caller brings the data in its own memory
-            when there are no shared buffers; none is allocated then.
+        :param filled: whether the caller fills the buffer. If False and there
+            are no shared buffers, none is allocated, because the caller then
+            uses its own memory.
         :returns: a piece to fill and to pass to :meth:`send`.
         :raises waiting.Stopped: if the flow was stopped.
         """
@@ -184,11 +186,11 @@ class Recovering:
 
         :param piece: the input; its data must not change until it is
             acknowledged.
-        :param release_output: also give the output received so far back to
-            the worker.
+        :param release_output: also release the output received so far.
         """
         if not self._sending.acquire(blocking=False):
-            # Finding another slot may take longer than its buffer is kept.
+            # Copy the data: finding another slot may take longer than the
+            # worker keeps the buffer.
             if piece.shared is not None and piece.origin is None:
                 self._keep(piece.shared, [piece])
             self._sending.acquire()
@@ -201,7 +203,7 @@ class Recovering:
                 piece.keep()
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1
             if self._verifier is not None:
-                # The worker cannot reach it yet.
+                # Count the piece now, while the worker cannot change it yet.
                 self._verifier.add_input(piece)
             with self.window.lock:
                 self._input.add(piece, self._last_task_id, end)
@@ -236,7 +238,7 @@ class Recovering:
                 self._check_held(source)
             else:
                 if source is None or source.identity != shared.identity:
-                    # The worker made new buffers, or is another worker.
+                    # The worker has new buffers, or is a different worker.
                     buffer = shared.input(piece.number)
                     buffer[: len(piece.data)] = piece.data
                     self._check_held(source)
@@ -256,14 +258,14 @@ class Recovering:
     def _keep(
         self, shared: connections.SharedBuffers, kept: Iterable[pieces.Piece]
     ) -> None:
-        """Copy pieces of input, so that they outlive a slot's buffers."""
+        """Copy pieces of input, so that they remain when a slot is lost."""
         for piece in kept:
             if piece.shared is shared:
                 piece.keep()
         self._check_held(shared)
 
     def _check_held(self, source: connections.SharedBuffers | None) -> None:
-        """Check that the data read from a former slot's buffers was intact."""
+        """Check that data from a previous slot's buffers was intact."""
         if source is not None:
             source.check_held(self.acknowledged_bytes)
 
@@ -274,7 +276,7 @@ class Recovering:
         deadline_s: float | None,
         trouble: channel.ChannelClosed | SlotLost,
     ) -> None:
-        # Wakes a sending thread, which then releases the lock.
+        # Wake the sending thread, which then releases the lock.
         self._connection.channel.shutdown()
         with self._sending:
             self._behind.drop()
@@ -349,7 +351,7 @@ class Recovering:
         raise self._failure(exc.code, exc.message) from exc
 
     def _fail_if_over(self, deadline_s: float | None) -> None:
-        """Raise the loss of the slot, if the pool knows of it."""
+        """Raise an error if the pool knows that the slot was lost."""
         view = self._dialer.outcome(deadline_s)
         if view is not None:
             raise self._end_of(view)
@@ -368,7 +370,7 @@ class Recovering:
         return self._failure(code, message)
 
     def _reopen(self, deadline_s: float | None, lost: SlotLost) -> None:
-        """Continue in another slot, or fail with the cause of the loss."""
+        """Continue in another slot; otherwise, raise the cause of the loss."""
         if not self.stateless and self._present_checkpoint() is None:
             raise self._failure(lost.code, lost.message)
         by_slot = self.transport != connections.CPU
@@ -400,12 +402,12 @@ class Recovering:
         return errors.SessionFailed(code, message, self.acknowledged_bytes)
 
     def _present_checkpoint(self) -> tuple[int, bytes] | None:
-        """The state from which another slot can continue, if there is one."""
+        """Return the state from which another slot can continue, if any."""
         state = self._checkpoints.get(self.acknowledged_bytes)
         return None if state is None else (self.acknowledged_bytes, state)
 
     def _keep_all(self) -> None:
-        """Copy the caller's data, to outlive the buffers of a lost slot."""
+        """Copy the caller's data, so that it remains when the slot is lost."""
         shared = self._connection.shared
         if shared is None:
             return
@@ -439,8 +441,8 @@ class Recovering:
         ):
             raise self._failure(
                 codes.INCOMPATIBLE_SLOT,
-                "the session got another slot, whose worker takes smaller "
-                "pieces",
+                "the session moved to another slot, whose worker accepts only "
+                "smaller pieces",
             )
 
     def _send_again(self, deadline_s: float | None) -> None:
@@ -453,7 +455,7 @@ class Recovering:
         self._blocks.send_arguments(self._connection, deadline_s)
         checkpoint = self._present_checkpoint()
         if checkpoint is not None:
-            # A worker that has it already just restores the same state.
+            # A worker that already has this state just restores it again.
             self._connection.channel.send(
                 frames.checkpoint_frame(*checkpoint), deadline_s=deadline_s
             )

@@ -32,11 +32,11 @@ CLOSE_TIMEOUT_S = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """The amount of data and time of a session.
+    """The amounts of data and time of a session.
 
     :ivar input_bytes: input whose output has arrived.
-    :ivar run_s: seconds in :meth:`Session.run` and similar calls; of a closed
-        session that stayed in one slot the worker's measurement.
+    :ivar run_s: seconds in :meth:`Session.run` and similar calls; for a closed
+        session that stayed in one slot, the worker's measurement.
     """
 
     input_bytes: int
@@ -45,17 +45,16 @@ class Statistics:
 
 
 class Session(described.Described):
-    """An open session; made by :func:`fpgapool.client.acc_open`.
+    """An open session, returned by :func:`fpgapool.client.acc_open`.
 
-    A context manager: leaving it closes the session; after an exception it
-    releases the slot at once. One thread at a time may use it, and only in
-    the process that has opened it: a child made by ``fork`` gets the code
-    ``SESSION_FORKED``, and there :meth:`abort` does nothing.
+    It is a context manager: leaving it closes the session; after an exception,
+    it releases the slot at once. Only one thread at a time may use it, in the
+    process that opened it: in a child created by ``fork``, calls fail with the
+    code ``SESSION_FORKED``, and :meth:`abort` does nothing.
 
-    If the slot is lost, a session of a stateless accelerator continues in
-    another one: :attr:`view`, :attr:`host_name`, :attr:`transport` and
-    similar attributes then describe that one. :attr:`pin` stays the same
-    memory.
+    If the slot is lost, a session with a stateless accelerator continues in
+    another slot, which :attr:`view`, :attr:`host_name`, :attr:`transport` and
+    similar attributes then describe. :attr:`pin` remains the same memory.
 
     :ivar waited_s: seconds from the request until the slot was ready and
         connected.
@@ -92,11 +91,11 @@ class Session(described.Described):
     def pin(self) -> memoryview:
         """The input buffer, ``chunk_bytes`` long.
 
-        With the transport ``shm`` it is the buffer of the session's first
-        worker; if another one takes over, it costs one copy more.
+        With the transport ``shm``, it is the buffer of the session's first
+        worker; if another worker takes over, each input is copied once more.
 
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
-            of its process.
+            process.
         """
         self._check_process()
         return self._pin
@@ -105,14 +104,14 @@ class Session(described.Described):
     def pout(self) -> memoryview:
         """The buffer of the last output.
 
-        With the transport ``shm`` it is the worker's own buffer, and when
-        the session ends a copy of that; valid until the next :meth:`run`.
+        It is valid until the next :meth:`run`. With the transport ``shm``, it
+        is the worker's own buffer; when the session ends, it becomes a copy.
         """
         return self._pout
 
     @property
     def statistics(self) -> Statistics:
-        """Return the amounts so far."""
+        """The amounts so far."""
         run_s = self._run_s
         reported = (self.flow.closed or {}).get("run_s")
         if isinstance(reported, int | float) and not self.reopens:
@@ -129,14 +128,13 @@ class Session(described.Described):
     ) -> memoryview:
         """Process the first bytes of :attr:`pin`, or a block.
 
-        A block that comes again is not sent again as long as the slot keeps
-        it.
+        While the slot keeps a block, it is not sent again.
 
-        :param n_bytes: how many; None for the whole buffer; or a block, which
-            is at most as long as :attr:`pin`. All but the
-            last of a session must be a multiple of what the
-            accelerator requires (``chunk_multiple_bytes``).
-        :param timeout_s: time limit; if it passes the session is over.
+        :param n_bytes: how many bytes, None for the whole buffer; or a block,
+            which is at most as long as :attr:`pin`. Each length in a session,
+            except the last, must be a multiple of the accelerator's
+            ``chunk_multiple_bytes``.
+        :param timeout_s: time limit; if it is exceeded, the session ends.
         :returns: the output, valid until the next :meth:`run`.
         :raises errors.InvalidRequest: if ``n_bytes`` is not 1 to the length
             of :attr:`pin`; the session is not affected.
@@ -144,8 +142,8 @@ class Session(described.Described):
             :meth:`finish`.
         :raises errors.SessionFailed: if the session has ended.
         :raises errors.ChecksumMismatch: with checksums, if input or output
-            were changed on the way.
-        :raises errors.OperationTimeout: if the time limit passes.
+            was changed in transit.
+        :raises errors.OperationTimeout: if the time limit is exceeded.
         :raises errors.Cancelled: if cancelled.
         :raises errors.FpgapoolError: see :meth:`using`.
         """
@@ -169,10 +167,10 @@ class Session(described.Described):
             return self._run(piece, end=False, deadline_s=deadline_s)
 
     def finish(self, *, timeout_s: float | None = None) -> memoryview:
-        """Declare the end of the input, and return the last output.
+        """End the input, and return the last output.
 
-        :param timeout_s: time limit; if it passes the session is over.
-        :returns: the output, often empty.
+        :param timeout_s: time limit; if it is exceeded, the session ends.
+        :returns: the output, which is often empty.
         :raises: as :meth:`run`.
         """
         deadline_s = checks.deadline(timeout_s)
@@ -200,7 +198,7 @@ class Session(described.Described):
         return self._pout
 
     def _keep_input(self) -> None:
-        """Keep the input beyond the buffers of a lost slot."""
+        """Keep the input buffer when the slot that provided it is lost."""
         shared, former = self.flow.shared, self._input.shared
         if former is not None and (
             shared is None or shared.identity != former.identity
@@ -209,13 +207,12 @@ class Session(described.Described):
             self._input = pieces.Piece(0, self._pin, None)
 
     def using(self) -> contextlib.AbstractContextManager[None]:
-        """Use the flow of the session for a while, for transfers.
+        """Use the session's flow in a ``with`` block, for transfers.
 
         :raises errors.SessionClosed: if the session is closed or finished.
         :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
-            thread uses it, and ``SESSION_FORKED`` in a child of its process;
-            other errors of the flow, as this library's. The session is then
-            over.
+            thread uses it, or ``SESSION_FORKED`` in a child process. Errors of
+            the flow are translated to this library's, and end the session.
         """
         return _Use(self)
 
@@ -224,7 +221,7 @@ class Session(described.Described):
         if os.getpid() != self._pid:
             raise errors.FpgapoolError(
                 codes.SESSION_FORKED,
-                f"process {self._pid} opened the session, and only it can use "
+                f"only process {self._pid}, which opened the session, can use "
                 "it; open another session in this process",
             )
 
@@ -232,7 +229,7 @@ class Session(described.Described):
         self._check_process()
         if not self._using.acquire(blocking=False):
             raise errors.FpgapoolError(
-                codes.SESSION_BUSY, "another thread uses the session"
+                codes.SESSION_BUSY, "another thread is using the session"
             )
         try:
             self._check_usable()
@@ -263,7 +260,7 @@ class Session(described.Described):
             raise errors.SessionClosed("the session accepts no more input")
 
     def _broke(self, exc: BaseException) -> None:
-        # From here on the position in the stream is unknown.
+        # The position in the stream is now unknown, so the session has ended.
         if isinstance(exc, errors.FpgapoolError):
             self._failure = exc.again()
         else:
@@ -276,11 +273,11 @@ class Session(described.Described):
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
         """Release the slot.
 
-        :param timeout_s: how long to wait for the worker; the slot is
-            released in any case.
-        :raises errors.SessionClosed: if the session was closed before.
+        :param timeout_s: how long to wait for the worker; the slot is always
+            released.
+        :raises errors.SessionClosed: if the session was already closed.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
-            of its process; the session is not affected.
+            process; the session is not affected.
         """
         deadline_s = checks.deadline(timeout_s)
         self._check_process()
@@ -307,7 +304,7 @@ class Session(described.Described):
         self._end()
 
     def abort(self) -> None:
-        """Release the slot at once, in any situation; never raises."""
+        """Release the slot at once, whatever its state; never raises."""
         if self._closed or os.getpid() != self._pid:
             return
         self._keep_output()
@@ -316,7 +313,7 @@ class Session(described.Described):
         self._end()
 
     def _keep_output(self) -> None:
-        """Keep the last output beyond the worker's buffers."""
+        """Keep the last output when the worker clears its buffers."""
         if (
             self._has_output
             and self._pout
@@ -360,7 +357,7 @@ class _Pinned(pieces.Piece):
         self._pin = pin
 
     def keep(self) -> None:
-        """See :meth:`pieces.Piece.keep`; the caller keeps filling it."""
+        """See :meth:`pieces.Piece.keep`; the caller still uses the buffer."""
         connections.detach(self._pin)
         self.shared = None
 
@@ -368,7 +365,7 @@ class _Pinned(pieces.Piece):
 class _Use:
     """The context manager of :meth:`Session.using`.
 
-    Not a generator: for small tasks generators are slow.
+    It is not a generator, because generators are slow for small tasks.
     """
 
     __slots__ = ("_session", "_started_s")
@@ -415,7 +412,7 @@ class _Collected:
         elif output.last and start == 0:
             self._view = output.data
         else:
-            # Release the shared buffer before the next piece arrives.
+            # Copy: the shared buffer is released before the next piece.
             self._make_room(len(output.data))
             self.buffer[start:end] = output.data
             self._filled_bytes = end
@@ -441,7 +438,7 @@ def _translated(
     offset_bytes = flow.acknowledged_bytes
     if isinstance(exc, channel.DeadlineExceeded):
         return errors.OperationTimeout(
-            f"time limit passed at input offset {offset_bytes}"
+            f"the time limit was exceeded at input offset {offset_bytes}"
         )
     if isinstance(exc, frames.ProtocolError):
         return errors.SessionFailed(exc.code, exc.message, offset_bytes)

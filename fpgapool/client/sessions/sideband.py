@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Short frames that need not wait for a long one."""
+"""Send short frames without waiting for a long one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from fpgapool.client.links import connection as connections
 from fpgapool.common.channels import channel
 
-#: Not kept: its owner has it.
+#: Returns the current connection, which may change and so is not stored.
 Present = Callable[[], connections.Connection]
 
 
 class Sideband:
-    """Sends at once, or after the frames that another thread is sending.
+    """Sends now, or after the frames that another thread is sending.
 
-    :param sending: is held by the thread that is sending. It calls
-        :meth:`flush` when it has released it.
+    :param sending: lock of the thread that is sending. After releasing the
+        lock, that thread calls :meth:`flush`.
     """
 
     def __init__(self, sending: threading.Lock) -> None:
@@ -32,7 +32,7 @@ class Sideband:
     ) -> None:
         """Send a frame, or leave it to the other thread.
 
-        :param present: returns the connection; called with ``sending``.
+        :param present: returns the connection; called with the lock.
         """
         self._left.append(frame)
         self.flush(present, deadline_s)
@@ -40,18 +40,16 @@ class Sideband:
     def drop(self) -> None:
         """Drop frames left for a lost connection.
 
-        Another slot may know no such offset. Call it with ``sending``.
+        Their offsets may be invalid for another slot. Call it with the lock.
         """
         self._left.clear()
 
     def flush(self, present: Present, deadline_s: float | None) -> None:
-        """Send remaining frames, unless another thread will; see
-        :meth:`send`.
-        """
+        """Send the remaining frames, unless another thread will do so."""
         while self._left and self._sending.acquire(blocking=False):
             try:
-                # ChannelClosed: the receiver learns why. IndexError: another
-                # thread sent the frame.
+                # ChannelClosed: the receiving thread handles it. IndexError:
+                # another thread has sent the frame.
                 with contextlib.suppress(channel.ChannelClosed, IndexError):
                     present().channel.send(
                         self._left.popleft(), deadline_s=deadline_s

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""This machine's CPU in place of a slot.
+"""Compute on this machine's CPU instead of a slot.
 
-It uses the software cores of the emulator's slots, so the output is the same
-byte by byte. They are imported when they are needed.
+The CPU runs the same software cores as emulated slots, so the output is
+identical. They are imported only when needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fpgapool.vocabulary import states
 if typing.TYPE_CHECKING:
     from fpgapool.accelerators import base
 
-#: Codes with which the pool cannot do the work, at least not now.
+#: Error codes of a pool that cannot do the work, at least not now.
 FALLBACK_CODES = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,
@@ -55,8 +55,8 @@ FALLBACK_CODES = frozenset(
     }
 )
 
-# As in the pool. Reading the next piece overlaps with computing this one; more
-# buffers would not help.
+# The same size as in the pool. With two buffers, reading the next piece
+# overlaps with processing this one; more buffers would not help.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BUFFERS = 2
 
@@ -64,15 +64,14 @@ _BUFFERS = 2
 class Software:
     """A session's accelerator on this machine.
 
-    :param core_name: the pool's name of the software core; None if unknown.
+    :param core_name: the pool's name for the software core; None if unknown.
     :param unavailable: raised if this machine does not have the core.
-    :param chunk_bytes: the longest piece that the pool's workers take, if it
-        is known.
-    :raises errors.InvalidParams: if the parameters are wrong.
-    :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library of
-        the core is not installed.
+    :param chunk_bytes: longest piece that the pool's workers accept, if known.
+    :raises errors.InvalidParams: if the parameters are invalid.
+    :raises errors.InvalidRequest: with code ``CORE_UNAVAILABLE``, if a library
+        that the core needs is not installed.
 
-    :ivar movable: whether a slot may continue the work.
+    :ivar movable: whether a slot can continue the work.
     """
 
     def __init__(
@@ -102,8 +101,8 @@ class Software:
         )
         if self._multiple_bytes > most_bytes:
             raise errors.InvalidParams(
-                f"these parameters need pieces of {self._multiple_bytes} "
-                f"bytes; a piece has at most {most_bytes}"
+                f"these parameters require pieces of {self._multiple_bytes} "
+                f"bytes, larger than the limit of {most_bytes}"
             )
         self._chunk_bytes = min(
             most_bytes, max(_CHUNK_BYTES, self._multiple_bytes)
@@ -111,7 +110,7 @@ class Software:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """The energy of this machine's processor so far; None: unknown."""
+        """The energy used by this machine's CPU so far; None if unknown."""
         return None if self._core_w is None else self._core_w * self.busy_s
 
     def _make_core(self) -> base.Core:
@@ -133,8 +132,8 @@ class Software:
     ) -> CpuConnection:
         """Make a worker with a new core.
 
-        :param former: of the worker that was lost: the client goes on with
-            pieces and a window of its sizes.
+        :param former: OPENED of the worker that was lost, because the client
+            keeps its sizes of pieces and window.
         """
         chunk_bytes = self._chunk_bytes
         window_bytes = _BUFFERS * chunk_bytes
@@ -159,7 +158,7 @@ class Software:
 
 
 class CpuWorker:
-    """A worker behind the frames of a connection, in this process.
+    """A worker in this process that uses the same frames as others.
 
     The receiving thread computes. Other threads may send, pause the worker
     between two pieces, and end it.
@@ -182,11 +181,11 @@ class CpuWorker:
         self._requests: collections.deque[
             tuple[frames.FrameHeader, frames.Buffer]
         ] = collections.deque()
-        # Bytes to receive; only the receiving thread uses them.
+        # Bytes for the client; used only by its receiving thread.
         self._replies: collections.deque[memoryview] = collections.deque()
         self._computing = False
         self._paused = False
-        # Number of the next argument; 0: input follows.
+        # Number of the argument that follows; 0 if input follows.
         self._argument = 0
         self._farewell: bytes | None = None
         self._closed = False
@@ -198,18 +197,18 @@ class CpuWorker:
 
     @property
     def input_bytes(self) -> int:
-        """Input that was processed, here and before."""
+        """Input that was processed, here and in earlier slots."""
         return self._input.consumed_bytes
 
     def pause(self) -> tuple[int, int]:
-        """Stop computing; return the positions in input and output."""
+        """Pause computing; return the positions in input and output."""
         with self._changed:
             self._paused = True
             self._changed.wait_for(lambda: not self._computing)
             return self._input.consumed_bytes, self._output_bytes
 
     def go_on(self) -> None:
-        """Compute again."""
+        """Resume computing."""
         with self._changed:
             self._paused = False
             self._changed.notify_all()
@@ -223,11 +222,13 @@ class CpuWorker:
     def send(
         self, *parts: frames.Buffer, deadline_s: float | None = None
     ) -> None:
-        """Take frames; input and arguments are in a second part."""
+        """Accept frames; input and arguments are in a second part."""
         front = memoryview(parts[0])
         with self._changed:
             if self._closed:
-                raise channel.ChannelClosed("the CPU was stopped")
+                raise channel.ChannelClosed(
+                    "the computation on this machine's CPU was stopped"
+                )
             while front:
                 header = frames.FrameHeader.unpack_from(
                     front, max_data_bytes=self._chunk_bytes
@@ -280,7 +281,9 @@ class CpuWorker:
             while True:
                 left_s = channel.remaining_s(deadline_s)
                 if self._closed:
-                    raise channel.ChannelClosed("the CPU was stopped")
+                    raise channel.ChannelClosed(
+                        "the computation on this machine's CPU was stopped"
+                    )
                 if left_s == 0:
                     raise channel.DeadlineExceeded("deadline passed")
                 if self._farewell is not None:
@@ -317,7 +320,7 @@ class CpuWorker:
             except exceptions.CodedError as exc:
                 self._fail(exc.code, exc.message)
             except Exception as exc:
-                # Without the exception's text: it may contain keys or data.
+                # Omit the exception's text, which may contain keys or data.
                 self._fail(
                     codes.CORE_FAILED,
                     f"{type(exc).__name__} at input offset "
@@ -328,7 +331,9 @@ class CpuWorker:
         with self._changed:
             if self._closed:
                 # A cancelled core may fail with any error.
-                raise channel.ChannelClosed("the CPU was stopped")
+                raise channel.ChannelClosed(
+                    "the computation on this machine's CPU was stopped"
+                )
         offset_bytes = self._input.consumed_bytes
         self._reply(frames.error_frame(code, message, offset_bytes))
 
@@ -393,7 +398,7 @@ class CpuWorker:
             self._replies.append(memoryview(part))
 
     def shutdown(self) -> None:
-        """Make every thread here return soon, now and later."""
+        """Make every thread that is here, now or later, return soon."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -417,7 +422,7 @@ class CpuConnection(connections.Connection):
 
 
 class CpuDialer(connections.Dialer):
-    """The way to a worker in this process, in place of a slot's."""
+    """Connects to a worker in this process instead of a slot's."""
 
     def __init__(
         self, view: views.SessionView, cancel: cancelling.CancelToken
@@ -436,12 +441,15 @@ class CpuDialer(connections.Dialer):
         output_offset_bytes: int,
         deadline_s: float | None,
     ) -> connections.Connection:
-        """Refuse: a worker in this process does not lose its connection."""
-        raise connections.WorkerError(codes.SESSION_LOST, "the CPU stopped")
+        """Fail: the connection breaks only if the computation was stopped."""
+        raise connections.WorkerError(
+            codes.SESSION_LOST,
+            "the computation on this machine's CPU was stopped",
+        )
 
 
 class CpuOnly:
-    """Takes the place of a seeker in a session that never gets a slot."""
+    """Replaces the seeker of a session that never gets a slot."""
 
     def __init__(
         self,
@@ -477,7 +485,7 @@ class CpuOnly:
 
 
 def view_of(cause: errors.FpgapoolError) -> views.SessionView:
-    """Return the view of a session that the CPU computes."""
+    """Return the view of a session that uses the CPU."""
     return views.SessionView(
         session_id="",
         state=states.READY,
@@ -494,8 +502,8 @@ def params_schema(
     """Return the schema of an accelerator's parameters on this machine.
 
     :param unavailable: raised if this machine does not have the accelerator.
-    :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library is
-        not installed.
+    :raises errors.InvalidRequest: with code ``CORE_UNAVAILABLE``, if a library
+        is not installed.
     """
     from fpgapool.accelerators import base
 
@@ -514,7 +522,7 @@ def _load(
     with _loading(unavailable):
         profile = base.load_profile(accelerator)
         if core_name not in (None, profile.core):
-            # The pool has a different accelerator of this name.
+            # The pool's accelerator of this name is a different one.
             raise unavailable
         core_class = base.load_core(profile.core)
     checks.params_schema(params, profile.params_schema)
@@ -540,6 +548,6 @@ def _not_installed(
 ) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.CORE_UNAVAILABLE,
-        f"the CPU needs software cores: pip install 'fpgapool[emulator]' "
-        f"({exc}); there is no slot: {cause}",
+        f"{cause}; the CPU cannot compute, because its software cores are not "
+        f"installed: pip install 'fpgapool[emulator]' ({exc})",
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sources of a transfer's input, and sending it into a flow."""
+"""Read a transfer's input, and send it into a flow."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fpgapool.client.sessions import pieces
 from fpgapool.client.transfers import files
 from fpgapool.vocabulary import codes
 
-# A thread that reads from a pipe cannot be interrupted; it is a daemon.
+# A thread that reads from a pipe cannot be interrupted, so do not wait longer.
 _JOIN_S = 1.0
-# How long an incomplete piece waits for more data from the source.
+# How long to keep an incomplete piece while waiting for more data.
 _LONGEST_KEPT_S = 1.0
 
 
@@ -31,13 +31,13 @@ class Source(Protocol):
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """Make the thread that sends it."""
+        """Make the thread that sends the input."""
 
     def check_end(self, check: Callable[[], object]) -> None:
         """See :func:`files.check_end`."""
 
     def rewind(self) -> bool:
-        """Go back to the start; returns whether that is possible."""
+        """Go back to the start; return whether that is possible."""
 
 
 class StreamSource:
@@ -46,8 +46,8 @@ class StreamSource:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream: typing.Any = stream
         self._start = position(stream)
-        # Their readinto() waits until the buffer is full. BytesIO gets no more
-        # data.
+        # readinto() of such streams waits until the buffer is full. BytesIO
+        # does not wait, because no more data arrives.
         self._waits = isinstance(stream, io.BufferedIOBase) and not (
             isinstance(stream, io.BytesIO)
         )
@@ -66,13 +66,14 @@ class StreamSource:
     def read_into(self, buffer: memoryview) -> int:
         """Read the available data.
 
-        :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
+        :raises errors.InvalidRequest: with code ``SIZE_MISMATCH``, if the
+            stream has ended.
         """
         read_bytes = self._read_into(buffer)
         if not read_bytes:
             raise errors.InvalidRequest(
                 codes.SIZE_MISMATCH,
-                "the input is shorter than the announced size",
+                "the input is shorter than the specified size",
             )
         return read_bytes
 
@@ -90,7 +91,7 @@ class StreamSource:
 
 
 class BufferSource:
-    """Memory, ready to be sent from there."""
+    """Memory that is sent directly."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -101,7 +102,7 @@ class BufferSource:
         return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
 
     def check_end(self, _check: object) -> None:
-        """See :meth:`Source.check_end`: memory has an end."""
+        """Do nothing: the size of memory is known."""
 
     def rewind(self) -> bool:
         return True
@@ -116,7 +117,7 @@ def position(stream: BinaryIO) -> int | None:
 
 
 def seek(stream: BinaryIO, start: int | None) -> bool:
-    """Go to a position of a stream; returns whether that is possible."""
+    """Go to a position of a stream; return whether that is possible."""
     if start is None:
         return False
     try:
@@ -127,7 +128,7 @@ def seek(stream: BinaryIO, start: int | None) -> bool:
 
 
 class Feeder(threading.Thread):
-    """Sends the input, ahead of the output by one window."""
+    """Sends the input, up to one window ahead of the output."""
 
     def __init__(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
@@ -143,10 +144,10 @@ class Feeder(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        """Send all of it."""
+        """Send the whole input."""
         try:
             if not self._left_bytes:
-                # The end of an empty input.
+                # Send the end of an empty input.
                 self._feed(0)
             while self._left_bytes:
                 self._feed(min(self._left_bytes, self._piece_bytes))
@@ -170,17 +171,17 @@ class Feeder(threading.Thread):
         self._flow.stop()
 
     def check(self) -> None:
-        """Raise the error, if there is one."""
+        """Raise the thread's error, if any."""
         failure, self.failure = self.failure, None
         try:
             if failure is not None:
                 raise failure from None
         finally:
-            # The error refers to this function's variables.
+            # Avoid a cycle: the error refers to this function's variables.
             failure = None
 
     def stop(self) -> None:
-        """Wait for its end, but not for a source without data."""
+        """Wait for the thread, but not if its source has no data."""
         self.join(_JOIN_S)
 
 
@@ -207,9 +208,9 @@ class _BufferFeeder(Feeder):
 class _StreamFeeder(Feeder):
     """Reads whole pieces, unless that takes too long.
 
-    A read cannot be interrupted. So another thread watches the piece that is
-    being filled, and sends the part read so far when it gets old; later data
-    goes into the next piece.
+    Reading cannot be interrupted, so another thread watches the piece that is
+    being filled. If that takes too long, it sends the part read so far, and
+    later data goes into the next piece.
     """
 
     def __init__(self, source: StreamSource, *arguments: typing.Any) -> None:
@@ -217,16 +218,16 @@ class _StreamFeeder(Feeder):
         self._source = source
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        # The piece that is being filled; None: its first part was sent.
+        # The piece that is being filled; None if its first part was sent.
         self._piece: pieces.Piece | None = None
         self._filled_bytes = 0
-        # When its first data arrived.
+        # When the first data of the piece arrived.
         self._filled_since_s = 0.0
         # Data that was read but is in no piece yet.
         self._rest = b""
 
     def run(self) -> None:
-        """Send all of it."""
+        """Send the whole input."""
         threading.Thread(
             target=self._send_old_parts, name="fpgapool-parts", daemon=True
         ).start()
@@ -251,8 +252,8 @@ class _StreamFeeder(Feeder):
         while True:
             with self._lock:
                 if self._piece is None:
-                    # A copy: the buffer belongs to the slot, which may be
-                    # lost.
+                    # Copy, because the buffer belongs to the slot, which may
+                    # be lost.
                     self._rest = bytes(buffer[len(piece.data) : filled_bytes])
                     if shared is not None:
                         shared.check_held(self._flow.acknowledged_bytes)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that programs read from and write to."""
+"""Open, check and replace the files of a transfer."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from fpgapool.vocabulary import codes
 
 Path: typing.TypeAlias = str | os.PathLike[str]
 
-# Not decompressing streams: seeking would decompress twice.
+# Excludes decompressing streams: seeking would decompress the data twice.
 _QUICK_TO_SEEK = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BytesIO)
-# How often a wait for a pipe calls its check.
+# How often to call the check while waiting for a pipe.
 _LOOK_S = 0.5
 
 
 def write_all(stream: BinaryIO, data: memoryview) -> None:
-    """Write to a stream that may take less than it is given."""
+    """Write all data to a stream that may accept only part of it at once."""
     while data:
         data = data[stream.write(data) :]
 
 
 def size_of(stream: BinaryIO) -> int:
-    """Return how much a stream has from its position on.
+    """Return the size of a stream, from its current position.
 
-    :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it cannot say.
+    :raises errors.InvalidRequest: with code ``INVALID_SIZE``, if the size is
+        unknown.
     """
     cause = None
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
-        # Files in /proc have more data than their size, those in /sys less.
+        # Files in /proc have more data than their size, files in /sys less.
         known = not (_is_character_device(stream) or stream.read(1))
         if known and end and isinstance(stream, io.FileIO):
             known = bool(os.pread(stream.fileno(), 1, end - 1))
@@ -53,18 +54,18 @@ def size_of(stream: BinaryIO) -> int:
     if not known:
         raise errors.InvalidRequest(
             codes.INVALID_SIZE,
-            "the size of the input is unknown; give size_bytes",
+            "the size of the input is unknown; specify size_bytes",
         ) from cause
     return end - position
 
 
 def check_size(stream: BinaryIO, size_bytes: int) -> None:
-    """Refuse a size other than the announced one before reading anything.
+    """Reject a stream of the wrong size before reading anything.
 
-    :param stream: counts from its position on. Of a stream that cannot say
-        how much it has, and of one that would have to read everything for
-        that, only :func:`check_end` tells.
-    :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
+    :param stream: measured from its current position. For a stream that cannot
+        report its size, or only by reading everything, only :func:`check_end`
+        finds a mismatch.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH``.
     """
     if not isinstance(stream, _QUICK_TO_SEEK):
         return
@@ -75,19 +76,19 @@ def check_size(stream: BinaryIO, size_bytes: int) -> None:
     if has_bytes != size_bytes:
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            f"the input is {has_bytes} bytes, but {size_bytes} were announced",
+            f"the input is {has_bytes} bytes, but {size_bytes} were specified",
         )
 
 
 def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
-    """Refuse a stream that continues after the announced size.
+    """Reject a stream that continues after the specified size.
 
     A device without an end may continue, and so may a pipe or a socket that
-    the caller has opened: the rest is the caller's.
+    the caller opened, because the rest belongs to the caller.
 
-    :param check: called while a pipe neither ends nor goes on; what it raises
+    :param check: called while a pipe neither ends nor has data; an exception
         ends the wait.
-    :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH``.
     """
     if _is_character_device(stream):
         return
@@ -102,7 +103,7 @@ def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
             stream.seek(-len(more), os.SEEK_CUR)
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            "the input is longer than the announced size or has grown",
+            "the input is longer than the specified size, or has grown",
         )
 
 
@@ -114,11 +115,11 @@ def _is_character_device(stream: BinaryIO) -> bool:
 
 
 def await_data(stream: BinaryIO, check: Callable[[], object]) -> None:
-    """Wait for data of a pipe, as nothing interrupts reading from it.
+    """Wait for data from a pipe, because reading cannot be interrupted.
 
-    :param stream: not awaited unless it is an :class:`io.FileIO`: data of
-        others may be in a buffer.
-    :param check: called in between; what it raises ends the wait.
+    :param stream: if it is not an :class:`io.FileIO`, this does not wait,
+        because data may already be in a buffer.
+    :param check: called repeatedly while waiting; an exception ends the wait.
     """
     if isinstance(stream, io.FileIO):
         _await_event(stream, select.POLLIN, check)
@@ -134,11 +135,11 @@ def _await_event(
 
 
 class _Named(io.FileIO):
-    """A file whose errors name it, and which always blocks.
+    """A file that always blocks, and whose errors name it.
 
-    Unbuffered: data goes directly into the worker's buffers.
+    It is unbuffered, so that data goes directly into the worker's buffers.
 
-    :param label: name for errors; None: the path.
+    :param label: name in errors; None means the path.
     :raises OSError: if it cannot be opened.
     """
 
@@ -193,7 +194,7 @@ class Output(_Named):
 
 @contextlib.contextmanager
 def _naming(label: str) -> Iterator[None]:
-    """Name a file in errors as the caller named it."""
+    """Name a file in errors by the caller's name."""
     try:
         yield
     except OSError as exc:
@@ -205,7 +206,7 @@ def _naming(label: str) -> Iterator[None]:
 def opened_output(
     destination: Path | BinaryIO,
 ) -> contextlib.AbstractContextManager[BinaryIO]:
-    """Return :func:`replacing` of a path; of a stream the stream itself."""
+    """Open a path with :func:`replacing`; return a stream unchanged."""
     if isinstance(destination, str | os.PathLike):
         return replacing(destination)
     return contextlib.nullcontext(destination)
@@ -215,8 +216,8 @@ def opened_output(
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end.
 
-    :param path: of the file; a pipe or device is written to directly.
-    :raises OSError: if it cannot be written; it names the path.
+    :param path: path of the file; a pipe or device is written to directly.
+    :raises OSError: if it cannot be written; the error names the path.
     """
     label = str(path)
     if _is_special(path):
@@ -224,7 +225,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     with _naming(label):
-        # Replaces the target of a symbolic link, not the link.
+        # Replace the target of a symbolic link, not the link itself.
         target = os.path.realpath(path)
     directory, name = os.path.split(target)
     # File systems limit names to 255 bytes.
@@ -244,9 +245,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether it is a pipe, a device or a directory, which is not replaced."""
+    """Return whether a path is a pipe, device or directory: not replaced."""
     if not os.path.basename(path):
-        # It ends with a slash or is empty, so it does not name a file.
+        # The path ends with a slash or is empty, so it does not name a file.
         return True
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)

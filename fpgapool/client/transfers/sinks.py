@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the output of a transfer goes."""
+"""Destinations of a transfer's output."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fpgapool.vocabulary import codes
 
 class Sink(Protocol):
     def place(self) -> memoryview | None:
-        """Memory for the next output, None if any will do."""
+        """Return memory for the next output; None if any memory will do."""
         return None
 
     def write(self, data: memoryview) -> object: ...
 
     def rewind(self) -> bool:
-        """Discard all output; returns whether that is possible."""
+        """Discard all output; return whether that is possible."""
 
 
 class StreamSink(Sink):
@@ -60,7 +60,7 @@ class BufferSink(Sink):
 
 
 class PlaceSink(Sink):
-    """Memory of the caller, which receives output from a network."""
+    """The caller's memory; output from a network goes directly into it."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
@@ -79,8 +79,8 @@ class PlaceSink(Sink):
         if end > len(self._memory):
             raise errors.InvalidRequest(
                 codes.SIZE_MISMATCH,
-                f"the output is longer than the {len(self._memory)} bytes "
-                "for it",
+                f"the output does not fit into the {len(self._memory)} bytes "
+                "of into",
             )
         if data.obj is not self._memory.obj:
             self._memory[start:end] = data

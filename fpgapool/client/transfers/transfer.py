@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole files, streams and buffers through an accelerator, pipelined.
+"""Send whole files, streams and buffers through an accelerator, pipelined.
 
-If a session loses its slot, a stateless accelerator continues in another one.
-With other accelerators the transfer starts over, if the input can be read
-again and the output discarded. A group gets a file task by task.
+If a session loses its slot, a stateless accelerator continues in another slot.
+With other accelerators, the transfer starts over if the input can be read
+again and the output can be discarded. A group receives a file as tasks.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ Progress: typing.TypeAlias = Callable[[int, int], object]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
-#: Limit of a group task's input and output, unless the accelerator needs
+#: Limit for a group task's input and output, unless the accelerator requires
 #: longer pieces.
 PIECE_BYTES = 1024 * 1024
-# Tasks under way per member, so that no member waits for this program.
+# Tasks in progress per member, so that no member waits for this program.
 _TASKS_PER_MEMBER = 4
 # Codes of errors that another slot may avoid.
 _RESTART_CODES = codes.SLOT_LOST | {
     codes.INCOMPATIBLE_SLOT,
     codes.SESSION_LOST,
 }
-# A repeated request needs another name of at most 64 characters.
+# A repeated request needs a different name of at most 64 characters.
 _NAME_STEM = 60
 
 
@@ -65,14 +65,14 @@ _NAME_STEM = 60
 class RunReport:
     """The results of a transfer.
 
-    The attributes about the slot describe the last one.
+    If there were several slots, the attributes describe the last one.
 
-    :ivar waited_s: from the request until the slot was ready.
-    :ivar ran_s: from then until the last output was written.
-    :ivar session_id: empty if the CPU computed.
+    :ivar waited_s: seconds from the request until the slot was ready.
+    :ivar ran_s: seconds from then until the last output was written.
+    :ivar session_id: ID of the session; empty if the CPU computed.
     :ivar reconnects: how often a broken connection was replaced.
-    :ivar reopens: how often a lost slot was replaced by another one.
-    :ivar fallback_reason: code of the pool's failure, because of which this
+    :ivar reopens: how often a lost slot was replaced.
+    :ivar fallback_reason: code of the pool's error because of which this
         machine's CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
     :ivar cpu_energy_j: see
@@ -121,7 +121,7 @@ class _Job:
         self.deadline_s = checks.deadline(timeout_s)
 
     def run(self) -> RunReport:
-        """Transfer everything, with as many attempts as necessary."""
+        """Transfer everything, starting over as often as allowed."""
         while True:
             try:
                 session = self._attempt()
@@ -145,7 +145,7 @@ class _Job:
         self.session = None
         session = opening.acc_open(
             self.accelerator,
-            # The least that a session can claim.
+            # A session must claim at least one byte.
             max(self.size_bytes, 1),
             timeout_s=left_s(self.deadline_s),
             **self._request_options(),
@@ -180,7 +180,7 @@ class _Job:
                 self._receive(flow, place)
             except waiting.Stopped:
                 feeder.check()
-                # The pool has ended the session.
+                # Otherwise, the pool has ended the session.
                 raise
             finally:
                 if not flow.ended:
@@ -197,7 +197,8 @@ class _Job:
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self.restarts < _MAX_RESTARTS
-            # A running feeder would read what the next attempt needs.
+            # A feeder that is still running would read the next attempt's
+            # input.
             and self.feeder is not None
             and not self.feeder.is_alive()
             and self.source.rewind()
@@ -241,13 +242,13 @@ class _Job:
 
 
 def left_s(deadline_s: float | None) -> float | None:
-    """Return the seconds until a deadline; None: there is none.
+    """Return the seconds until a deadline; None if there is no deadline.
 
     :raises errors.OperationTimeout: if it has passed.
     """
     remaining_s = channel.remaining_s(deadline_s)
     if remaining_s == 0:
-        raise errors.OperationTimeout("time limit passed")
+        raise errors.OperationTimeout("the time limit was exceeded")
     return remaining_s
 
 
@@ -264,29 +265,28 @@ def run_stream(
 ) -> RunReport:
     """Send a binary stream through an accelerator.
 
-    If the slot is lost, a stateless accelerator continues in another one.
-    With any other one the transfer starts over, at most three times, if the
-    source can seek, and the destination can seek and be truncated or has
-    received nothing yet; ``progress`` then starts again.
+    If the slot is lost, a stateless accelerator continues in another slot.
+    With other accelerators, the transfer starts over, at most three times, if
+    the source can seek, and the destination either can seek and be truncated
+    or has received nothing yet; ``progress`` then starts again.
 
     Input is sent in pieces of ``chunk_bytes``. If the source is slow, the
-    data read so far is sent after a second, as far as it is a multiple of
-    what the accelerator requires (``chunk_multiple_bytes``).
+    data read so far is sent after a second, rounded down to a multiple of the
+    accelerator's ``chunk_multiple_bytes``.
 
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
-    :param size_bytes: size of the input; 0 is an empty input. The source must
-        end then, unless it is a device, a pipe or a socket, of which no more
-        is read.
-    :param progress: called with the input bytes done and all of them.
-    :param timeout_s: time limit of everything together.
-    :param options: all others are those of :func:`fpgapool.client.acc_open`.
-        If a checksum is wrong, the destination has output that must not be
-        used.
+    :param size_bytes: size of the input, which may be 0. The source must end
+        there, unless it is a device, a pipe or a socket, from which no more is
+        read.
+    :param progress: called with the input bytes done and the total.
+    :param timeout_s: time limit for the whole call.
+    :param options: see :func:`fpgapool.client.acc_open`. After a checksum
+        error, the destination contains output that must not be used.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
-        has another size, also if it grew or shrank meanwhile; the destination
-        then has output that must not be used.
-    :raises TypeError: if there is no such option; nothing was done.
+        has a different size, even if it has just grown or shrunk; the
+        destination may then contain output that must not be used.
+    :raises TypeError: if an option is unknown; nothing was done.
     :raises: as :func:`fpgapool.client.acc_open` and
         :meth:`fpgapool.client.Session.run`.
     """
@@ -339,12 +339,12 @@ def run_buffer(
 ) -> tuple[bytearray | memoryview, RunReport]:
     """Send bytes through an accelerator.
 
-    :param data: the input; must not change meanwhile.
-    :param into: memory for the output, apart from ``data``: output from a
-        network is received right there, so that large output costs neither
-        a copy nor new memory. None: it is allocated.
+    :param data: the input, which must not change during the call.
+    :param into: memory for the output, separate from ``data``. Output from a
+        network is received directly into it, so that large output needs
+        neither a copy nor new memory. None means to allocate memory.
     :param options: see :func:`run_stream`.
-    :returns: the output, with ``into`` a view of its front, and the report.
+    :returns: the output, which is a view of ``into`` if given, and the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
         is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
         written to or is the input's memory.
@@ -370,10 +370,10 @@ def run_buffer(
 
 def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     place = memoryview(into).cast("B")
-    # Unacknowledged input may have to be sent again.
+    # The input must not be overwritten, because it may have to be sent again.
     if place.readonly or place.obj is data.obj:
         raise errors.invalid(
-            "into must be writable and must not be the input's memory"
+            "into must be writable, and must not share the input's memory"
         )
     return place
 
@@ -391,20 +391,20 @@ def run_file(
 ) -> RunReport:
     """Send a file through an accelerator into another file.
 
-    The output appears under its name when it is complete; after a failure
-    there is none, and a former file of that name is unchanged. Source and
+    The output file appears only when it is complete; after a failure, there is
+    none, and an existing file of that name is unchanged. Source and
     destination may be the same file.
 
     :param source: path, or binary file object that is read from its current
         position.
-    :param destination: path of the output, or binary file object that is
-        written to as the output comes.
-    :param size_bytes: size of the input; None needs a source with a known
-        size. A path that is a pipe must end then.
+    :param destination: path of the output, or binary file object to which
+        output is written as it arrives.
+    :param size_bytes: size of the input; None requires a source with a known
+        size. If the source is the path of a pipe, it must end there.
     :param options: see :func:`run_stream`.
     :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if the size of
-        the input is unknown, ``SIZE_MISMATCH`` as :func:`run_stream`.
-    :raises OSError: if a file cannot be read or written; it names the file.
+        the input is unknown; ``SIZE_MISMATCH`` as :func:`run_stream`.
+    :raises OSError: if a file cannot be read or written; the error names it.
     :raises: as :func:`run_stream`.
     """
     with _opened(source, destination, size_bytes) as (read, written, length):
@@ -425,7 +425,7 @@ def _opened(
     destination: files.Path | BinaryIO,
     size_bytes: int | None,
 ) -> Iterator[tuple[BinaryIO, BinaryIO, int]]:
-    """Open the files of a transfer; the output appears at the end.
+    """Open the files of a transfer; the output file appears at the end.
 
     :returns: the input, the output, and the size of the input.
     """
@@ -444,7 +444,7 @@ def _opened(
 class GroupReport:
     """The results of a transfer through a group.
 
-    :ivar ran_s: from the first task until the last output was written.
+    :ivar ran_s: seconds from the first task until the last output was written.
     """
 
     group_id: str
@@ -470,27 +470,29 @@ def run_group_file(
 ) -> GroupReport:
     """Send a file through a group into another file.
 
-    The file is divided into tasks; the output is that of a session. It appears
-    under its name when it is complete, as with
+    The file is divided into tasks; the output is the same as from a session.
+    The output file appears only when it is complete, as with
     :func:`fpgapool.client.run_file`.
 
-    :param group: open; its accelerator must be stateless.
+    :param group: an open group, whose accelerator must be stateless.
     :param source: path, or binary file object that is read from its current
         position.
-    :param destination: path of the output, or binary file object that is
-        written to as the output comes.
-    :param progress: called with the input bytes done and all of them.
-    :param timeout_s: time limit of everything together.
+    :param destination: path of the output, or binary file object to which
+        output is written as it arrives.
+    :param progress: called with the input bytes done and the total.
+    :param timeout_s: time limit for the whole call.
     :param arguments: see :meth:`fpgapool.client.Group.run`.
-    :param chunk_multiple_bytes: all tasks but the last are multiples of it.
-    :raises errors.InvalidRequest: code ``ACCELERATOR_NOT_STATELESS`` if the
-        accelerator is not, or not known to be; else as :func:`run_file`.
-    :raises errors.TaskFailed: if a task has no result.
-    :raises errors.OperationTimeout: if ``timeout_s`` passes.
-    :raises OSError: if a file cannot be read or written; it names the file.
+    :param chunk_multiple_bytes: the length of every task, except the last, is
+        a multiple of this.
+    :raises errors.InvalidRequest: with code ``ACCELERATOR_NOT_STATELESS`` if
+        the accelerator is not known to be stateless; otherwise as
+        :func:`run_file`.
+    :raises errors.TaskFailed: if a task fails.
+    :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
+    :raises OSError: if a file cannot be read or written; the error names it.
     """
     deadline_s = checks.deadline(timeout_s)
-    # Hashed once, not for each task.
+    # Hash the arguments once, not for each task.
     known = blocks.checked_arguments(arguments)
     piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
     with _opened(source, destination, size_bytes) as (read, written, length):
@@ -527,7 +529,7 @@ def run_group_file(
 def _piece_bytes(
     profile: Mapping[str, Any], chunk_multiple_bytes: int = 1
 ) -> int:
-    """Return the input of each task but the last."""
+    """Return the length of each task's input, except the last."""
     if not profile.get("stateless"):
         name = profile.get("name", "of the group")
         raise errors.InvalidRequest(
@@ -550,9 +552,9 @@ def _pieces(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the pieces of a stream, each with its offset.
 
-    :param check: called while there is no data; what it raises ends the wait.
+    :param check: called while there is no data; an exception ends the wait.
     """
-    # An empty input is a task, too: it may have output.
+    # An empty input is also sent as a task, because it may have output.
     for offset in range(0, max(size_bytes, 1), piece_bytes):
         wanted_bytes = min(piece_bytes, size_bytes - offset)
         piece = bytearray()
@@ -563,7 +565,7 @@ def _pieces(
             if not read:
                 raise errors.InvalidRequest(
                     codes.SIZE_MISMATCH,
-                    "the input is shorter than the announced size",
+                    "the input is shorter than the specified size",
                 )
             piece += read
         yield offset, bytes(piece)
@@ -578,7 +580,7 @@ def _results(
 ) -> Iterator[tuple[int, bytes]]:
     """Run a task for each piece.
 
-    :returns: the length of each piece, and its output, in their order.
+    :returns: the length and the output of each piece, in order.
     """
     tasks: collections.deque[tuple[int, concurrent.futures.Future[Any]]] = (
         collections.deque()
@@ -589,7 +591,9 @@ def _results(
         try:
             return input_bytes, future.result(channel.remaining_s(deadline_s))
         except concurrent.futures.TimeoutError:
-            raise errors.OperationTimeout("time limit passed") from None
+            raise errors.OperationTimeout(
+                "the time limit was exceeded"
+            ) from None
 
     for offset, piece in pieces:
         future = group.submit(

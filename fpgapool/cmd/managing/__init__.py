@@ -8,7 +8,7 @@ them.
 * ``building``: compiles an OpenCL kernel and registers the package.
 * ``devices``: checks and measures the boards of a host, with ``trials``, a
   process that runs a driver as a worker does.
-* ``hosts``: a host's key and its user of RabbitMQ.
+* ``hosts``: a host's key and its RabbitMQ user.
 
-Nothing here is imported by a service.
+Services import none of these modules.
 """

@@ -2,9 +2,10 @@
 
 """The checks and the output of ``fpgapool-manage audit``.
 
-The leader compares database, leader and agents, because it sees all three. If
-no conductor leads, the database is compared with itself. This process compares
-the files, because the leader need not reach the store.
+The leader compares the database, its own state and the agents' state, because
+it has access to all three. Without a leader, only contradictions within the
+database are found. This process compares the files, because the leader may be
+unable to reach the store.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ _ADVICE = {
     " bitstream",
     findings.RESERVATION_WITHOUT_INSTANCE: "delete the allocation in"
     " Placement",
-    findings.USAGE_LACKS_SESSIONS: "correct the bill by hand, and report"
-    " this as an error of fpgapool",
+    findings.USAGE_LACKS_SESSIONS: "correct the bill manually, and report"
+    " this as a bug in fpgapool",
     findings.NO_LEADER: "start a conductor",
-    findings.LEASE_OF_OTHER: "wait until the named conductor gives up; stop it"
-    " if it does not",
+    findings.LEASE_OF_OTHER: "wait until the named conductor stops leading; if"
+    " it does not, stop it",
 }
-_NEXT_LEADER = "the next conductor that leads repairs it"
+_NEXT_LEADER = "the next leader will repair it"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
     """A finding and its repair.
 
-    :ivar action: empty if there was nothing to do.
+    :ivar action: the repair, or why there was none; empty if not attempted.
     """
 
     finding: findings.Finding
@@ -65,10 +66,10 @@ class Line:
 class Auditor:
     """Compares twice, and repairs.
 
-    :param conductor: the leader; waits long enough for an answer.
-    :param store: the store of bitstreams; None: files are not checked.
-    :param orphan_age_s: younger files may belong to an upload under way.
-    :param pause_s: between two looks; longer than any change is under way.
+    :param conductor: the leader, with a time limit long enough for an audit.
+    :param store: the bitstream store; None means that files are not checked.
+    :param orphan_age_s: ignore younger files, which may still be uploading.
+    :param pause_s: time between comparisons; longer than any change takes.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -78,7 +79,7 @@ class Auditor:
     orphan_age_s: float
     pause_s: float
     sleep: Callable[[float], None] = time.sleep
-    # The lease at the time when no conductor answered.
+    # The lease during which no conductor responded.
     silent: db_api.Lease | None = None
 
     def find(self) -> list[findings.Finding]:
@@ -86,12 +87,12 @@ class Auditor:
         return self._still_there(self._compared())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
-        """Repair all findings that can be repaired without losing anything."""
+        """Repair all findings that can be repaired without losing data."""
         lines = [Line(one, self._mend(one)) for one in found]
         left = self._still_there([line.finding for line in lines])
         keys = {_key(one) for one in left}
         return [
-            Line(line.finding, f"{_KEPT}it is still there: {line.action}")
+            Line(line.finding, f"{_KEPT}found again after: {line.action}")
             if line.mended and _key(line.finding) in keys
             else line
             for line in lines
@@ -130,7 +131,8 @@ class Auditor:
         yield findings.Finding(
             kind=findings.NO_LEADER,
             subject="conductor",
-            detail=f"none answers; {who or 'none'} has the lease",
+            detail="no conductor responds; the lease is held by"
+            f" {who or 'none'}",
         )
         yield from audit.in_database(holdings)
 
@@ -140,13 +142,13 @@ class Auditor:
             yield findings.Finding(
                 kind=findings.USAGE_LACKS_SESSIONS,
                 subject=f"project {gap.project_id}, {gap.accelerator}",
-                detail=f"the usage of {day} lacks {gap.sessions} sessions,"
-                f" {gap.input_bytes} bytes of input and {gap.output_bytes} of"
-                " output that ended sessions have",
+                detail=f"the usage of {day} is missing"
+                f" {gap.sessions} sessions, {gap.input_bytes} bytes of input"
+                f" and {gap.output_bytes} bytes of output of ended sessions",
             )
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
-        # In this order, every file whose row is read is found.
+        # Read rows first and files second: every row's file is then there.
         rows = {
             one.location: one
             for one in self.database.bitstreams()
@@ -182,13 +184,13 @@ class Auditor:
             raise
         except messaging.MessagingException:
             return _KEPT + _NEXT_LEADER
-        return _KEPT + "the conductor could not"
+        return _KEPT + "the conductor could not repair it"
 
 
 _DONE = {
     **dict.fromkeys(findings.RECORDABLE, "recorded again by the conductor"),
     **dict.fromkeys(
-        findings.RECONCILABLE, "the agent was asked, and reconciled"
+        findings.RECONCILABLE, "reconciled with the agent's report"
     ),
     findings.SESSION_UNKNOWN: "taken over by the conductor",
 }
@@ -199,7 +201,7 @@ def _key(one: findings.Finding) -> tuple[str, str, str]:
 
 
 def table(lines: Iterable[Line]) -> Iterator[str]:
-    """Yield the lines of a table for people."""
+    """Yield the lines of a human-readable table."""
     for line in lines:
         found = line.finding
         yield f"{found.kind}: {found.subject}: {found.detail}"
@@ -208,7 +210,7 @@ def table(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def document(lines: Iterable[Line]) -> str:
-    """Return the same as JSON, for programs."""
+    """Return the findings and repairs as JSON."""
     return json.dumps(
         {
             "findings": [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fpgapool-manage bitstream build: a package from a kernel, in the library."""
+"""fpgapool-manage bitstream build: compile, package and register a kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fpgapool.vocabulary import formats
 
 option = arguments.option
 
-#: Compiling large programs takes long.
+#: Compiling large programs takes a long time.
 TIMEOUT_S = 600.0
 
 _XCLBIN = b"xclbin2\0"
@@ -46,7 +46,7 @@ ARGUMENTS = (
         arguments.Argument(
             "--kernel",
             choices=kernels.names(),
-            help="a kernel that comes with fpgapool",
+            help="kernel that is included with fpgapool",
         ),
         arguments.Argument(
             "file",
@@ -66,7 +66,8 @@ ARGUMENTS = (
     option(
         "platform",
         "PATTERN",
-        "compile for a device whose platform matches, as in a board file",
+        "compile for a device whose platform name matches; the pattern is as"
+        " in a board file",
         default="*",
     ),
     option(
@@ -77,13 +78,13 @@ ARGUMENTS = (
     ),
     arguments.flag(
         "source",
-        "put the source into the package, which each host compiles; it is"
-        " compiled here to see that it can be",
+        "package the source instead of a binary, so that each host compiles"
+        " it; it is compiled here first as a check",
     ),
     option(
         "out",
         "FILE",
-        "write the package to this file, and do not register it",
+        "write the package to this file instead of registering it",
         type=pathlib.Path,
     ),
     arguments.Group(
@@ -94,11 +95,12 @@ ARGUMENTS = (
             "the private key that signs the package",
             type=pathlib.Path,
         ),
-        option("project", "PROJECT_ID", "the owner; needed without --out"),
+        option("project", "PROJECT_ID", "the owner; required without --out"),
         option(
             "shape",
             "SHAPE",
-            "shape of slots that fit (repeat the option for several)",
+            "slot shape that the bitstream fits (repeat the option for"
+            " several shapes)",
             dest="shapes",
             action="append",
             default=[],
@@ -106,7 +108,7 @@ ARGUMENTS = (
         option(
             "version",
             "VERSION",
-            "the pool uses the newest; the default is 1.0",
+            "version (default: 1.0); the pool uses the newest version",
             dest="of_version",
             type=arguments.matching("[A-Za-z0-9!+._-]{1,64}", "a version"),
             default="1.0",
@@ -114,7 +116,7 @@ ARGUMENTS = (
         option(
             "peak-bytes-per-s",
             "RATE",
-            "highest input rate in one slot, unless given in the manifest",
+            "maximum input rate of one slot, unless the manifest specifies it",
             type=float,
         ),
         arguments.flag("public", "make it available to all projects"),
@@ -126,10 +128,10 @@ ARGUMENTS = (
 def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
     """Make the package.
 
-    :returns: what is in the package, and the file itself.
+    :returns: the parsed package, and the contents of its file.
     :raises ConfigurationError: if a file cannot be read.
-    :raises BitstreamRefused: with the code of the compiler, the manifest or
-        the package.
+    :raises BitstreamRefused: with the error code of the compiler, the
+        manifest or the package.
     """
     if args.kernel:
         manifest, payload = kernels.read(args.kernel)
@@ -182,15 +184,15 @@ class Registry:
         args: argparse.Namespace,
         user: str,
     ) -> str:
-        """Register a package, as the API does with a user's upload.
+        """Register a package, as the API registers a user's upload.
 
         :raises ConfigurationError: if an argument is missing or wrong.
-        :raises BitstreamRefused: if the library does not accept it; nothing
-            is left of it then.
+        :raises BitstreamRefused: if the library rejects it; the package is
+            then removed again.
         """
         if not args.project:
             raise exception.ConfigurationError(
-                reason="--project is needed to register a bitstream"
+                reason="--project is required to register a bitstream"
             )
         checksum = hashlib.sha256(made).hexdigest()
         wanted = objects.CreateBitstream(
@@ -226,7 +228,7 @@ class Registry:
         record = self.database.get_bitstream(bitstream_id)
         if record is None:
             raise exception.BitstreamRefused(
-                "the bitstream has just been deleted"
+                "the bitstream was deleted before the upload"
             )
         read = contents.read(record, [made], len(made))
         incoming = intake.Intake(
@@ -276,9 +278,8 @@ def _signature(args: argparse.Namespace, kind: str, checksum: str) -> str:
     if args.key is None:
         if kind in formats.NATIVE_CODE:
             raise exception.ConfigurationError(
-                reason=f"a bitstream of kind {kind} must be signed: give "
-                "--key, "
-                "or use --out and sign it elsewhere"
+                reason=f"a bitstream of kind {kind} must be signed: specify"
+                " --key, or use --out and sign it elsewhere"
             )
         return ""
     return signatures.sign(_read(args.key), checksum)

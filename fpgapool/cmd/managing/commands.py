@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the commands of ``fpgapool-manage`` are declared."""
+"""Declarations of the commands of ``fpgapool-manage``."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ from fpgapool.common import arguments
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 
-#: Does the work, and returns the exit code.
+#: A function that runs a command and returns the exit code.
 Run: typing.TypeAlias = Callable[[db_api.Database, argparse.Namespace], int]
 
 FORMAT = arguments.Argument(
@@ -26,7 +26,7 @@ FORMAT = arguments.Argument(
 
 @contextlib.contextmanager
 def usable_files() -> Iterator[None]:
-    """Report a file that cannot be read or written.
+    """Translate the error of a file that cannot be read or written.
 
     :raises ConfigurationError: instead of an OSError.
     """
@@ -41,8 +41,8 @@ def usable_files() -> Iterator[None]:
 class Command:
     """A command.
 
-    :ivar name: with that of its category before it, if it has one.
-    :ivar on_database: False: it works on any machine, for any user.
+    :ivar name: name, with the name of its category, if any, before it.
+    :ivar on_database: whether a database must be configured.
     :ivar recorded: whether the audit log records it.
     """
 
@@ -63,7 +63,7 @@ class Command:
         self._declared = declared
 
     def add_to(self, subparsers: typing.Any) -> None:
-        """Add its parser, which returns the command itself as ``made``."""
+        """Add the command's parser, which sets ``made`` to the command."""
         parser = subparsers.add_parser(
             self.name.split()[-1], help=self._about, description=self._about
         )

@@ -103,7 +103,7 @@ def _tried(
             ]
     except (base.DriverError, trials.ProcessEnded) as error:
         raise exception.ConfigurationError(
-            reason=f"the driver {conf.agent.driver}: {error}"
+            reason=f"driver {conf.agent.driver}: {error}"
         ) from error
 
 
@@ -131,7 +131,7 @@ def _chosen(
     chosen = [each for each in found if name in (None, each.name)]
     if name is not None and not chosen:
         raise exception.ConfigurationError(
-            reason=f"no device {name!r}; there are:"
+            reason=f"there is no device {name!r}; devices of this host:"
             f" {', '.join(each.name for each in found) or 'none'}"
         )
     return chosen
@@ -139,9 +139,9 @@ def _chosen(
 
 @contextlib.contextmanager
 def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
-    """Keep agent and workers away from boards, without ending sessions.
+    """Lock out the agent and workers, without ending sessions.
 
-    :param device: the board; None: all of the host.
+    :param device: the board; None means all boards of the host.
     """
     try:
         state_path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
                 reason="this host's agent is running; drain its boards and"
                 " stop it first"
             ) from error
-        # Workers outlive their agent.
+        # Workers keep running when the agent stops.
         try:
             workers.end_idle(str(state_path), device)
         except workers.Busy as error:
@@ -182,7 +182,7 @@ def _printed(
 
 
 def line(device: str, step: trials.Step) -> str:
-    """Return a step as people read it."""
+    """Return a human-readable line about a step."""
     subject = " ".join(word for word in (step.accelerator, step.name) if word)
     shown = [step.detail] if step.detail else []
     shown += [_value(name, value) for name, value in step.values.items()]
@@ -223,7 +223,7 @@ def _is_sound(found: Trials) -> bool:
 
 
 def document(found: Trials) -> dict[str, object]:
-    """Return all steps, for programs."""
+    """Return all steps, to be printed as JSON."""
     return {
         "passed": _is_sound(found),
         "devices": [
@@ -247,13 +247,13 @@ def _shapes(device: base.DeviceInfo) -> list[str]:
 
 
 def platforms(found: Trials) -> dict[str, object]:
-    """Return what was measured, by shape and accelerator.
+    """Return the measurements by shape and accelerator.
 
-    Of several devices of one shape, the last one counts.
+    If several devices have the same shape, the last one is used.
     """
     table: dict[str, object] = {}
     for device, steps in found:
-        # An accelerator fits one of the shapes; a device rarely has several.
+        # Each shape gets all measurements: devices rarely have several shapes.
         for shape in _shapes(device):
             table[shape] = {
                 "model": device.model,
@@ -286,7 +286,7 @@ def _measurements(
 def _profiles(found: Trials) -> Iterator[dict[str, object]]:
     """Yield profiles with the rates of accelerators in slots of each shape.
 
-    Slots of other shapes are said to have the highest one.
+    For other shapes, a profile has the highest measured rate.
     """
     rates: dict[str, float] = {}
     tables: dict[str, dict[str, dict[str, float]]] = {}
@@ -322,14 +322,15 @@ _COMMON = (
     option(
         "device",
         "NAME",
-        "only this device; the default is all of them",
+        "use only this device; the default is all devices",
         dest="of_device",
     ),
     option(
         "accelerator",
         "NAME",
-        "only this accelerator (repeat the option for several); the default is"
-        " those of --file, or all of the host",
+        "use only this accelerator (repeat the option for several); the"
+        " default is those of --file or, without --file, all that have a"
+        " profile on this host",
         dest="accelerators",
         action="append",
     ),
@@ -358,12 +359,12 @@ COMMANDS = (
         check,
         "Test each board of this host with each accelerator, and print which"
         " steps pass and at which rate. Drain the boards and stop the agent"
-        " first. Exits with 0 if no step fails, else with 1.",
+        " first. The exit code is 0 if no step fails, else 1.",
         *_COMMON,
         option(
             "size-mib",
             "MIB",
-            "amount of input per accelerator; the default is 16",
+            "input per accelerator in MiB; the default is 16",
             type=arguments.positive,
             default=16.0,
         ),
@@ -379,21 +380,21 @@ COMMANDS = (
         option(
             "seconds",
             "SECONDS",
-            "duration of each measurement; the default is 5",
+            "duration of each measurement in seconds; the default is 5",
             type=arguments.positive,
             default=5.0,
         ),
         option(
             "output",
             "FILE",
-            "write a table of platforms, as YAML",
+            "write a table of the measurements by platform, as YAML",
             type=pathlib.Path,
         ),
         option(
             "profiles",
             "DIRECTORY",
-            "write a profile with the measured rate for each accelerator,"
-            " as 'accelerator load' reads it",
+            "write a profile with the measured rate of each accelerator, in"
+            " the format that 'accelerator load' reads",
             type=pathlib.Path,
         ),
         on_database=False,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-manage host``: a host's key and its user of RabbitMQ."""
+"""``fpgapool-manage host``: a host's key and its RabbitMQ user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def key(database: db_api.Database, args: argparse.Namespace) -> int:
     keys = signing.pool_keys(args.conf)
     if keys is None:
         raise exception.ConfigurationError(
-            reason="[messages] pool_key_file is not set: a host's key is"
+            reason="[messages] pool_key_file is not set, so no host key can be"
             " derived from it"
         )
     print(keys.host_key(args.of_host or args.conf.host_uuid))
@@ -36,13 +36,13 @@ def permissions(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 _OF_HOST = arguments.Argument(
-    # The option's own name would hide the option.
+    # If named host_uuid, the argument would hide the option of that name.
     "of_host",
     nargs="?",
     type=arguments.matching(f"(?i){default_conf.UUID}", "a UUID"),
     metavar="HOST_UUID",
-    help="[DEFAULT] host_uuid of the host, exactly as written there; the"
-    " default is that of this configuration",
+    help="the host's [DEFAULT] host_uuid, exactly as its configuration has"
+    " it; the default is the one in this configuration",
 )
 COMMANDS = (
     commands.Command(
@@ -56,13 +56,13 @@ COMMANDS = (
     commands.Command(
         "host permissions",
         permissions,
-        "Print the commands that give a user of RabbitMQ the permissions of"
-        " one host's agent, and no more.",
+        "Print the commands that give a RabbitMQ user only the permissions"
+        " that one host's agent needs.",
         _OF_HOST,
         arguments.option(
             "user",
             "NAME",
-            "the user; the default is fpgapool- and the host's UUID",
+            "the user; the default is fpgapool- followed by the host's UUID",
         ),
         arguments.option(
             "vhost",

@@ -2,8 +2,8 @@
 
 """Tests and measures the boards of this host through their driver.
 
-It runs in a separate process, because a driver may hang or crash with
-the runtime of a board's vendor.
+The driver runs in a separate process, because the driver or the vendor's
+runtime may hang or crash.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from fpgapool.vocabulary import names
 
 PASSED = "passed"
 FAILED = "failed"
-#: The board or its driver does not support it.
+#: The board or its driver does not support the step.
 ABSENT = "absent"
 
-#: Codes for an accelerator that a driver cannot program at all.
+#: Error codes of a driver that does not have an accelerator.
 _NOT_THERE = (
     codes.BITSTREAM_UNKNOWN,
     codes.BITSTREAM_UNFIT,
@@ -51,14 +51,14 @@ _UNKNOWN = accelerators.KnownAnswer({}, b"\0", b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What to do.
+    """What to test or measure.
 
     :ivar path: class of the driver, ``module:Class``.
-    :ivar accelerators: names; the order stays.
-    :ivar files: bitstreams of some of them; the others are the driver's own.
-    :ivar chunk_bytes: length of a piece of input, about.
-    :ivar measured_s: for how long each accelerator is measured; None: it is
-        checked.
+    :ivar accelerators: names, in the order of the tests.
+    :ivar files: bitstreams of some accelerators; by default, the driver's own.
+    :ivar chunk_bytes: approximate length of a piece of input.
+    :ivar measured_s: how long to measure each accelerator; None means to
+        check it instead.
     """
 
     path: str
@@ -74,8 +74,8 @@ class Request:
 class Step:
     """One step of a trial.
 
-    :ivar accelerator: that was in the slot; empty: it is of the device.
-    :ivar values: what was measured, by a name with its unit.
+    :ivar accelerator: name; empty if the step is about the whole device.
+    :ivar values: measured values, by names that include the unit.
     """
 
     accelerator: str
@@ -96,14 +96,14 @@ class _Timer:
 
 
 class ProcessEnded(Exception):
-    """The process of a driver hangs or has crashed. The text says which."""
+    """The driver's process hangs or has crashed. The text says which."""
 
 
 def devices(request: Request, timeout_s: float) -> list[base.DeviceInfo]:
     """Find the boards of this host.
 
-    :raises ProcessEnded: if it does not answer.
-    :raises base.DriverError: if it cannot list them.
+    :raises ProcessEnded: if the driver hangs or crashes.
+    :raises base.DriverError: if the driver cannot list the boards.
     """
     (found,) = _elsewhere(_discover, (request,), timeout_s)
     if isinstance(found, base.DriverError):
@@ -116,8 +116,8 @@ def steps(
 ) -> Iterator[Step]:
     """Test a device.
 
-    :returns: the steps as they end. The last one has failed if the process
-        hangs or crashes.
+    :returns: the steps as they end. If the process hangs or crashes, the last
+        one has failed.
     """
     doing = ("", "driver")
     try:
@@ -214,7 +214,7 @@ class _Trial:
         self.tell(self.doing)
 
     def _guarded(self, found: Iterator[Step]) -> Iterator[Step]:
-        """Yield steps; an error fails the one under way."""
+        """Yield steps; on an error, yield the current step as failed."""
         try:
             yield from found
         except Exception as error:
@@ -274,7 +274,7 @@ class _Trial:
             return
         yield taken.step(name, "program")
         if not profile.core:
-            # A file names no software core; the operator's profile does.
+            # A file does not name its software core; the profile does.
             profile = dataclasses.replace(
                 profile, core=accelerators.load_profile(name).core
             )
@@ -289,7 +289,7 @@ class _Trial:
         try:
             shapes = accelerators.load_profile(name).shapes
         except accelerators.AcceleratorError:
-            # The driver may still know it.
+            # The driver may have the accelerator even so.
             shapes = ()
         for slot in self.device.slots:
             if not shapes or slot.shape in shapes:
@@ -300,7 +300,7 @@ class _Trial:
         self._begin(name, "open")
         taken = _Timer()
         if not session.prepare(self.request.chunk_bytes):
-            yield Step(name, "open", ABSENT, "it has no known parameters")
+            yield Step(name, "open", ABSENT, "no usable parameters are known")
             return
         yield taken.step(name, "open")
         if self.request.measured_s is None:
@@ -391,7 +391,7 @@ class _Session:
             try:
                 core = self._open(params)
             except accelerators.InvalidParams:
-                # A bitstream that fixes these parameters.
+                # The bitstream has other, fixed values of the parameters.
                 continue
             multiple = (
                 core.chunk_multiple_bytes or self.profile.chunk_multiple_bytes
@@ -417,7 +417,7 @@ class _Session:
             return _run(core, self.piece, self._count(size_bytes))
 
     def _count(self, size_bytes: int) -> int:
-        # The first piece is not counted: it allocates memory.
+        # The rate excludes the first piece, which allocates memory.
         return max(2, size_bytes // len(self.piece))
 
     def difference(self, output: bytes, expected: bytes) -> str:
@@ -435,13 +435,13 @@ class _Session:
             largest = numpy.abs(right).max()
             if error <= tolerance * largest:
                 return ""
-            return f"an error of {error:g} with numbers up to {largest:g}"
+            return f"numeric error {error:g}, with numbers up to {largest:g}"
         differs = map(operator.ne, output, expected)
         position = next(number for number, one in enumerate(differs) if one)
-        return f"the output differs from byte {position} on"
+        return f"the output is wrong, starting at byte {position}"
 
     def transfers(self) -> dict[str, float]:
-        """Return the rates of pieces of some lengths."""
+        """Return the rates for several lengths of pieces."""
         found = {}
         for size_bytes in _TRANSFER_BYTES:
             with self._opened() as core:
@@ -451,9 +451,9 @@ class _Session:
         return found
 
     def rate(self, measured_s: float) -> tuple[float, float]:
-        """Measure for some time.
+        """Measure the rate for a given time.
 
-        :returns: input in bytes per second, and bytes of output per byte.
+        :returns: bytes of input per second, and output per byte of input.
         """
         with self._opened() as core:
             view = memoryview(self.piece)
@@ -483,7 +483,7 @@ class _Session:
 
 
 def _repeated(data: bytes, multiple: int, chunk_bytes: int) -> bytes:
-    """Return a piece of whole blocks, in which the data repeats."""
+    """Return a piece of whole blocks that repeats the data."""
     unit = math.lcm(multiple, len(data) or 1)
     if unit > _MAX_PATTERN_BYTES:
         unit = multiple

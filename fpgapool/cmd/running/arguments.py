@@ -20,13 +20,13 @@ PROGRAM = "fpgapool-run"
 #: Means standard input or output.
 STANDARD = "-"
 
-#: What the pool is asked for with a session.
+#: Options that are part of the request for a session.
 REQUESTED = tuple(
     one
     for one in description.FIELDS.options
     if one.name in description.Options.__annotations__
 )
-# Options that have no meaning for a group: their attributes, and flags.
+# Options that do not apply to groups: their attributes and flags.
 _SESSION_OPTIONS = (
     *((one.name, one.flag) for one in REQUESTED),
     ("fallback", "--fallback"),
@@ -37,28 +37,28 @@ _SESSION_OPTIONS = (
 
 
 class UsageError(Exception):
-    """The command line is wrong."""
+    """The command line is invalid."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises its errors, so that ``--json`` applies to them."""
+    """Raises errors instead of exiting, so that ``--json`` applies to them."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; {PROGRAM} --help lists the options")
 
 
 def _filled(text: str) -> str:
-    """Refuse a name that is empty, such as that of an unset variable.
+    """Reject an empty name, such as the value of an unset variable.
 
-    :raises argparse.ArgumentTypeError: if it is.
+    :raises argparse.ArgumentTypeError: if the name is empty.
     """
     if not text:
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
 def _requested(one: fields.Option) -> declared.Argument:
-    """Return an option for what the pool is asked for."""
+    """Return the argument for an option of a session."""
     choices = one.limits.get("enum")
     names = {fields.SECONDS: "S", fields.COUNT: "N"}
     return declared.Argument(
@@ -95,10 +95,10 @@ _DECLARED = (
     option(
         "size-bytes",
         "N",
-        "size of the input, for pipes and devices; without it the command"
+        "size of the input, for pipes and devices; without it, the command"
         " first copies up to 1 GiB of input to a temporary file. Input of"
-        " another size fails with SIZE_MISMATCH, except on devices such as"
-        " /dev/zero",
+        " a different size fails with SIZE_MISMATCH, except from devices such"
+        " as /dev/zero",
         type=int,
     ),
     declared.Group(
@@ -128,12 +128,12 @@ _DECLARED = (
         option(
             "key-file",
             "FILE",
-            "the parameter key, raw or as hexadecimal digits; for aes and"
-            " aes-cbc 16, 24 or 32 bytes",
+            "file that contains the parameter 'key', raw or as hexadecimal"
+            " digits; aes and aes-cbc need 16, 24 or 32 bytes",
             type=_filled,
         ),
         declared.OneOf(
-            option("iv", "HEX", "the parameter iv, 32 hexadecimal digits"),
+            option("iv", "HEX", "the parameter 'iv', 32 hexadecimal digits"),
             option(
                 "iv-file",
                 "FILE",
@@ -167,8 +167,9 @@ _DECLARED = (
         option(
             "group",
             "GROUP",
-            "name or ID of a group: divide the file into tasks of its members,"
-            " instead of opening a session; the accelerator must be stateless",
+            "name or ID of a group; instead of opening a session, divide the"
+            " file into tasks for the group's slots; the accelerator must be"
+            " stateless",
             type=_filled,
         ),
     ),
@@ -178,7 +179,7 @@ _DECLARED = (
             option(
                 "socket",
                 "PATH",
-                "socket of the front door; default: the first way to reach the"
+                "front door socket; by default, the first way to reach the"
                 " pool that is found",
                 type=_filled,
             ),
@@ -212,8 +213,8 @@ _DECLARED = (
         declared.Argument(
             "--fallback",
             choices=["cpu"],
-            help="compute on this machine's CPU if the pool is away or has no"
-            " slot within --wait-timeout",
+            help="compute on this machine's CPU if the pool is unreachable or"
+            " provides no slot within --wait-timeout",
         ),
         declared.Argument(
             "--meanwhile",
@@ -224,13 +225,14 @@ _DECLARED = (
         flag(
             "checksum",
             "verify input and output end to end; fail with CHECKSUM_MISMATCH"
-            " if they change between here and the board",
+            " if data changes between this machine and the board",
         ),
         option("request-id", "ID", "name that identifies the request"),
         flag(
             "dry-run",
-            "report whether a slot is free now; if not, why and the expected"
-            " wait. The exit status is 1 if the pool would refuse the request",
+            "report whether a slot is free now and, if not, why and the"
+            " expected wait. The exit status is 1 if the pool would refuse the"
+            " request",
         ),
     ),
     flag(
@@ -238,7 +240,7 @@ _DECLARED = (
         "show the accelerators with their parameters, rates and free slots",
         dest="lists",
     ),
-    flag("json", "print the report, or the failure, as JSON"),
+    flag("json", "print the report or the error as JSON"),
 )
 
 
@@ -266,8 +268,8 @@ def parser() -> argparse.ArgumentParser:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse a command line.
 
-    :raises UsageError: if it is wrong. What is unknown is named without the
-        values, which may be keys.
+    :raises UsageError: if it is invalid. The message omits the values of
+        unknown options, which may be keys.
     """
     made = parser()
     found, unknown = made.parse_known_args(words)
@@ -276,7 +278,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         names = " ".join(one.partition("=")[0] for one in options)
         made.error(f"unknown option: {names}")
     if unknown:
-        made.error(f"one accelerator is expected, and then {unknown[0]!r}")
+        made.error(f"unexpected argument {unknown[0]!r} after the accelerator")
     return found
 
 
@@ -288,22 +290,22 @@ def has_output(arguments: argparse.Namespace) -> bool:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Check options that exclude each other.
+    """Check for options that exclude each other.
 
-    :raises UsageError: if there are some.
+    :raises UsageError: if there are any.
     """
     if arguments.lists:
         if arguments.accelerator is not None:
             raise UsageError("--list shows all accelerators; do not name one")
         return
     if arguments.accelerator is None:
-        raise UsageError("name an accelerator; --list shows them")
+        raise UsageError("specify an accelerator; --list shows all")
     if arguments.size_bytes is not None and arguments.size_bytes < 0:
         raise UsageError("--size-bytes must be at least 0")
     if arguments.group is None:
         return
     if arguments.dry_run:
-        raise UsageError("--dry-run is for sessions, not for --group")
+        raise UsageError("--dry-run cannot be used with --group")
     for name, flag in _SESSION_OPTIONS:
         if getattr(arguments, name) not in (None, False, 0):
-            raise UsageError(f"{flag} is for sessions, not for --group")
+            raise UsageError(f"{flag} cannot be used with --group")

@@ -32,7 +32,7 @@ class Display:
         if not self._quiet and sys.stderr.isatty():
             self._bar = _make_bar()
         if self._bar is not None:
-            self._task = self._bar.add_task("asking", total=None)
+            self._task = self._bar.add_task("requesting", total=None)
             self._bar.start()
         return self
 
@@ -58,13 +58,13 @@ class Display:
         if gives_up_s is not None:
             at = time.localtime(time.time() + gives_up_s)
             text += (
-                f", gives up at {time.strftime('%H:%M:%S', at)}, "
+                f", will give up at {time.strftime('%H:%M:%S', at)}, "
                 f"in {gives_up_s:.0f} s"
             )
         self.tell(text)
 
     def tell(self, text: str) -> None:
-        """Show a line that stays."""
+        """Show a line that the progress bar does not overwrite."""
         if self._quiet:
             return
         line = f"{command_line.PROGRAM}: {text}"
@@ -126,7 +126,7 @@ def _waiting_text(view: client.SessionView) -> str:
 
 
 def human_bytes(value_bytes: float) -> str:
-    """Return an amount of data for people, such as ``1.2 GB``."""
+    """Return a human-readable amount of data, such as ``1.2 GB``."""
     unit = 0
     while value_bytes >= 999.5 and unit < len(_SIZE_UNITS) - 1:
         value_bytes /= 1000
@@ -148,14 +148,14 @@ def summary(report: client.RunReport) -> str:
         if times:
             text += f"; {did} {times} times"
     if report.cpu_energy_j is not None:
-        text += f"; about {report.cpu_energy_j:.3g} J of the CPU"
+        text += f"; the CPU used about {report.cpu_energy_j:.3g} J"
     if report.checksum:
-        text += "; checksums are right"
+        text += "; checksums match"
     return text
 
 
 def group_summary(report: client.GroupReport, waited_s: float) -> str:
-    """Return the line about a file through a group."""
+    """Return the line about a file that a group processed."""
     return (
         f"{_amounts(report)} with {report.tasks} tasks on {report.members}"
         f" members; waited {waited_s:.3g} s"
@@ -175,7 +175,7 @@ def _place_text(report: client.RunReport) -> str:
     if report.fallback_reason is not None:
         return f"the CPU of {report.host}, no slot ({report.fallback_reason})"
     if report.slot is None:
-        return "this machine's CPU; no slot came in time"
+        return "this machine's CPU; no slot was free in time"
     return (
         f"{report.host} {report.device} slot {report.slot}, "
         f"{'local' if report.local else 'remote'}"

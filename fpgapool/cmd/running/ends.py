@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the input of ``fpgapool-run`` comes from, and its output goes."""
+"""The input and output of ``fpgapool-run``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fpgapool.client.transfers import files
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.vocabulary import codes
 
-#: The most input of unknown size.
+#: Limit for input of unknown size.
 MAX_SPOOLED_BYTES = 1 << 30
 
 _PIECE_BYTES = 1 << 20
-# As --in and --out may name them.
+# Names of standard input and output that --in and --out accept.
 _STANDARD = {
     "/dev/stdin": command_line.STANDARD,
     "/dev/stdout": command_line.STANDARD,
@@ -31,10 +31,10 @@ _STANDARD = {
 
 
 class _StandardOutput(files.Output):
-    """It may contain output of other programs, so nothing may be discarded."""
+    """May contain output of other programs, so must not be truncated."""
 
     def tell(self) -> int:
-        """Refuse."""
+        """Fail, so that the client does not seek or truncate."""
         raise io.UnsupportedOperation("tell")
 
 
@@ -49,7 +49,7 @@ def source_of(path: str | None) -> str:
 def destination_of(path: str | None) -> str:
     """Return the output that the user named, or the pipe.
 
-    :returns: its path, or ``-``, also if the path leads there.
+    :returns: its path, or ``-`` if the path leads to standard output.
     :raises command_line.UsageError: if there is neither.
     """
     if path is not None and _is_standard_output(path):
@@ -61,9 +61,9 @@ def _named(path: str | None, option: str, standard: TextIO | None) -> str:
     if path is not None:
         return _STANDARD.get(path, path)
     descriptor = _descriptor(standard)
-    # Not a terminal, and not /dev/null, which daemons have.
+    # Reject a terminal, and /dev/null, which daemons have.
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
-        raise command_line.UsageError(f"{option} is needed")
+        raise command_line.UsageError(f"{option} is required")
     return command_line.STANDARD
 
 
@@ -76,14 +76,14 @@ def _is_standard_output(path: str) -> bool:
         found = os.stat(path)
     except OSError:
         return False
-    # Nothing mixes in /dev/null.
+    # In /dev/null, messages and output cannot mix.
     return os.path.samestat(found, os.fstat(descriptor)) and not (
         os.path.samestat(found, os.stat(os.devnull))
     )
 
 
 def _descriptor(standard: TextIO | None) -> int | None:
-    """Return its descriptor; None if it was closed or replaced."""
+    """Return a stream's descriptor; None if it was closed or replaced."""
     try:
         return None if standard is None else standard.fileno()
     except (OSError, ValueError):
@@ -95,10 +95,10 @@ def open_source(
 ) -> tuple[BinaryIO, int]:
     """Open the input.
 
-    :param size_bytes: ``--size-bytes``; None: all of it. Input of unknown
-        size is copied to a temporary file.
-    :raises client.InvalidRequest: code ``INVALID_SIZE``, if it is too long to
-        be copied.
+    :param size_bytes: ``--size-bytes``; None means all input. Input of
+        unknown size is copied to a temporary file.
+    :raises client.InvalidRequest: with code ``INVALID_SIZE``, if the input is
+        too large to be copied.
     :raises OSError: if it cannot be read or copied.
     """
     if name == command_line.STANDARD:
@@ -132,7 +132,7 @@ def size_of(name: str) -> int:
         ):
             return files.size_of(cast(BinaryIO, source))
     raise command_line.UsageError(
-        "--dry-run does not read the input; give --size-bytes"
+        "--dry-run does not read the input; specify --size-bytes"
     )
 
 
@@ -151,7 +151,7 @@ def _spooled(
             raise client.InvalidRequest(
                 codes.INVALID_SIZE,
                 f"{name}: input of unknown size is limited to "
-                f"{MAX_SPOOLED_BYTES} bytes; give --size-bytes",
+                f"{MAX_SPOOLED_BYTES} bytes; specify --size-bytes",
             )
         files.write_all(cast(BinaryIO, spool), piece[:read_bytes])
     spool.seek(0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parameters of the accelerator, keys and IVs, for ``fpgapool-run``."""
+"""The accelerator's parameters, keys and IVs in ``fpgapool-run``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_FILE_BYTES = 64 * 1024
 class Prepared:
     """The parameters of a run.
 
-    :ivar new_iv: an IV that was made here and must be kept.
+    :ivar new_iv: the IV if it was generated here; it must be saved.
     """
 
     params: dict[str, Any]
@@ -49,9 +49,9 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
     """Collect the parameters.
 
     :param source: path of the input, or ``-``.
-    :raises command_line.UsageError: if a value is wrong, missing, or given
-        twice; or if the input is encrypted already and the user does not say
-        what to do.
+    :raises command_line.UsageError: if a value is invalid, missing, or given
+        twice; or if the input is already encrypted and neither direction was
+        given.
     :raises OSError: if a file cannot be read.
     """
     params = given(arguments)
@@ -64,7 +64,7 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters that the command line names.
 
-    :raises command_line.UsageError: if a value is wrong or given twice.
+    :raises command_line.UsageError: if a value is invalid or given twice.
     :raises OSError: if a file cannot be read.
     """
     params = _Params()
@@ -97,7 +97,8 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
         return params
     if cipher not in _CIPHERS:
         raise command_line.UsageError(
-            f"--{arguments.direction} is for {' and '.join(_CIPHERS)}"
+            f"--{arguments.direction} can only be used with"
+            f" {' and '.join(_CIPHERS)}"
         )
     if cipher == AES_CBC:
         params.add("direction", arguments.direction)
@@ -108,8 +109,8 @@ def _with_iv(
     direction: str | None, params: dict[str, Any], cipher: str, source: str
 ) -> Prepared:
     if "key" not in params:
-        raise command_line.UsageError(f"{cipher} needs --key-file")
-    # The parameter may name the direction as well.
+        raise command_line.UsageError(f"{cipher} requires --key-file")
+    # The direction may also be given as a parameter.
     direction = params.get("direction", direction)
     iv_path = None
     if source != command_line.STANDARD and os.path.exists(source + IV_SUFFIX):
@@ -118,21 +119,21 @@ def _with_iv(
         if "iv" not in params:
             if iv_path is None:
                 raise command_line.UsageError(
-                    "the IV is needed to decrypt: there is no "
-                    f"{source}{IV_SUFFIX}, so give --iv-file or --iv"
+                    "the IV is required to decrypt: there is no "
+                    f"{source}{IV_SUFFIX}, so use --iv-file or --iv"
                     if source != command_line.STANDARD
-                    else "the IV is needed to decrypt: give --iv-file or --iv"
+                    else "the IV is required to decrypt: use --iv-file or --iv"
                 )
             params["iv"] = _read_iv(iv_path).hex()
         return Prepared(params)
     if direction is None and iv_path is not None:
-        # In counter mode, the same IV decrypts.
+        # In counter mode, encrypting with the same IV again decrypts.
         iv = str(params.get("iv")).lower()
         same = iv == _read_iv(iv_path).hex()
         if cipher != AES or not same:
             raise command_line.UsageError(
-                f"{source} is encrypted, as there is {iv_path}: give "
-                "--decrypt, or --encrypt to encrypt it once more"
+                f"{source} is already encrypted, because {iv_path} exists: use"
+                " --decrypt, or --encrypt to encrypt it again"
             )
     if "iv" in params:
         return Prepared(params)
@@ -145,7 +146,7 @@ def _split(item: str, option: str) -> tuple[str, str]:
     name, separator, value = item.partition("=")
     if not name or not separator:
         # The message omits the text: it may be a mistyped key.
-        raise command_line.UsageError(f"{option} needs NAME=VALUE")
+        raise command_line.UsageError(f"{option} requires NAME=VALUE")
     return name, value
 
 
@@ -182,7 +183,7 @@ def _parse_iv(text: str, origin: str) -> bytes:
 
 
 def _read_text(path: str) -> str:
-    """Read a text without the end of its last line."""
+    """Read a text without its final line break."""
     try:
         text = _read(path).decode()
     except UnicodeDecodeError:

@@ -15,10 +15,10 @@ _RESOURCES = fields.Fields(
 
 @base.described(_RESOURCES)
 class Quota(base.Resource):
-    """The limits of a project, and its use.
+    """The limits and usage of a project.
 
     Each resource of :data:`fpgapool.vocabulary.accounting.QUOTAS` has
-    ``limit``, -1 for any amount, ``in_use`` and ``source``: ``default``,
+    ``limit`` (-1 means unlimited), ``in_use`` and ``source``: ``default``,
     ``project`` or ``keystone``.
     """
 
@@ -32,9 +32,9 @@ class Quota(base.Resource):
 
 @base.described(accounting.USAGE)
 class Usage(base.Resource):
-    """Usage of an accelerator by a project on a day.
+    """A project's usage of an accelerator on a day.
 
-    Attributes that the row sums over are None.
+    An attribute is None if the row is a sum over all its values.
     """
 
     resources_key = "usage"

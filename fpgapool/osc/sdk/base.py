@@ -19,8 +19,8 @@ from fpgapool.vocabulary import microversions
 class Resource(resource.Resource):
     """A resource of the pool.
 
-    Its attributes are those of its description in
-    :mod:`fpgapool.vocabulary`, and what the class itself declares.
+    Its attributes come from its description in :mod:`fpgapool.vocabulary`;
+    the class may declare more.
     """
 
     _max_microversion = microversions.NEWEST
@@ -30,7 +30,7 @@ _Found = TypeVar("_Found", bound=Resource)
 
 
 class Proxy(proxy.Proxy):
-    """Requests about single resources that openstacksdk lacks."""
+    """Requests for single resources, which openstacksdk does not offer."""
 
     def _send(
         self,
@@ -81,9 +81,9 @@ _R = TypeVar("_R", bound=type[Resource])
 
 
 def described(members: fields.Fields) -> Callable[[_R], _R]:
-    """Return a decorator that gives a resource its described members.
+    """Return a decorator that adds the described members to a resource.
 
-    They are those that the API shows, and those of requests.
+    These are the members that the API returns or that requests accept.
     """
 
     def decorate(cls: _R) -> _R:
@@ -101,7 +101,7 @@ def described(members: fields.Fields) -> Callable[[_R], _R]:
 def query(*filters: str, **renamed: Any) -> resource.QueryParameters:
     """Return the query parameters of a list.
 
-    :param renamed: filters with another name here than in the API.
+    :param renamed: filters whose names differ here, with their API names.
     """
     return resource.QueryParameters(
         "sort_key", "sort_dir", *filters, **renamed

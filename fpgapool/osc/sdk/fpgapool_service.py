@@ -12,7 +12,7 @@ from fpgapool.osc.sdk import proxy
 SERVICE_TYPE = "fpgapool"
 
 
-# Not subscripted: the class takes a parameter in the newest releases only.
+# Not subscripted: the class is generic only in the newest releases.
 class FpgapoolService(service_description.ServiceDescription):
     """The service's type in the catalog, and its proxy."""
 
@@ -23,8 +23,8 @@ def proxy_of(connection: connections.Connection) -> proxy.Proxy:
     """Return the proxy of a cloud's pool.
 
     ``Connection.add_service`` would add an attribute to the class, and so to
-    all connections of the program, also to clouds without a pool. This changes
-    one connection only.
+    all connections of the program, even those to clouds without a pool. This
+    function changes only one connection.
 
     :returns: the same proxy at every call.
     """

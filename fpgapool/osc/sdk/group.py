@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups and their clients, and the methods of the API about them."""
+"""Groups, their clients, and the API's methods for both."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Group(base.Resource):
         "project_id",
     )
 
-    #: Its goal, with the progress; None: it has no goal.
+    #: The goal and the progress towards it; None if there is no goal.
     goal = resource.Body("goal", type=dict)
-    #: The slots that it has.
+    #: The group's slots.
     members = resource.Body("members", type=list, list_type=dict)
 
 
@@ -56,18 +56,18 @@ class GroupClient(base.Resource):
 
     _query_mapping = base.query()
 
-    #: Identifier of its group.
+    #: Identifier of the client's group.
     group = resource.URI("group")
-    #: Where it connects: hosts with their members and endpoints.
+    #: Hosts to connect to, with their members and endpoints.
     hosts = resource.Body("hosts", type=list, list_type=dict)
-    #: Grows with every change of the hosts.
+    #: Increases with every change to the hosts.
     hosts_revision = resource.Body("hosts_revision", type=int)
-    #: For one connection; only in the answer that attaches it.
+    #: Valid for one connection; only in the response to attaching.
     secret = resource.Body("secret")
 
 
 class GroupProxy(base.Proxy):
-    """The part of the pool's API that is about groups."""
+    """The part of the pool's API for groups."""
 
     def groups(self, **query: Any) -> Generator[Group, None, None]:
         """Return the groups that your own project may use.
@@ -82,9 +82,9 @@ class GroupProxy(base.Proxy):
         return self._get(Group, group_id)
 
     def create_group(self, **attributes: Any) -> Group:
-        """Create a group; it gets its slots from the queue.
+        """Create a group, which then waits in the queue for its slots.
 
-        :param attributes: ``name``, ``accelerator``, ``size`` and perhaps
+        :param attributes: ``name``, ``accelerator``, ``size`` and optionally
             ``goal`` and other options of
             :data:`fpgapool.vocabulary.group.GROUP`.
         """
@@ -126,7 +126,7 @@ class GroupProxy(base.Proxy):
         return self._get(GroupClient, client, group=group_id)
 
     def attach_group_client(self, group: str | Group) -> GroupClient:
-        """Attach a client to a group; the answer has its secret."""
+        """Attach a client to a group; the response contains its secret."""
         group_id = resource.Resource._get_id(group)
         return self._create(GroupClient, group=group_id)
 

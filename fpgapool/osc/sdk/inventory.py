@@ -9,7 +9,7 @@ from fpgapool.vocabulary import inventory
 
 
 class Pool(base.Resource):
-    """The pool; there is one."""
+    """The pool, of which there is only one."""
 
     resource_key = "pool"
     base_path = "/pool"
@@ -19,12 +19,12 @@ class Pool(base.Resource):
     strategy = resource.Body("strategy")
     waiting = resource.Body("waiting", type=int)
     sessions = resource.Body("sessions", type=dict)
-    #: Hosts with their devices and those with their slots.
+    #: Hosts with their devices, each of which includes its slots.
     hosts = resource.Body("hosts", type=list, list_type=dict)
 
 
 class Snapshot(base.Resource):
-    """The data by which Nova places instances."""
+    """The data that Nova's scheduler uses to place instances."""
 
     resource_key = "snapshot"
     base_path = "/pool/snapshot"
@@ -34,9 +34,9 @@ class Snapshot(base.Resource):
     generated_at = resource.Body("generated_at")
     #: Changes when other data changes.
     generation = resource.Body("generation")
-    #: By the UUID of the resource provider.
+    #: Hosts, by the UUID of their resource provider.
     hosts = resource.Body("hosts", type=dict)
-    #: Number of sessions that wait for each accelerator.
+    #: Number of sessions waiting for each accelerator.
     queued = resource.Body("queued", type=dict)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerators and bitstreams of the library, and the API about them."""
+"""The library's accelerators and bitstreams, and the methods for them."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Bitstream(base.Resource):
         "project_id",
     )
 
-    #: Only in requests.
+    #: Requests may contain it, but the API never returns it.
     signature = resource.Body("signature")
 
 
 class LibraryProxy(base.Proxy):
-    """The part of the pool's API that is about the library."""
+    """The part of the pool's API for the library."""
 
     def accelerators(self, **query: Any) -> Generator[Accelerator, None, None]:
         """Return the accelerators of the library."""
@@ -89,7 +89,7 @@ class LibraryProxy(base.Proxy):
     def create_bitstream(self, **attributes: Any) -> Bitstream:
         """Create a bitstream; upload its file afterwards.
 
-        :param attributes: ``accelerator`` and perhaps ``name``,
+        :param attributes: ``accelerator`` and optionally ``name``,
             ``description``, ``version``, ``format``, ``visibility``,
             ``shapes``, ``profile``, ``properties``, ``checksum_sha256``,
             ``signature``.
@@ -110,7 +110,7 @@ class LibraryProxy(base.Proxy):
     ) -> Bitstream:
         """Send a bitstream's file.
 
-        :param file: open, seekable; sent from its current position.
+        :param file: open and seekable; sent from its current position.
         """
         headers = {"Content-Type": _OCTETS}
         return self._act(
@@ -135,7 +135,8 @@ class LibraryProxy(base.Proxy):
             yield chunk
         if response.headers.get("ETag", "").strip('"') != found.hexdigest():
             raise exceptions.SDKException(
-                "the downloaded file differs from that in the library"
+                "the downloaded file does not match the library's checksum;"
+                " download it again"
             )
 
     def approve_bitstream(
@@ -147,7 +148,7 @@ class LibraryProxy(base.Proxy):
     ) -> Bitstream:
         """Approve a bitstream, so that slots may run it.
 
-        :param force: approve it even if the pool has no slot that fits.
+        :param force: approve it even if it fits no slot of the pool.
         """
         body = {"approve": {"force": force, "reason": reason}}
         return self._act(Bitstream, bitstream, "POST", "approve", json=body)

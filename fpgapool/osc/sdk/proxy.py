@@ -19,19 +19,19 @@ from fpgapool.osc.sdk import session
 class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
     """The pool's REST API.
 
-    Errors of the API are raised as ``openstack.exceptions``, with their text
-    and code.
+    API errors are raised as ``openstack.exceptions``, with their text and
+    code.
 
-    Methods take a resource, or its identifier. Besides the filters that they
-    name, lists take ``sort_key`` and ``sort_dir`` (one or several), ``limit``
-    (the length of a page) and ``marker``. With ``ignore_missing``, deleting
-    what does not exist is no error.
+    Methods take a resource or its identifier. In addition to the filters
+    that they name, lists take ``sort_key`` and ``sort_dir`` (one or several),
+    ``limit`` (the length of a page) and ``marker``. With ``ignore_missing``,
+    deleting something that does not exist is not an error.
     """
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> Any:
         """Send a request; see :meth:`openstack.proxy.Proxy.request`."""
         if "sessions" in url or "clients" in url:
-            # A log of the body would contain a secret.
+            # Logging the body would reveal a secret.
             kwargs.setdefault("log", False)
         response = super().request(url, method, *args, **kwargs)
         self.log.debug("%s %s: %s", method, url, response.status_code)
@@ -78,7 +78,7 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         """Enable, drain or disable a device, or set its reservable slots.
 
         :param change: ``state`` (``enabled``, ``draining`` or ``disabled``)
-            and perhaps ``reason`` and ``drain_deadline_s``; or
+            and optionally ``reason`` and ``drain_deadline_s``; or
             ``reservable_slots``; or both.
         """
         return self._act(inventory.Device, device, "PATCH", json=change)
@@ -117,11 +117,11 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
     def test_slot(
         self, slot: str | inventory.Slot, accelerator: str | None = None
     ) -> inventory.Slot:
-        """Start a self-test of a slot, be it faulty or not.
+        """Start a self-test of a slot, whether it is faulty or not.
 
         The service refuses a slot that has a session.
 
-        :param accelerator: accelerator of the test; None: any.
+        :param accelerator: accelerator to test with; None means any.
         """
         test = {} if accelerator is None else {"accelerator": accelerator}
         return self._act(
@@ -138,7 +138,7 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._list(inventory.Service, **query)
 
     def get_quota(self, project_id: str | None = None) -> accounting.Quota:
-        """Return the limits and the use of a project.
+        """Return the limits and usage of a project.
 
         :param project_id: None means your own project.
         """
@@ -147,7 +147,7 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._get(accounting.Quota, project_id)
 
     def get_default_quota(self) -> accounting.Quota:
-        """Return the limits of projects without limits of their own."""
+        """Return the default limits."""
         return self._get(
             accounting.Quota,
             requires_id=False,
@@ -157,10 +157,10 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
     def set_quota(
         self, project_id: str, **limits: int | None
     ) -> accounting.Quota:
-        """Limit the use of a project.
+        """Set limits of a project.
 
-        :param limits: by resource; missing ones stay. -1 means unlimited, None
-            the default.
+        :param limits: new limits by resource; others do not change. -1 means
+            unlimited, None means the default.
         """
         return self._act(
             accounting.Quota, project_id, "PUT", json={"quota": limits}
@@ -181,13 +181,13 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
 
 
 def api_error(response: Any) -> dict[str, Any] | None:
-    """Return the API's error in an answer.
+    """Return the API error in a response.
 
-    :param response: of HTTP, or None.
-    :returns: with ``code``, ``detail`` and ``request_id``; None if the answer
-        is not an error of the API.
+    :param response: an HTTP response, or None.
+    :returns: ``code``, ``detail`` and ``request_id``; None if the response is
+        not an API error.
     """
-    # An error response is false.
+    # Compare with None, because an error response is falsy.
     if response is None or response.status_code < 400:
         return None
     try:
@@ -196,5 +196,5 @@ def api_error(response: Any) -> dict[str, Any] | None:
             name: str(error[name]) for name in ("code", "detail", "request_id")
         }
     except (ValueError, LookupError, TypeError):
-        # A proxy on the way has errors of its own.
+        # The error is not from the API but, for example, from an HTTP proxy.
         return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions, and the methods of the API about them."""
+"""Sessions, and the API's methods for them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fpgapool.vocabulary import session as description
 
 @base.described(description.FIELDS)
 class Session(base.Resource):
-    """A session; its fields are those of the description.
+    """A session, with the fields of its description.
 
-    The reasons for which it waits are objects with ``code`` and ``message``.
+    The reasons why it is waiting are objects with ``code`` and ``message``.
     """
 
     resource_key = "session"
@@ -38,17 +38,17 @@ class Session(base.Resource):
         changes_since="changes-since",
     )
 
-    #: The slot that it has.
+    #: The session's slot.
     placement = resource.Body("placement", type=dict)
-    #: How to connect, with the secret; only while it is READY.
+    #: How to connect, including the secret; only while it is READY.
     connection_info = resource.Body("connection", type=dict)
 
-    #: When to ask again, if the service could not wait for a change.
+    #: When to repeat the request, if the service could not wait.
     retry_after_s = resource.Header("Retry-After", type=int)
 
 
 class SessionProxy(base.Proxy):
-    """The part of the pool's API that is about sessions."""
+    """The part of the pool's API for sessions."""
 
     def sessions(self, **query: Any) -> Generator[Session, None, None]:
         """Return sessions, newest first.
@@ -59,16 +59,16 @@ class SessionProxy(base.Proxy):
         return self._list(Session, **query)
 
     def create_session(self, **attributes: Any) -> Session:
-        """Open a session; it is in the database, and perhaps not READY yet.
+        """Open a session, which is stored now but may not be READY yet.
 
-        :param attributes: ``accelerator``, ``claimed_bytes`` and perhaps
+        :param attributes: ``accelerator``, ``claimed_bytes`` and optionally
             ``request_id`` and options of
             :mod:`fpgapool.vocabulary.session`.
         """
         return self._create(Session, **attributes)
 
     def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
-        """Return what would become of a session, without opening it.
+        """Return what would happen to a session, without opening it.
 
         :returns: the ``state`` that it would have, ``reasons`` with ``code``
             and ``message``, and ``expected_wait_s``.
@@ -88,11 +88,11 @@ class SessionProxy(base.Proxy):
         wait_s: float | None = None,
         revision: int | None = None,
     ) -> Session:
-        """Return a session, now or when it has changed.
+        """Return a session, immediately or once it changes.
 
-        :param wait_s: how long to wait for a change; the service has a limit
-            of its own, and does not wait if too many requests wait. Then
-            ``retry_after_s`` of the answer says when to ask again.
+        :param wait_s: how long to wait for a change. The service limits this
+            time. If too many requests are waiting, it responds at once, and
+            ``retry_after_s`` says when to repeat the request.
         """
         query: dict[str, Any] = {"wait_s": wait_s, "revision": revision}
         return self._get_resource(Session, session_id).fetch(

@@ -7,7 +7,7 @@ from fpgapool.vocabulary import library
 
 
 class ListAccelerators(base.ListCommand):
-    """List the accelerators that sessions can have."""
+    """List the accelerators that sessions can use."""
 
     described = library.ACCELERATOR
     method = "accelerators"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the commands that enable, drain or disable."""
+"""Options of the commands that enable, drain or disable hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def options(
 ) -> tuple[arguments.Declared, ...]:
     """Return the options for the new state.
 
-    :param effect: the thing that sessions lose, for the help.
+    :param effect: what sessions are given or denied, for the help.
     """
 
     state = functools.partial(arguments.constant, dest="state")
@@ -32,22 +32,22 @@ def options(
             state(
                 "disable",
                 "disabled",
-                f"give {effect} to no new session; running sessions keep"
+                f"do not give {effect} to new sessions; running sessions keep"
                 " theirs",
             ),
             state(
                 "drain",
                 "draining",
-                "give no slot to new sessions, and disable it when the last"
+                "do not give slots to new sessions; disable it when the last"
                 " session has ended",
             ),
             required=required,
         ),
         base.option(
             "deadline",
-            "with --drain: take the slots from the remaining sessions after"
-            " this many seconds; stateless accelerators continue in other"
-            " slots",
+            "with --drain: after this many seconds, take the slots from the"
+            " remaining sessions; those with stateless accelerators continue"
+            " in other slots",
             metavar="<seconds>",
             type=arguments.number(float, "a number of seconds", 0),
         ),
@@ -65,10 +65,10 @@ def change(parsed_args: argparse.Namespace) -> dict[str, Any]:
     :raises CommandError: if the options contradict each other.
     """
     if parsed_args.deadline is not None and parsed_args.state != "draining":
-        raise exceptions.CommandError("--deadline is only for --drain")
+        raise exceptions.CommandError("--deadline requires --drain")
     if parsed_args.reason is not None and parsed_args.state is None:
         raise exceptions.CommandError(
-            "--reason is only for --enable, --disable and --drain"
+            "--reason requires --enable, --disable or --drain"
         )
     return base.given(
         state=parsed_args.state,

@@ -43,9 +43,9 @@ _PREFIXES = ("", "K", "M", "G", "T", "P")
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(i?)B?", re.I)
 # Separators of URLs.
 _NOT_IN_IDENTIFIERS = frozenset("/?#%")
-# Attributes of the base class that resources of the pool lack.
+# Attributes of openstacksdk's base class that the pool does not use.
 _HIDDEN = ("location",)
-# The API's names of attributes that have other ones in the SDK.
+# API names of the attributes that have a different name in the SDK.
 _NAMES = {
     "connection_info": "connection",
     "is_compatible": "compatible",
@@ -55,14 +55,14 @@ _NAMES = {
 
 
 def positional(name: str, meaning: str, **options: Any) -> arguments.Argument:
-    """Return an argument that names a resource, or several."""
+    """Return an argument that names one or several resources."""
     singular = name.removesuffix("s") if "nargs" in options else name
     options = {"metavar": f"<{singular}>", "type": identifier, **options}
     return arguments.Argument(name, help=meaning, **options)
 
 
 def option(name: str, meaning: str, **options: Any) -> arguments.Argument:
-    """Return an option that takes a value; its name has no dashes before."""
+    """Return an option that takes a value; the name has no leading dashes."""
     metavar = None if "choices" in options else f"<{name}>"
     options = {"metavar": metavar, **options}
     return arguments.option(name, meaning=meaning, **options)
@@ -71,7 +71,7 @@ def option(name: str, meaning: str, **options: Any) -> arguments.Argument:
 flag = arguments.flag
 
 
-#: What a command takes.
+#: The arguments of a command.
 Arguments: typing.TypeAlias = Sequence[arguments.Declared]
 
 
@@ -79,7 +79,7 @@ class Command(command.Command):
     """A command that uses the pool's API."""
 
     arguments: Arguments = ()
-    #: Of resources, as arguments and methods of the proxy are named.
+    #: Kind of resource, as in the names of arguments and proxy methods.
     kind = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -88,13 +88,13 @@ class Command(command.Command):
         return parser
 
     def common_arguments(self) -> Arguments:
-        """Return what all commands of this kind take."""
+        """Return the arguments that all commands of this class take."""
         return ()
 
     @property
     def client(self) -> proxy.Proxy:
         """The proxy of the pool."""
-        # The plugin has put it there.
+        # The openstack command creates this attribute from the plugin.
         manager: Any = self.app.client_manager
         client: proxy.Proxy = manager.fpgapool
         return client
@@ -111,9 +111,10 @@ class Command(command.Command):
         return manager.sdk_connection
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run the command, and say what to do if it fails.
+        """Run the command; if it fails, report what to do.
 
-        :raises CommandError: also if standard output cannot be written.
+        :raises CommandError: if the API returns an error, or standard output
+            cannot be written.
         """
         if self.app.stdout is None and isinstance(
             self, ShowCommand | ListCommand
@@ -133,7 +134,7 @@ class Command(command.Command):
         try:
             stdout.flush()
         except OSError as error:
-            # Python would try again at its end, and complain.
+            # Otherwise, Python would try again at exit and print an error.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, stdout.fileno())
             os.close(null)
@@ -143,17 +144,17 @@ class Command(command.Command):
 
 
 class JsonColumn(format_columns.DictColumn):
-    """A nested document, on several lines for people."""
+    """A nested document; its human-readable form has several lines."""
 
     def human_readable(self) -> str:
         return json.dumps(self._value, indent=1, ensure_ascii=False)
 
 
 class ShowCommand(Command, command.ShowOne):
-    """A command that shows one thing, perhaps after a change.
+    """A command that shows one resource, possibly after changing it.
 
     :cvar described: the members of a resource.
-    :cvar formatters: how to write values of attributes that are not described.
+    :cvar formatters: formatters of attributes that have no description.
     """
 
     described: fields.Fields
@@ -164,7 +165,7 @@ class ShowCommand(Command, command.ShowOne):
         return self.shown(self.act(parsed_args))
 
     def act(self, parsed_args: argparse.Namespace) -> resource.Resource:
-        """Get the resource, or change it; return what to show."""
+        """Get or change the resource, and return it."""
         get = getattr(self.client, f"get_{self.kind}")
         found: resource.Resource = get(self.named(parsed_args))
         return found
@@ -183,12 +184,11 @@ class ShowCommand(Command, command.ShowOne):
 
 
 class EachCommand(Command):
-    """A command that acts on each of several resources, also if it fails
-    for one.
+    """A command that acts on several resources, even if it fails for one.
 
-    An argument has the plural of their kind.
+    The argument that takes the resources is the plural of their kind.
 
-    :cvar done: what it does, as a participle.
+    :cvar done: what was done to a resource, as a past participle.
     """
 
     done: str
@@ -214,7 +214,7 @@ class EachCommand(Command):
             )
 
     def act(self, identifier: str, parsed_args: argparse.Namespace) -> None:
-        """Act on one of them; the default deletes it."""
+        """Act on one resource; the default is to delete it."""
         delete = getattr(self.client, f"delete_{self.kind}")
         delete(identifier, ignore_missing=False)
 
@@ -222,11 +222,12 @@ class EachCommand(Command):
 class ListCommand(Command, command.Lister):
     """A command that lists resources.
 
-    :cvar described: the members of a resource, from which columns derive.
-    :cvar method: of the proxy, which lists the resources.
-    :cvar filters: arguments that are filters of the API, by their names.
-    :cvar formatters: how to write values of attributes that are not described.
-    :cvar more_columns: attributes that are not described, with ``--long``.
+    :cvar described: the members of a resource, which define the columns.
+    :cvar method: name of the proxy method that lists the resources.
+    :cvar filters: names of the arguments that are filters of the API.
+    :cvar formatters: formatters of attributes that have no description.
+    :cvar more_columns: headings of attributes that have no description and
+        that only ``--long`` shows.
     """
 
     described: fields.Fields
@@ -244,10 +245,10 @@ class ListCommand(Command, command.Lister):
                 metavar="<key>[:<direction>][,...]",
                 type=_order(keys),
                 default={},
-                help=f"sort by {', '.join(keys)}; the direction is asc or"
-                " desc; several keys are separated by commas",
+                help=f"sort the list; possible keys: {', '.join(keys)}; the"
+                " direction is asc or desc",
             ),
-            option("limit", "show at most this many", type=positive),
+            option("limit", "maximum number of rows", type=positive),
             option("marker", "start after this ID", metavar="<id>"),
         )
 
@@ -260,7 +261,7 @@ class ListCommand(Command, command.Lister):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Request the members."""
+        """Request the resources to list."""
         found: Iterable[resource.Resource] = getattr(self.client, self.method)(
             **query
         )
@@ -275,7 +276,7 @@ class ListCommand(Command, command.Lister):
         if parsed_args.long:
             shown |= columns(self.described, listed=False)
             shown |= self.more_columns
-        # The service's limit is the length of a page.
+        # The service's limit applies to each page, not to the whole list.
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit
         )
@@ -295,7 +296,7 @@ _FORMATTERS = {
 
 
 def formatters(described: fields.Fields) -> dict[str, Any]:
-    """Return how to write the values of a resource's attributes."""
+    """Return the formatters of a resource's attributes."""
     return {
         field.name: _FORMATTERS[field.kind]
         for field in described.shown
@@ -304,7 +305,7 @@ def formatters(described: fields.Fields) -> dict[str, Any]:
 
 
 def columns(described: fields.Fields, *, listed: bool) -> dict[str, str]:
-    """Return the attributes of a list, and the headings of their columns.
+    """Return the attributes of a list with their column headings.
 
     :param listed: whether the list shows them without ``--long``.
     """
@@ -330,7 +331,7 @@ positive = arguments.number(int, "a positive integer", 1)
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes that a text such as ``1.5G`` or ``4Ki`` means.
+    """Return the number of bytes in a size such as ``1.5G`` or ``4Ki``.
 
     :raises argparse.ArgumentTypeError: if it is not a size of at least 1 byte.
     """
@@ -344,7 +345,7 @@ def size_bytes(text: str) -> int:
         if size >= 1 and size == int(size):
             return int(size)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not a size: whole bytes, or such as 1G (10^9) or 1Gi"
+        f"{text!r} is not a size in bytes; examples: 1000, 1G (10^9), 1Gi"
         " (2^30)"
     )
 
@@ -352,7 +353,7 @@ def size_bytes(text: str) -> int:
 def identifier(text: str) -> str:
     """Return a name or an identifier.
 
-    :raises argparse.ArgumentTypeError: if it would change the URL.
+    :raises argparse.ArgumentTypeError: if it would change a request's URL.
     """
     if text in ("", ".", "..") or not _NOT_IN_IDENTIFIERS.isdisjoint(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a name or an ID")
@@ -372,7 +373,7 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
             order["sort_key"].append(key)
             order["sort_dir"].append(direction or _DIRECTIONS[0])
         if ":" not in text:
-            # The service knows the usual direction.
+            # The service has a default direction for each key.
             del order["sort_dir"]
         return order
 
@@ -407,5 +408,5 @@ UP_OR_DOWN = arguments.OneOf(
     ),
 )
 ALL_PROJECTS = flag(
-    "all-projects", "list those of all projects (admin only)", default=None
+    "all-projects", "include all projects (admin only)", default=None
 )

@@ -31,7 +31,7 @@ from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library
 
-# Of a new bitstream, besides its version.
+# Arguments that become attributes of a new bitstream, except its version.
 _CREATED_WITH = (
     *("accelerator", "name", "shapes", "signature", "format", "profile"),
     *("description", "properties", "visibility"),
@@ -45,25 +45,31 @@ _BITSTREAM = base.positional(
 )
 _VISIBILITY = arguments.OneOf(
     arguments.constant(
-        "public", "public", "for all projects (admin only)", "visibility"
+        "public",
+        "public",
+        "make it available to all projects (admin only)",
+        "visibility",
     ),
     arguments.constant(
-        "private", "private", "for its own project only", "visibility"
+        "private",
+        "private",
+        "make it available only to its own project",
+        "visibility",
     ),
 )
-_FILE = base.option("file", f"the file; {_STDIN} is the standard input")
+_FILE = base.option("file", f"bitstream file; {_STDIN} means standard input")
 
 
 @contextlib.contextmanager
 def _naming(name: object) -> Iterator[None]:
-    """Raise errors of a file, not those of the API, with its name.
+    """Add a file's name to errors about the file, but not to API errors.
 
-    :raises CommandError: instead of them.
+    :raises CommandError: instead of an OSError.
     """
     try:
         yield
     except sdk_exceptions.SDKException:
-        # Some of them are an OSError, too.
+        # Some API errors are also OSErrors.
         raise
     except OSError as error:
         text = f"{name}: {error.strerror or error}"
@@ -98,7 +104,7 @@ def _checksum(file: IO[bytes]) -> str:
 
 
 def _signature(text: str) -> str:
-    """Return a signature, or the contents of a file of that name.
+    """Return a signature, from the argument or from the file it names.
 
     :raises argparse.ArgumentTypeError: if the file cannot be read.
     """
@@ -112,7 +118,7 @@ def _signature(text: str) -> str:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    """Return the object in a JSON text, or in a file of that name.
+    """Return a JSON object, from the argument or from the file it names.
 
     :raises argparse.ArgumentTypeError: if it is not an object.
     """
@@ -123,9 +129,9 @@ def _json_object(text: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     except RecursionError:
-        raise argparse.ArgumentTypeError("it is nested too deeply") from None
+        raise argparse.ArgumentTypeError("JSON nested too deeply") from None
     if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError("it is not a JSON object")
+        raise argparse.ArgumentTypeError("not a JSON object")
     return found
 
 
@@ -145,7 +151,7 @@ class CreateBitstream(ShowBitstream):
     arguments = (
         base.positional(
             "name",
-            "name of the bitstream; default is the accelerator's",
+            "name of the bitstream; default is the accelerator's name",
             nargs="?",
             type=str,
         ),
@@ -154,21 +160,22 @@ class CreateBitstream(ShowBitstream):
         ),
         base.option(
             "shape",
-            "shape of slots that fit (repeat the option for several)",
+            "slot shape that the bitstream fits (repeat the option for"
+            " several shapes)",
             dest="shapes",
             action="append",
         ),
         _FILE,
         base.option(
             "signature",
-            "signature of the file by a trusted key, in base64, or a file"
-            " that holds it",
+            "signature of the file by a trusted key, in base64, or the name"
+            " of a file that contains it",
             type=_signature,
         ),
-        # The whole command has a --version.
+        # The openstack command itself has an option --version.
         base.option(
             "bitstream-version",
-            "version; the pool uses the newest; default is 1.0",
+            "version (default: 1.0); the pool uses the newest version",
             metavar="<version>",
         ),
         arguments.OneOf(
@@ -187,11 +194,11 @@ class CreateBitstream(ShowBitstream):
         ),
         base.option(
             "profile",
-            "profile of a new accelerator, as JSON or a file that holds it;"
-            " needs peak_bytes_per_s",
+            "profile of a new accelerator, as JSON or the name of a file that"
+            " contains it; peak_bytes_per_s is required",
             type=_json_object,
         ),
-        base.option("description", "for people"),
+        base.option("description", "human-readable description"),
         base.option(
             "property",
             "property such as vendor, board, shell_id or driver (repeat the"
@@ -221,9 +228,10 @@ class CreateBitstream(ShowBitstream):
             return self.client.upload_bitstream(made, file)
         except sdk_exceptions.SDKException as error:
             raise exceptions.CommandError(
-                f"{messages.of_error(error)}; the bitstream exists without its"
-                f" file: 'openstack fpga bitstream set --file FILE {made.id}'"
-                f" retries, '... delete {made.id}' deletes it"
+                f"{messages.of_error(error)}; the bitstream was created"
+                " without its file: to upload the file again, run 'openstack"
+                f" fpga bitstream set --file FILE {made.id}'; to delete the"
+                f" bitstream, run 'openstack fpga bitstream delete {made.id}'"
             ) from error
 
 
@@ -269,8 +277,8 @@ class SetBitstream(base.Command):
     kind = "bitstream"
     arguments = (
         _BITSTREAM,
-        base.option("name", "its new name"),
-        base.option("description", "for people"),
+        base.option("name", "new name of the bitstream"),
+        base.option("description", "human-readable description"),
         _VISIBILITY,
         *projects.several("share it with this project", default=[]),
         _FILE,
@@ -284,9 +292,7 @@ class SetBitstream(base.Command):
                 metavar="<reason>",
             ),
         ),
-        base.flag(
-            "force", "approve it even if the pool has no slot that fits"
-        ),
+        base.flag("force", "approve it even if it fits no slot of the pool"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -346,26 +352,26 @@ class DeleteBitstream(base.EachCommand):
 
 
 class SaveBitstream(base.Command):
-    """Write a bitstream's file to this machine."""
+    """Download a bitstream's file."""
 
     kind = "bitstream"
     arguments = (
         _BITSTREAM,
         base.option(
             "file",
-            "path of the file; replaced only after a complete download with "
-            "the right checksum",
+            "file to write; an existing file is replaced only after a "
+            "complete download with the right checksum",
             required=True,
         ),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write a temporary file, and rename it at the end."""
-        # Not a symbolic link to it.
+        # Replace the file itself, not a symbolic link to it.
         target = pathlib.Path(os.path.realpath(parsed_args.file))
         if target.exists() and not target.is_file():
             raise exceptions.CommandError(
-                f"{parsed_args.file}: is not a regular file"
+                f"{parsed_args.file} is not a regular file"
             )
         found = self.named(parsed_args)
         with (

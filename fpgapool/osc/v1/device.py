@@ -56,8 +56,8 @@ class SetDevice(ShowDevice):
         *administration.options("its slots", required=False),
         base.option(
             "reservable-slots",
-            "number of its slots that instances can reserve; at least as "
-            "many as are reserved",
+            "number of the board's slots that instances can reserve; cannot"
+            " be lower than the number already reserved",
             metavar="<count>",
             type=arguments.number(int, "a number of slots", 0),
         ),
@@ -69,6 +69,6 @@ class SetDevice(ShowDevice):
         )
         if not change:
             raise exceptions.CommandError(
-                "give --enable, --disable, --drain or --reservable-slots"
+                "specify --enable, --disable, --drain or --reservable-slots"
             )
         return self.client.administer_device(self.named(parsed_args), **change)

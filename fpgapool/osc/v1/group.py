@@ -38,7 +38,7 @@ _GROUP = base.positional(
 
 
 def _options(required: str = "") -> Iterator[arguments.Declared]:
-    """Yield the options of the description, but the name."""
+    """Yield the options of a group's description, except the name."""
     for name, option in _OPTIONS.items():
         flag = name.replace("_", "-")
         if option.kind is fields.FLAG:
@@ -67,7 +67,7 @@ _GOAL_OPTIONS = (
     arguments.OneOf(
         base.option(
             "deadline",
-            "goal: time by which all --actions must have completed (ISO 8601,"
+            "goal: time by which --actions tasks must be complete (ISO 8601,"
             " such as 2026-03-01T12:00:00; UTC by default)",
             metavar="<time>",
             dest="deadline_at",
@@ -90,7 +90,7 @@ _GOAL_OPTIONS = (
 def _given(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the options that were given, with the IDs of projects."""
+    """Return the options that were given, with project IDs for names."""
     given = base.given(
         **{name: getattr(parsed_args, name, None) for name in _OPTIONS}
     )
@@ -164,7 +164,7 @@ class SetGroup(base.Command):
     kind = "group"
     arguments = (
         _GROUP,
-        base.option("name", "its new name"),
+        base.option("name", "new name of the group"),
         *_options(),
         *_GOAL_OPTIONS,
     )
@@ -201,10 +201,12 @@ class UnsetGroup(base.Command):
             known = self.client.get_group(found).projects or []
             left = [one for one in known if one not in gone]
             if not left:
-                # Without projects, a shared group is for all of them.
+                # A shared group without projects is shared with all projects.
                 raise exceptions.CommandError(
-                    "the group has no other projects; 'openstack fpga group"
-                    f" set --no-shared {parsed_args.group}' stops sharing it"
+                    "this would leave the group without projects, which"
+                    " shares it with all of them; to stop sharing it, run"
+                    " 'openstack fpga group set --no-shared"
+                    f" {parsed_args.group}'"
                 )
             self.client.update_group(found, projects=left)
         if parsed_args.goal:

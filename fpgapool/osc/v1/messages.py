@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Error messages for people: what failed, and what to do."""
+"""Error messages: what failed, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from openstack import exceptions
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import proxy
 
-#: The command that lists the missing objects.
+#: Commands that list what exists, by the code of an error about what does not.
 _LISTS = {
     "ACCELERATOR_NOT_FOUND": "accelerator list",
     "DEVICE_NOT_FOUND": "device list",
@@ -26,8 +26,8 @@ def of_error(error: Exception) -> str:
     if isinstance(error, exceptions.ServiceDisabledException):
         return (
             "the cloud has no usable service"
-            f" {fpgapool_service.SERVICE_TYPE!r}; 'openstack catalog list'"
-            f" shows its services ({error})"
+            f" {fpgapool_service.SERVICE_TYPE!r} ({error}); to list its"
+            " services, run 'openstack catalog list'"
         )
     if isinstance(error, exceptions.HttpException):
         return _of_answer(error)
@@ -43,7 +43,7 @@ def _of_answer(error: exceptions.HttpException) -> str:
     if code in _LISTS:
         text += f"; 'openstack fpga {_LISTS[code]}' lists all"
     elif error.response.status_code >= 500:
-        text += f"; see {found['request_id']} in the service's log"
+        text += f"; search the service's log for {found['request_id']}"
     if error.response.status_code in (429, 503):
         after_s = error.response.headers.get("Retry-After", "a few")
         text += f"; try again in {after_s} s"

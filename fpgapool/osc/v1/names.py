@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Identifiers of hosts, devices, slots and other things, by their names."""
+"""Look up hosts, devices, slots and other resources by name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from osc_lib import utils
 
 from fpgapool.osc.sdk import proxy
 
-# In a large cloud many hosts use the same names.
+# In a large cloud, many hosts use the same device names.
 _MAX_CANDIDATES = 20
 
 
 class _Kind(NamedTuple):
-    """How things of a kind are found.
+    """How to find resources of one kind.
 
-    :ivar members: lists those that may have a name.
-    :ivar describe: tells those of one name apart.
+    :ivar members: lists the resources that may have a given name.
+    :ivar describe: distinguishes resources that have the same name.
     """
 
     members: Callable[[proxy.Proxy, str], Iterable[Any]]
@@ -37,7 +37,7 @@ def _place_of(one: Any) -> str:
 
 
 def _own_first(members: Callable[..., Iterable[Any]], name: str) -> list[Any]:
-    """Return what one's own project may see, else what administrators may."""
+    """Look in the user's project first; administrators see all projects."""
     own = list(members(name=name))
     if own:
         return own
@@ -73,10 +73,10 @@ _KINDS = {
 
 
 def find(client: proxy.Proxy, kind: str, text: str) -> str:
-    """Return the identifier of a thing.
+    """Return the identifier of a resource.
 
     :param text: its identifier, which is not looked up, or its name.
-    :raises CommandError: if no thing, or more than one, has the name.
+    :raises CommandError: if no resource, or more than one, has the name.
     """
     if kind not in _KINDS or utils.is_uuid_like(text):
         return text

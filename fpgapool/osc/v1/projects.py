@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of projects in Keystone."""
+"""Look up projects by name in Keystone."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from osc_lib import exceptions
 from fpgapool.common import arguments
 from fpgapool.osc.v1 import base
 
-#: The options for a named project.
+#: Options of every command that names a project.
 OPTIONS = (
     base.option(
         "project-domain",
-        "domain of the project (name or ID), if several projects have the"
-        " name",
+        "domain of the project (name or ID), needed if several projects have"
+        " the same name",
     ),
     base.flag(
         "force-project",
-        "use the given project as an ID without asking Keystone: for deleted"
-        " projects, and if you may not list projects",
+        "treat the given project as an ID and do not look it up in Keystone;"
+        " use this for deleted projects, or if you may not list projects",
     ),
 )
 
 
 def one(meaning: str) -> tuple[arguments.Declared, ...]:
-    """Return the option ``--project`` and its own."""
+    """Return the option ``--project`` and those that go with it."""
     return (base.option("project", meaning), *OPTIONS)
 
 
 def several(meaning: str, **options: Any) -> tuple[arguments.Declared, ...]:
-    """Return the option ``--project``, which may be repeated, and its own."""
+    """Return the same options, but ``--project`` may be repeated."""
     return (
         base.option(
             "project",
@@ -54,8 +54,9 @@ def find_id(
 ) -> str:
     """Return a project's ID.
 
-    :raises CommandError: if Keystone does not know it, or refuses to answer.
-    :raises openstack.exceptions.SDKException: if several have the name.
+    :raises CommandError: if Keystone has no such project, or refuses the
+        request.
+    :raises openstack.exceptions.SDKException: if the name is ambiguous.
     """
     if parsed_args.force_project:
         return project
@@ -75,8 +76,8 @@ def find_id(
         auth_exceptions.EndpointNotFound,
     ) as error:
         raise exceptions.CommandError(
-            f"Keystone refuses to look up project {project!r}; give its ID and"
-            f" --force-project ({error})"
+            f"cannot look up project {project!r} in Keystone ({error}); use"
+            " its ID with --force-project"
         ) from error
     if found is None:
         raise exceptions.CommandError(
@@ -96,7 +97,7 @@ def find_ids(
 def query(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the filter by the project of :func:`one`, if it was given."""
+    """Return the filter for the option of :func:`one`, if it was given."""
     if not parsed_args.project:
         return {}
     project = parsed_args.project

@@ -46,7 +46,7 @@ _PROJECT = (
 
 
 def _of(resource: str) -> str:
-    """Return what a resource counts, for a help."""
+    """Return what a limit applies to, as a part of a help text."""
     meaning = accounting.QUOTAS[resource].partition(";")[0].rstrip(".")
     return meaning[0].lower() + meaning[1:].replace(". F", "; f")
 
@@ -80,14 +80,14 @@ class ShowQuota(base.Command, command.Lister):
 
 
 class SetQuota(base.Command, command.Lister):
-    """Limit the use of a project."""
+    """Set limits of a project."""
 
     arguments = (
         *(
             base.option(
                 resource.replace("_", "-"),
-                f"maximum of {_of(resource)}; -1 means unlimited"
-                + (", 1G and 1Gi are understood" * _is_size(resource)),
+                f"limit: {_of(resource)}; -1 means unlimited"
+                + ("; 1G and 1Gi are accepted" * _is_size(resource)),
                 type=_byte_limit if _is_size(resource) else _limit,
             )
             for resource in accounting.QUOTAS
@@ -108,7 +108,10 @@ class UnsetQuota(base.Command, command.Lister):
 
     arguments = (
         *(
-            base.flag(resource.replace("_", "-"), _of(resource))
+            base.flag(
+                resource.replace("_", "-"),
+                f"reset this limit: {_of(resource)}",
+            )
             for resource in accounting.QUOTAS
         ),
         *_PROJECT,
@@ -137,7 +140,7 @@ def _change(
     """Set limits, and show all."""
     if not limits:
         options = ", ".join(map(_option, accounting.QUOTAS))
-        raise exceptions.CommandError(f"give at least one of {options}")
+        raise exceptions.CommandError(f"specify at least one of {options}")
     project_id = _project_id(asked, parsed_args)
     return _table(asked.client.set_quota(project_id, **limits))
 

@@ -15,7 +15,7 @@ class ListServices(base.ListCommand):
     arguments = (
         base.option(
             "binary",
-            "list only services of this program",
+            "list only services with this binary",
             choices=("fpgapool-conductor", "fpgapool-agent"),
         ),
         base.UP_OR_DOWN,

@@ -25,7 +25,7 @@ from fpgapool.vocabulary import states
 
 _STATES = (*sorted(states.LIVE), *sorted(states.TERMINAL))
 _METAVARS = {fields.SECONDS: {"metavar": "<seconds>"}}
-# Sessions have no names, and most options are not answered.
+# Sessions have no names, and the API does not return most options.
 _HIDDEN = (
     "name",
     *(one.name for one in description.FIELDS.options if one.shown is None),
@@ -33,7 +33,7 @@ _HIDDEN = (
 
 
 class _WithoutSecret(format_columns.DictColumn):
-    """How to connect, without what allows it."""
+    """How to connect, without the secret."""
 
     def __init__(self, value: dict[str, Any] | None) -> None:
         shown = dict(value or {})
@@ -44,7 +44,7 @@ class _WithoutSecret(format_columns.DictColumn):
 _SHOW_SECRET = base.flag(
     "show-secret",
     "also show the secret, which allows one connection to a READY session;"
-    " only members of its project get it",
+    " only members of the session's project can see it",
 )
 
 
@@ -77,7 +77,7 @@ class ShowSession(base.ShowCommand):
 
 
 class CreateSession(ShowSession):
-    """Open a session: ask for a slot with an accelerator."""
+    """Open a session: request a slot with an accelerator."""
 
     arguments = (
         base.positional("accelerator", "name of the accelerator", type=str),
@@ -111,8 +111,8 @@ class CreateSession(ShowSession):
         ),
         base.flag(
             "dry-run",
-            "show whether a slot is free now; if not, why and the expected"
-            " wait; open no session",
+            "do not open a session; show whether a slot is free now and, if"
+            " not, why and the expected wait",
         ),
         _SHOW_SECRET,
     )
@@ -130,11 +130,10 @@ class CreateSession(ShowSession):
         return self._wait(session) if parsed_args.wait else session
 
     def _create(self, parsed_args: argparse.Namespace) -> sessions.Session:
-        # Named here, so that the request can be repeated.
+        # Chosen here, so that the user can repeat the request.
         request_id = parsed_args.request_id or str(uuid.uuid4())
         repeat = (
-            f"; with '--request-id {request_id}' the request can be repeated"
-            " safely"
+            f"; to repeat the request safely, add '--request-id {request_id}'"
         )
         try:
             return self.client.create_session(
@@ -162,14 +161,14 @@ class CreateSession(ShowSession):
             raise exceptions.CommandError(text) from error
 
     def _say(self, text: str) -> None:
-        # Nothing depends on a reader.
+        # The command goes on even if nobody can read its progress.
         with contextlib.suppress(AttributeError, OSError):
             self.app.stderr.write(f"{text}\n")
             self.app.stderr.flush()
 
 
 def _wanted(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the attributes of the session that a command asks for."""
+    """Return the attributes of the session that a command requests."""
     return {
         "accelerator": parsed_args.accelerator,
         "claimed_bytes": parsed_args.claimed_bytes,
@@ -201,7 +200,7 @@ class CloseSession(base.EachCommand):
 
 
 class DeleteSession(CloseSession):
-    """Cancel waiting sessions, and close running ones, as close does."""
+    """Cancel waiting sessions, and close running ones; same as close."""
 
 
 class ListSessions(base.ListCommand):
@@ -222,7 +221,9 @@ class ListSessions(base.ListCommand):
             choices=_STATES,
         ),
         base.option("accelerator", "list only sessions with this accelerator"),
-        base.option("request-id", "list only the session of this request"),
+        base.option(
+            "request-id", "list only the session with this request ID"
+        ),
         base.option(
             "host",
             "list only sessions whose client is on this host (UUID)",
@@ -244,7 +245,7 @@ class ListSessions(base.ListCommand):
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         found = super().query(parsed_args)
         found |= projects.query(self, parsed_args)
-        # The API requires it for another project.
+        # The API requires all_projects in order to filter by project.
         all_projects = "project_id" in found or parsed_args.all_projects
         return found | base.given(
             state=parsed_args.states, all_projects=all_projects

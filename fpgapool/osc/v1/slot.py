@@ -48,7 +48,7 @@ class ListSlots(base.ListCommand):
 
 
 class ShowSlot(base.ShowCommand):
-    """Show a slot, and if it is faulty, the reason and its self-tests."""
+    """Show a slot and, if it is faulty, the reason and its self-tests."""
 
     kind = "slot"
     described = inventory.SLOT
@@ -61,7 +61,7 @@ class ShowSlot(base.ShowCommand):
 
 
 class TestSlot(base.EachCommand):
-    """Test slots now; 'slot show' shows a failure."""
+    """Test slots now; 'slot show' shows why a test failed."""
 
     kind = "slot"
     done = "tested"
@@ -74,9 +74,9 @@ class TestSlot(base.EachCommand):
         ),
         base.option(
             "accelerator",
-            "test the slot with this accelerator; if the pool does not run it"
-            " on the host and the test passes, the pool uses it there again;"
-            " by default accelerators take turns",
+            "test the slot with this accelerator; if the pool has stopped"
+            " using it on the host and the test passes, the pool uses it there"
+            " again; by default, accelerators take turns",
         ),
     )
 

@@ -22,7 +22,7 @@ _KEYS = ("day", "project_id", "accelerator")
 _PER_SLA = "energy_j_per_sla"
 _FIGURES = tuple(name for name in _COLUMNS if name not in _KEYS)
 _SUMS = tuple(name for name in _FIGURES if name != _PER_SLA)
-#: Groups of rows, and the column that identifies each.
+#: Values of --group-by, and the column that identifies a group of rows.
 _GROUPS = {"day": "day", "project": "project_id", "accelerator": "accelerator"}
 
 
@@ -31,7 +31,7 @@ def _day(text: str) -> str:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a day; write it like 2026-01-31"
+            f"{text!r} is not a date; use the form 2026-01-31"
         ) from None
 
 

@@ -13,9 +13,9 @@ from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.vocabulary import states
 
-# Short, so that a person sees the queue move.
+# Short, so that users see the queue move.
 _POLL_S = 10.0
-# The service did not wait if it answers sooner.
+# If the response comes sooner, the service did not wait.
 _SHORTEST_S = 0.1
 _PAUSE_S = 1
 
@@ -25,9 +25,9 @@ def until_ready(
     session: sessions.Session,
     say: Callable[[str], object],
 ) -> sessions.Session:
-    """Wait until a session no longer waits for its slot.
+    """Wait until a session has its slot.
 
-    :raises CommandError: if it has ended.
+    :raises CommandError: if the session has ended.
     """
     shown = ""
     while session.state in (states.QUEUED, states.PREPARING):
@@ -45,7 +45,7 @@ def until_ready(
 
 
 def progress(session: sessions.Session) -> str:
-    """Return the progress of a session, in a line."""
+    """Return the progress of a session as one line."""
     text = f"session {session.id}: {session.state}"
     if session.queue_position is not None:
         text += f", {session.queue_position} before it"
@@ -56,13 +56,13 @@ def progress(session: sessions.Session) -> str:
 
 
 def _next(client: proxy.Proxy, session: sessions.Session) -> sessions.Session:
-    """Return the session when it has changed, or after a while."""
+    """Return the session once it has changed, or after a time limit."""
     started_s = time.monotonic()
     found = client.get_session(
         session.id, wait_s=_POLL_S, revision=session.revision
     )
     took_s = time.monotonic() - started_s
     if found.revision == session.revision and took_s < _SHORTEST_S:
-        # The service does not wait: too many requests wait already.
+        # The service did not wait, because too many requests are waiting.
         time.sleep(found.retry_after_s or _PAUSE_S)
     return found

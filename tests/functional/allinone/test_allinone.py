@@ -67,7 +67,7 @@ def test_a_driver_that_cannot_work_is_told(
             output = pool.read_output()
             assert pool.process.returncode == 1
             cause = "board0: KERNEL_BUILD_FAILED: Invalid build option"
-            assert f"no board can be used: {cause}" in output
+            assert f"no usable boards: {cause}" in output
             assert "ready" not in output
 
 

@@ -206,7 +206,7 @@ def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
     )
     # The last one forgot --decrypt.
     assert done.returncode == 2
-    assert b"x is encrypted, as there is x.iv" in done.stderr
+    assert b"x is already encrypted, because x.iv exists" in done.stderr
     assert not (shell.directory / "z").exists()  # type: ignore[attr-defined]
 
 
@@ -296,7 +296,9 @@ def test_a_pool_that_dies_for_good(
                 # communicate() would end the input.
                 error = one.stderr.read()
                 assert one.wait(harness.LIMIT_S) == 1
-                assert "does not respond; reconnecting, gives up at " in error
+                assert (
+                    "does not respond; reconnecting, will give up at " in error
+                )
             assert time.monotonic() - began_s < 3 * TOLD_S
 
 
@@ -338,7 +340,9 @@ def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
             for code, one in commands.items():
                 _, error = ends[code].result()
                 assert one.returncode == 1
-                assert "does not respond; reconnecting, gives up at " in error
+                assert (
+                    "does not respond; reconnecting, will give up at " in error
+                )
                 assert f"fpgapool-run: {code}: " in error
             assert time.monotonic() - began_s < 3 * TOLD_S
 

@@ -67,9 +67,9 @@ def test_only_idle_slots_of_living_boards_count() -> None:
         ([{"a": drivers.UNANSWERED, "b": "it burns"}], None),
         (
             [{"a": None}, {"b": "it burns", "c": "it melts"}],
-            "no board can be used: b: it burns; c: it melts",
+            "no usable boards: b: it burns; c: it melts",
         ),
-        ([{}, {}], "the driver finds no board"),
+        ([{}, {}], "the driver found no boards"),
     ],
 )
 def test_hosts_whose_boards_are_of_no_use(faults, told) -> None:

@@ -234,7 +234,7 @@ def test_command(local_door, directory, capsys):
     assert not list(directory.glob(".*part"))
     (directory / "boards.faults.yaml").unlink()
     assert run.main(arguments) == 0
-    assert "checksums are right" in capsys.readouterr().out
+    assert "checksums match" in capsys.readouterr().out
     assert destination.read_bytes() == bytes(1000)
     assert run.main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["checksum"] is True

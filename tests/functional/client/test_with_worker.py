@@ -523,7 +523,7 @@ def test_the_time_limit_ends_waits_for_pipes(local_door, directory, words):
     with _hasty(local_door, directory, words) as process:
         assert process.wait(breaking.TIMEOUT_S) == 1
         last = process.stderr.read().decode().splitlines()[-1]
-    assert last == "fpgapool-run: TIMEOUT: time limit passed"
+    assert last == "fpgapool-run: TIMEOUT: the time limit was exceeded"
     assert not list(directory.glob("*out*"))
 
 

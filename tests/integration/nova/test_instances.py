@@ -95,4 +95,4 @@ def test_who_does_not_ask_gets_nothing(
     assert inside(server).vendordata() == {}
     with pytest.raises(client.FrontDoorUnavailable) as caught:
         client.acc_open("copy", 1)
-    assert "it has no token for this instance" in caught.value.message
+    assert "no token for this instance" in caught.value.message

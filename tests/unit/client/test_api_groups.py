@@ -401,7 +401,7 @@ def test_parameters_are_checked_before_they_are_sent(api) -> None:
     with client.group_open("render", front_door=client.PoolApi(api)) as opened:
         for params, said in (
             (None, "params: missing: key"),
-            ({"key": "c0fe", "ky": 1}, "known are: key"),
+            ({"key": "c0fe", "ky": 1}, "known names: key"),
             ({"key": b"\x01"}, "params.key: must satisfy pattern"),
             ([1], "params must be a mapping"),
         ):

@@ -100,7 +100,7 @@ def test_more_than_there_is(kind: str, tmp_path: pathlib.Path) -> None:
     make, size_bytes = _KINDS[kind]
     with make(tmp_path / "in") as stream:
         start = stream.tell()
-        with pytest.raises(client.InvalidRequest, match="were announced"):
+        with pytest.raises(client.InvalidRequest, match="were specified"):
             files.check_size(stream, size_bytes + 1)
         assert stream.tell() == start
 

@@ -76,19 +76,19 @@ def test_a_link_to_a_socket_in_a_private_directory_is_used(
 def _link(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     moved = place.rename(place.with_name("elsewhere"))
     place.symlink_to(moved)
-    return "it is a symbolic link"
+    return "is not a directory, or is a symbolic link"
 
 
 def _open_to_group(
     place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     place.chmod(0o770)
-    return "its group or all users can write to it"
+    return "is writable by its group or by all users"
 
 
 def _open_to_all(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     place.chmod(0o1777)
-    return "its group or all users can write to it"
+    return "is writable by its group or by all users"
 
 
 def _of_another_user(
@@ -99,7 +99,7 @@ def _of_another_user(
     monkeypatch.setattr(
         frontdoor.os, "lstat", lambda _: os.stat_result(status)
     )
-    return "it belongs to another user"
+    return "belongs to another user"
 
 
 @pytest.mark.security
@@ -139,4 +139,4 @@ def test_a_system_directory_belongs_to_the_service_and_is_not_open(
     monkeypatch.undo()
     _look_at(monkeypatch, place)
     monkeypatch.setattr(frontdoor, "SYSTEM_PATH", path)
-    assert "can write to it" in _refusal()
+    assert "is writable by" in _refusal()

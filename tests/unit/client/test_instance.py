@@ -221,20 +221,20 @@ def test_without_a_table_of_mounts_the_usual_places_are_looked_at(
         (b'{"fpgapool": []}', "no data about the pool"),
         (
             b'{"fpgapool": {"api_url": "http://a"}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
         (
             b'{"fpgapool": {"api_url": 5, "instance_token": "x"}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
         (
             b'{"fpgapool": {"api_url": "file:///", "instance_token": "x"}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
         (
             b'{"fpgapool": {"api_url": "http://a", "instance_token": "x",'
             b' "ca_cert": 1}}',
-            "data about the pool is invalid",
+            "invalid data about the pool",
         ),
     ],
     ids=range(11),
@@ -483,7 +483,7 @@ def test_an_old_drive_without_a_metadata_service(monkeypatch, pool, drive):
         assert caught.value.code == "UNAUTHORIZED"
         for words in (
             "it is not valid",
-            f"{drive} (the API refuses its token",
+            f"{drive} (the API rejects its token",
             "until Nova rewrites it, for example when the instance is rebuilt",
             "http://127.0.0.1:9/openstack/latest/vendor_data2.json",
             "ConnectionRefusedError",
@@ -521,7 +521,7 @@ def test_a_token_that_both_places_tell_is_worthless(
     finder = instance.Finder()
     with pytest.raises(errors.RequestRejected) as caught:
         connect(finder)
-    assert caught.value.message.count("the API refuses its token") == 2
+    assert caught.value.message.count("the API rejects its token") == 2
     # Nova tells another one soon: there is no need to wait for it.
     connect(finder)
     assert presented(pool) == ["fpi_old", "fpi_old", "fpi_new"]
@@ -637,7 +637,7 @@ def test_who_asks_too_often_waits(service):
 
 
 def test_a_redirection_gets_no_token(service):
-    with pytest.raises(errors.RequestRejected, match="redirects"):
+    with pytest.raises(errors.RequestRejected, match="redirect"):
         enter(service, [(307, {"Location": "http://127.0.0.1:9/"}, {})])
     assert len(service.asked) == 1
 

@@ -111,7 +111,7 @@ def test_usage_that_lacks_sessions():
     (found,) = looks.find()
     assert found.kind == findings.USAGE_LACKS_SESSIONS
     assert found.subject == "project p, aes"
-    assert "1970-01-12 lacks 0 sessions, 1048576 bytes" in found.detail
+    assert "1970-01-12 is missing 0 sessions, 1048576 bytes" in found.detail
     (line,) = looks.repair([found])
     assert not line.mended
 
@@ -141,7 +141,7 @@ def test_what_is_still_there_is_not_mended():
     wrong = finding(findings.SESSION_DIFFERS)
     (line,) = auditor(Conductor([wrong])).repair([wrong])
     assert not line.mended
-    assert "still there" in line.action
+    assert "found again" in line.action
 
 
 def test_what_needs_the_operator():
@@ -159,7 +159,7 @@ def test_without_a_leader():
     subject = auditor(conductor)
     (found,) = subject.find()
     assert found.kind == findings.NO_LEADER
-    assert "c1 has the lease" in found.detail
+    assert "held by c1" in found.detail
     # As long as nobody renews the lease, nobody is asked again.
     assert conductor.asked == 1
     lines = subject.repair([finding(findings.SESSION_DIFFERS), found])
@@ -171,7 +171,7 @@ def test_a_lease_that_was_given_back():
     database.lease = db_api.Lease(holder="", epoch=4, renewals=2)
     conductor = Conductor([])
     (found,) = auditor(conductor, database).find()
-    assert "none has the lease" in found.detail
+    assert "held by none" in found.detail
     assert conductor.asked == 0
 
 

@@ -215,7 +215,7 @@ def test_a_driver_that_finds_nothing(run, driver, reason):
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (("--device", "board9"), "there are: board0, board1"),
+        (("--device", "board9"), "devices of this host: board0, board1"),
         (("--size-mib", "0"), "--size-mib"),
         (("--timeout-s", "nan"), "--timeout-s"),
         (("--file", "copy"), "--file"),

@@ -80,7 +80,7 @@ def test_a_deadline_is_for_drains(
     class_: Any, method: str, lists: str, resource: Any, state: str
 ) -> None:
     app = _app(method, lists, resource)
-    with pytest.raises(exceptions.CommandError, match="only for --drain"):
+    with pytest.raises(exceptions.CommandError, match="requires --drain"):
         app.run(class_, state, "--deadline", "3", ID)
     assert app.client.mock_calls == []
 
@@ -146,9 +146,9 @@ def test_what_is_no_number_of_slots(count: str) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ([], "give --enable"),
-        (["--reservable-slots", "1", "--reason", "why"], "only for --enable"),
-        (["--reservable-slots", "1", "--deadline", "3"], "only for --drain"),
+        ([], "specify --enable"),
+        (["--reservable-slots", "1", "--reason", "why"], "requires --enable"),
+        (["--reservable-slots", "1", "--deadline", "3"], "requires --drain"),
     ],
 )
 def test_a_device_needs_a_wish(options: list[str], text: str) -> None:

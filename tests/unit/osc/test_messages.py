@@ -29,12 +29,12 @@ from tests.unit.osc import fakes
         ),
         (
             fakes.refusal(503, "QUEUE_FULL", "the queue is full"),
-            "the queue is full; see req-7 in the service's log; try again in"
-            " a few s (QUEUE_FULL)",
+            "the queue is full; search the service's log for req-7; try again"
+            " in a few s (QUEUE_FULL)",
         ),
         (
             fakes.refusal(500, "INTERNAL_ERROR", "an error"),
-            "an error; see req-7 in the service's log (INTERNAL_ERROR)",
+            "an error; search the service's log for req-7 (INTERNAL_ERROR)",
         ),
     ],
 )

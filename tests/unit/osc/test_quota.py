@@ -209,7 +209,7 @@ def test_what_is_no_day(day: str, capsys: pytest.CaptureFixture[str]) -> None:
     app = app_with({})
     with pytest.raises(SystemExit):
         app.run(usage.ListUsage, "--start", day)
-    assert "is not a day" in capsys.readouterr().err
+    assert "is not a date" in capsys.readouterr().err
 
 
 def test_everything_that_the_api_says_is_known() -> None:

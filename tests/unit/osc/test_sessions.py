@@ -329,7 +329,7 @@ def test_sizes_have_units(text: str, size_bytes: int) -> None:
     ["", "G", "1X", "-1", "0", "1.5", "1e3", "nan", "inf", "1 G", "1GG"],
 )
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="such as 1G"):
+    with pytest.raises(argparse.ArgumentTypeError, match="examples: 1000, 1G"):
         base.size_bytes(text)
 
 

@@ -152,7 +152,7 @@ def test_other_input_is_padded(sent: Sent) -> None:
 
 
 def test_wrong_amounts_of_output_are_refused(sent: Sent) -> None:
-    with pytest.raises(ValueError, match="returned 16 bytes, and not 4"):
+    with pytest.raises(ValueError, match="returned 16 bytes instead of 4"):
         Outcome(Copy()).run(1, 2, 3, 4)
 
 

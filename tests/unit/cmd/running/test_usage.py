@@ -40,7 +40,7 @@ def directory(
     [
         (["aes", "--key", IV], "unknown option: --key"),
         (["aes", f"--key={IV}"], "unknown option: --key"),
-        (["aes", "sha"], "one accelerator is expected, and then 'sha'"),
+        (["aes", "sha"], "unexpected argument 'sha' after the accelerator"),
     ],
 )
 def test_what_is_unknown_is_named_without_keys(
@@ -112,7 +112,7 @@ def test_names_that_are_empty(
     words = ["copy", "--in=plain", "--out=b", "--socket=none", f"--{option}="]
     assert run.main(words) == 2
     error = capsys.readouterr().err
-    assert f"argument --{option}: it is empty" in error
+    assert f"argument --{option}: must not be empty" in error
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"00" * 17, bytes(33)])
@@ -214,7 +214,7 @@ def test_a_pipe_has_an_end_or_a_size(
     assert run.main(words) == 1
     error = capsys.readouterr().err
     assert "INVALID_SIZE: /dev/zero: " in error
-    assert "give --size-bytes" in error
+    assert "specify --size-bytes" in error
     assert run.main([*words, "--size-bytes", "5"]) == 1
     assert "FRONT_DOOR_UNAVAILABLE" in capsys.readouterr().err
 
@@ -354,7 +354,7 @@ def test_reading_the_input_takes_part_of_the_time(
 
     def run_file(*_: object, timeout_s: float, **__: object) -> None:
         given.append(timeout_s)
-        raise run.client.OperationTimeout("time limit passed")
+        raise run.client.OperationTimeout("the time limit was exceeded")
 
     monkeypatch.setattr(ends, "open_source", open_source)
     monkeypatch.setattr(run.client, "run_file", run_file)
@@ -371,7 +371,7 @@ def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().err
     assert text.startswith(
         "fpgapool-run: the pool's front door does not respond; reconnecting, "
-        "gives up at "
+        "will give up at "
     )
     assert text.endswith(", in 14 s\n")
 
