@@ -102,8 +102,7 @@ class DataSession:
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.busy = False
-        # Whether a thread, possibly of an abandoned connection, is receiving
-        # into memory.
+        # A thread, possibly of an abandoned connection, receives into memory.
         self.filling = False
         self.run_waiters = 0
         self.stopping = False
