@@ -30,7 +30,7 @@ ENCODE = "encode"
 RECONSTRUCT = "reconstruct"
 #: The library's limit.
 MAX_FRAGMENTS = 32
-#: Most parity fragments per data fragment; limits the output of a piece.
+#: Maximum parity fragments per data fragment; limits the output of a piece.
 MAX_PARITY_RATIO = 3
 #: Limits the overhead of headers.
 MIN_STRIPE_BYTES = 1 << 8

@@ -41,7 +41,7 @@ def checked(
 def shaped(shape: shapes.Shape[_T], value: object, name: str) -> _T:
     """Check the value of a parameter.
 
-    :raises InvalidParams: if it does not have the shape.
+    :raises InvalidParams: if the value does not match the shape.
     """
     try:
         return shape(value, "")

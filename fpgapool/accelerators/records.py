@@ -22,13 +22,13 @@ from fpgapool.accelerators import parameters
 NUMBER_TYPE = numpy.dtype("<f4")
 RESULT_TYPE = numpy.dtype("<f8")
 MAX_FEATURES = 1 << 16
-#: Most labels or centres.
+#: Maximum number of labels or centres.
 MAX_ROWS = 1 << 10
 MAX_BLOCK_RECORDS = 1 << 16
 DEFAULT_BLOCK_RECORDS = 256
 #: A block must fit in one piece of input.
 MAX_BLOCK_BYTES = 1 << 22
-#: Most bytes of result per byte of a block; limits the output of a piece.
+#: Maximum bytes of result per byte of a block; limits the output of a piece.
 MAX_RESULT_RATIO = 4
 
 # Numbers in a matrix that is computed at once: a few megabytes.

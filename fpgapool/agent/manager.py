@@ -24,9 +24,9 @@ from fpgapool.vocabulary import shapes
 LOG = logging.getLogger(__name__)
 
 Primitive: typing.TypeAlias = Mapping[str, typing.Any]
-#: Takes the command's name for the log, the change that executes it, the epoch
-#: of the leader that sent it, and the change's further arguments. Returns
-#: immediately.
+#: Takes a name of the command for the log, the function that executes it, the
+#: epoch of the leader that sent it, and the function's further arguments.
+#: Returns immediately.
 Command: typing.TypeAlias = Callable[..., None]
 # The agent refuses epochs lower than the highest one it has seen, so an
 # invalid epoch would lock out all real leaders.

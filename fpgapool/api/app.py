@@ -486,7 +486,7 @@ def _fail(
     if refusal.status >= 500:
         where = f"{req.method} {req.path}"
         if refusal.try_later:
-            # No traceback: while a service is unavailable, many requests cause
+            # No traceback: while a service is unavailable, many requests log
             # the same line.
             _OFTEN.error(
                 "%s: %s: %s", where, refusal.code, errors.text_of(error)

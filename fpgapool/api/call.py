@@ -377,7 +377,7 @@ def public_key(
 
     :param key: the key, or None if there is no accelerator.
     :param sees: returns whether the caller may see another project's
-        accelerator; called only for one of these.
+        accelerator; called only if the key belongs to another project.
     """
     owner = names.owner_of(key) if key else None
     if owner in (None, call.caller.project_id) or sees():

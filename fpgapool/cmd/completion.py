@@ -30,8 +30,8 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
         action=_Print,
         choices=SHELLS,
         metavar="SHELL",
-        help="print the completion script for all fpgapool commands, for the "
-        "shell: " + ", ".join(SHELLS),
+        help="print a shell completion script for all fpgapool commands; "
+        "supported shells: " + ", ".join(SHELLS),
     )
 
 

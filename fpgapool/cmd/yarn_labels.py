@@ -166,8 +166,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         PROGRAM,
-        description="Label each node of Hadoop YARN with the accelerator that"
-        " is programmed into most of its healthy slots.",
+        description="Label each Hadoop YARN node with the accelerator that"
+        " occupies the largest number of its healthy slots.",
     )
     made.add_argument(
         "--version", action="version", version=version.version_string()

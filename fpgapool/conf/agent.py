@@ -34,10 +34,10 @@ boards, which need only a front door.
 Unix sockets through which programs on this host reach the pool, as
 ``project_id:path`` pairs separated by commas.
 
-The socket stands for the project: any process that can open it acts for the
-project. Restrict access with the permissions of its directory, or mount it
-only into the project's containers. By default there are no sockets, and
-programs on this host cannot open sessions.
+Any process that can open a socket acts on behalf of its project. Restrict
+access with the permissions of its directory, or mount it only into the
+project's containers. By default there are no sockets, and programs on this
+host cannot open sessions.
 """,
     ),
     cfg.IntOpt(
@@ -272,8 +272,8 @@ as much.
         max=100000,
         help="""
 Maximum number of programs of one project connected to one group on this host.
-Further programs are refused with ``QUOTA_EXCEEDED``. Programs on other hosts
-count on each host to whose desk they connect.
+Further programs are refused with ``QUOTA_EXCEEDED``. A program on another host
+counts towards the limit of every host whose desk it connects to.
 
 Each connection takes up to five file descriptors, 33 MiB of memory, charged
 to the agent's systemd unit, and one thread, or two if the program is on

@@ -144,8 +144,9 @@ answers from the database alone, with the header
 are treated as ``conductor_timeout_s``. nova-scheduler must wait longer than
 this: see ``[fpgapool] snapshot_timeout_s`` in nova.conf.
 
-Further requests are answered without waiting until the lease in the database
-shows that a conductor leads the pool.
+After a request has timed out, read-only requests are answered from the
+database at once, until the lease there shows that a conductor leads the pool
+again.
 """,
     ),
     cfg.IntOpt(

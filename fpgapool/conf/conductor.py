@@ -236,10 +236,10 @@ do not show its effect.
         min=1,
         max=1000,
         help="""
-Number of consecutive failures of an accelerator in one slot after which the
-pool stops running it in the host's slots of that shape, provided that it fits
-other slots. The same happens if more of the host's slots than this number
-could not be prepared with it since it last worked there.
+Number of consecutive failures of an accelerator in one slot after which its
+sessions avoid all of the host's slots of that shape, as long as another usable
+slot fits. They also avoid these slots if the accelerator could not be prepared
+in more than this many of them since it last worked there.
 
 A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep this limit below
@@ -365,8 +365,9 @@ Related options:
         min=1,
         max=2**50,
         help="""
-Bytes that a project of weight 1 may use in each round of ``fair_share``: the
-claims of its sessions, and the capacity of their slots while they are held.
+Bytes that a project of weight 1 may use in each round of ``fair_share``. A
+session is charged for the capacity of its slot for as long as it holds the
+slot, and at least for its claim.
 
 A good value is about ten sessions of the usual size. A smaller quantum shares
 more evenly in the short run, but gives ``strategy`` fewer sessions to choose

@@ -132,8 +132,8 @@ and those that other projects share with it. Further clients are refused with
         max=2**31 - 1,
         help="""
 Highest priority with which a project's sessions compete for the slots of
-other projects, under ``[scheduler] preempt``. For this, higher priorities are
-lowered to this value. Within the project, all priorities apply.
+other projects, under ``[scheduler] preempt``. Higher priorities count as this
+value there; within the project, they apply in full.
 """,
     ),
     cfg.FloatOpt(

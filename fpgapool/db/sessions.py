@@ -41,8 +41,8 @@ IS_UNKNOWN = sa.and_(
 #: takes time, because the client first looks for the worker, then for a
 #: conductor.
 _REOPENED_S = 120.0
-#: Has ended because its slot was lost, shortly before the latest end of a
-#: session.
+#: Has ended because its slot was lost, at most _REOPENED_S before the most
+#: recent end of any session.
 IS_LOST = sa.and_(
     _COLUMNS.state.in_(
         [

@@ -140,8 +140,8 @@ def run(
             raise errors.InputError(
                 source,
                 f"cluster.{models.member_of(scenario.cluster)}",
-                f"{known.name} support neither the chunk engine, nor "
-                "pictures, nor fair shares",
+                f"{known.name} do not support the chunk engine, plots or "
+                "fair shares",
             )
         return known.run(scenario, name, seed, source, on_end)
     strategy = make_strategy(scenario.strategies, name, seed, source)

@@ -116,7 +116,7 @@ class Rounds:
         self._breadth = breadth
         self._accounts = typing.cast(sharing.Accounts, view.accounts)
         self._done: set[queued.Lane] = set()
-        # The first rivals seldom change between two passes.
+        # Cached, because the first rivals seldom change between passes.
         self._first: _Rivals | None = None
         self._first_for: tuple[object, ...] | None = None
 

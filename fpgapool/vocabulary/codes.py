@@ -414,7 +414,7 @@ WORKER_DIED = _code(
 )
 WORKER_LOST = _code(
     "WORKER_LOST",
-    "The agent no longer finds the session's worker.",
+    "The session's worker process can no longer be found or reached.",
     reopens=True,
 )
 SLOT_FAULTY = _code(
@@ -467,7 +467,7 @@ BITSTREAM_UNFIT = _code(
 )
 BITSTREAM_UNTRUSTED = _code(
     "BITSTREAM_UNTRUSTED",
-    "No key that the slot's host trusts has signed the bitstream.",
+    "The bitstream is not signed with a key that the slot's host trusts.",
     bitstream_fault=True,
 )
 # OpenCL: a bitstream's package, manifest, source or xclbin.
@@ -757,7 +757,7 @@ SLOT_NOT_TESTABLE = _code(
     409,
 )
 HOST_DOWN = _code(
-    "HOST_DOWN", "The slot cannot be tested: its host does not report.", 409
+    "HOST_DOWN", "The slot cannot be tested: its host is not reporting.", 409
 )
 
 # Tasks of groups.

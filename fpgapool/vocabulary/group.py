@@ -88,11 +88,11 @@ GROUP = fields.Fields(
     fields.option(
         "elastic",
         fields.FLAG,
-        "Whether the pool changes its size, between `min_size` and `max_size`,"
+        "Whether the pool resizes the group between `min_size` and `max_size`"
         " as work and goals require. Default is false.",
         default=False,
         column=True,
-        help="whether the pool changes its size as work and goals require",
+        help="whether the pool resizes the group as work and goals require",
     ),
     fields.option(
         "shared",

@@ -4,7 +4,8 @@
 
 Their only argument is a JSON document with the settings, the path of one, or
 ``-`` for standard input. The exit status is 0, or 1 if the process cannot
-start, 2 if its settings are invalid, 3 if another process does its work.
+start, 2 if its settings are invalid, or 3 if another process already does its
+work.
 """
 
 from __future__ import annotations

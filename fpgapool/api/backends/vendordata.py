@@ -43,7 +43,8 @@ BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
 
-# Outcomes without the instance's flavor from Nova.
+# Outcomes in which Nova was not asked or gave no usable answer; an existing
+# token is then reused.
 _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 
 # Shorter keys can be guessed.

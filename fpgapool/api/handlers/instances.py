@@ -66,7 +66,7 @@ def _find(call: calls.Call) -> db_api.InstanceRecord:
     ):
         raise errors.ApiError(
             codes.INSTANCE_NOT_FOUND,
-            f"there is no instance {instance_id!r:.80} that has a token",
+            f"instance {instance_id!r:.80} does not exist or has no token",
         )
     return record
 

@@ -66,8 +66,8 @@ ARGUMENTS = (
     option(
         "platform",
         "PATTERN",
-        "compile for a device whose platform name matches; the pattern is as"
-        " in a board file",
+        "compile for a device whose platform name matches PATTERN, which has"
+        " the syntax of boards files",
         default="*",
     ),
     option(

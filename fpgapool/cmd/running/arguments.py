@@ -179,14 +179,14 @@ _DECLARED = (
             option(
                 "socket",
                 "PATH",
-                "front door socket; by default, the first way to reach the"
-                " pool that is found",
+                "front door socket; without an option that says how to reach"
+                " the pool, the command looks for a front door, then an API",
                 type=_filled,
             ),
             option(
                 "os-cloud",
                 "NAME",
-                "use the API of this cloud in clouds.yaml, as a VM does",
+                "use the pool's API in this cloud, an entry in clouds.yaml",
                 type=_filled,
             ),
             option(

@@ -187,7 +187,7 @@ def _read_text(path: str) -> str:
     try:
         text = _read(path).decode()
     except UnicodeDecodeError:
-        raise command_line.UsageError(f"{path}: not valid text") from None
+        raise command_line.UsageError(f"{path}: not valid UTF-8") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 

@@ -13,7 +13,7 @@ import socket
 import stat
 
 _COUNT_BYTES = 8
-# Most rings that one call reads from a socket.
+# Maximum number of rings that one call reads from a socket.
 _MOST_BYTES = 4096
 
 

@@ -344,7 +344,7 @@ class Ring:
         if not self._read < seen <= self._read + self.size_bytes:
             raise RingDamaged("the writer's position is out of range")
         self._seen = seen
-        # The records must not be read before the position.
+        # A fence: the records must not be read before the position.
         with self._lock:
             pass
         return True
@@ -371,7 +371,8 @@ class Ring:
         return at + _WORD_BYTES, length_bytes, taken_bytes
 
     def _give_back(self) -> None:
-        # The writer must not overwrite the records before they were read.
+        # A fence: the writer must not overwrite the records before they have
+        # been read.
         with self._lock:
             pass
         self._words[_AT_READ] = self._read

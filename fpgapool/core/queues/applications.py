@@ -139,7 +139,7 @@ class AffineJobs(waiting.WaitingJobs):
         return self._of[record.job.id].misses
 
     def miss(self, job_ids: abc.Iterable[model.JobId]) -> None:
-        """Count that a slot passed over these jobs' applications."""
+        """Record that a slot passed over these jobs' applications."""
         missed = {id(one): one for one in map(self._of.__getitem__, job_ids)}
         for application in missed.values():
             application.misses += 1

@@ -43,7 +43,7 @@ class Lanes:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all jobs are in one lane, which is shown."""
+        """Whether all jobs are in the common lane, so that all are shown."""
         return len(self.lanes) == 1 and not self.urgent
 
     def show(self, shown: queued.Shown) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 def hybrid_factors(
     q: npt.ArrayLike, k1: npt.ArrayLike, k2: npt.ArrayLike, queues: int
 ) -> npt.NDArray[np.float64]:
-    """Hybrid thresholds in units of the first one, unchecked.
+    """Return the hybrid thresholds as multiples of the first one, unchecked.
 
     :param q: q, k1 and k2 may be arrays that broadcast together; each element
         gives one row.

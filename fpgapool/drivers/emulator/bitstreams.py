@@ -17,8 +17,6 @@ from fpgapool.vocabulary import names
 if typing.TYPE_CHECKING:
     from fpgapool.objects import declaration as declarations
 
-#: Bitstreams of this prefix are the built-in accelerators.
-
 Params = collections.abc.Mapping[str, typing.Any]
 #: Starts a session's computation.
 MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]

@@ -68,7 +68,7 @@ class _Filling:
         return max(self._left[resource], 0.0) / self._weights[resource]
 
     def fill_up_to(self, rate: float) -> None:
-        """Let all rates grow to this, except where a resource is full."""
+        """Raise all growing rates, except where a resource fills up first."""
         heap = self._heap
         while heap and heap[0][0] < rate:
             resource = heap[0][1]

@@ -70,7 +70,7 @@ class _Layout:
 
 _PLACES = _Layout()
 
-# Words of the counters.
+# Indexes into the counters.
 _CHANGES = 0
 _RESOURCES = 1
 _STREAMS = 2

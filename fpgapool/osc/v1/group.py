@@ -203,9 +203,9 @@ class UnsetGroup(base.Command):
             if not left:
                 # A shared group without projects is shared with all projects.
                 raise exceptions.CommandError(
-                    "this would leave the group without projects, which"
-                    " shares it with all of them; to stop sharing it, run"
-                    " 'openstack fpga group set --no-shared"
+                    "this would remove the last project, and a shared group"
+                    " with an empty list is open to all projects; to stop"
+                    " sharing it, run 'openstack fpga group set --no-shared"
                     f" {parsed_args.group}'"
                 )
             self.client.update_group(found, projects=left)

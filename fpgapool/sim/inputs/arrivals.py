@@ -50,8 +50,8 @@ def draw(
                 raise errors.InputError(
                     source,
                     f"groups[{at}].clients[{client_at}]",
-                    "the clients up to this one send more than "
-                    f"{MOST_TASKS:.0e} tasks",
+                    "this client and those before it send more than "
+                    f"{MOST_TASKS:.0e} tasks in total",
                 )
             found[-1].append(_arrivals_s(client, stream))
     return found

@@ -293,7 +293,7 @@ class _Pass:
     def _wanted(
         self, has_home: _Flags, waits_per_byte: _Floats, peaks: _Floats
     ) -> _Floats:
-        """Return the minimum rates at which jobs go to other hosts."""
+        """Return the minimum rates that jobs accept on other hosts."""
         options = self._options
         shares: _Floats = self._shares_wanted.take(has_home)
         if options.patience > 0:

@@ -626,6 +626,6 @@ def test_options_that_containers_do_not_have(
     monkeypatch.chdir(tmp_path)
     said = commands.complaint(capsys, tmp_path, EXAMPLE, *option)
     assert said == (
-        "cluster.heartbeat_s: containers support neither the "
+        "cluster.heartbeat_s: containers do not support the "
         "chunk engine, nor pictures, nor fair shares"
     )

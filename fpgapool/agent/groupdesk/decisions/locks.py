@@ -86,7 +86,7 @@ class Locks:
             self._heads.ask(queue, now)
 
     def unlock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """A client wants its lock to end after the lock's tasks."""
+        """End a client's lock once its remaining tasks have ended."""
         lock = client.locks.get(lock_id)
         if lock is None:
             return

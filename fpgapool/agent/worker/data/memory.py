@@ -369,9 +369,8 @@ class InPlaceMemory(Memory):
 
 
 class SharedMemory(Memory):
-    """Two memfds with buffers of equal size, which the worker and its client
+    """Two memfds with buffers of equal size, mapped by worker and client.
 
-    map.
     Their sizes are sealed, so that a client cannot crash the worker by
     truncating them. They are emptied at the end, because a client may keep its
     mappings, whose pages are charged to the worker. Until then, the byte after
@@ -387,7 +386,7 @@ class SharedMemory(Memory):
     ) -> None:
         super().__init__()
         self._buffer_bytes = buffer_bytes
-        # Most buffers that one call's output reserves. A client returns
+        # Maximum number of buffers that one call's output reserves. A client returns
         # buffers once it holds a quarter of them, so this many are enough for
         # output of any length.
         self._most_taken = -(-buffers // 4)
@@ -429,7 +428,8 @@ class SharedMemory(Memory):
         needed = max(1, -(-length_bytes // self._buffer_bytes))
         is_scratch = needed > 1
         needed = min(needed, self._most_taken)
-        # There is only one scratch memory, and its pieces come first.
+        # There is only one scratch memory, and the pieces left in it get
+        # buffers before any new output does.
         if (
             needed > len(self._free)
             or self._unplaced

@@ -375,7 +375,7 @@ class Desks(parts.Room):
     # -- usage -------------------------------------------------------------
 
     def count_time(self, host: registry.HostEntry) -> None:
-        """Add the time of a host's members since the last call."""
+        """Add the slot time that a host's members used since the last call."""
         now, held_s = self._clock.now, collections.Counter[str]()
         for one in self._members_on(host):
             time_s = max(now - one.charged_at, 0.0)
