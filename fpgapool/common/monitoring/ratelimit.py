@@ -15,7 +15,8 @@ from collections.abc import Callable
 BURST = 10
 INTERVAL_S = 60.0
 
-# Maximum number of callers per limiter; it forgets those whose last request is oldest.
+# Maximum number of callers per limiter; it forgets those whose last request
+# is oldest.
 _MAX_BUCKETS = 10_000
 
 

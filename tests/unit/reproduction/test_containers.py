@@ -627,5 +627,5 @@ def test_options_that_containers_do_not_have(
     said = commands.complaint(capsys, tmp_path, EXAMPLE, *option)
     assert said == (
         "cluster.heartbeat_s: containers do not support the "
-        "chunk engine, nor pictures, nor fair shares"
+        "chunk engine, plots or fair shares"
     )

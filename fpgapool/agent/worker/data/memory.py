@@ -386,9 +386,9 @@ class SharedMemory(Memory):
     ) -> None:
         super().__init__()
         self._buffer_bytes = buffer_bytes
-        # Maximum number of buffers that one call's output reserves. A client returns
-        # buffers once it holds a quarter of them, so this many are enough for
-        # output of any length.
+        # Maximum number of buffers that one call's output reserves. A client
+        # returns buffers once it holds a quarter of them, so this many are
+        # enough for output of any length.
         self._most_taken = -(-buffers // 4)
         # Memory for output that is longer than a buffer.
         self._scratch = session_buffers.blank(
