@@ -143,4 +143,4 @@ def test_empty_memory_is_closed_as_well(kept, timers, caplog):
     kept.keep(KEY, fds)
     timers.due.pop()()
     assert are_closed(fds)
-    assert "cannot empty" in caplog.text
+    assert "Cannot clear" in caplog.text
