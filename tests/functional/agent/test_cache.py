@@ -435,7 +435,7 @@ def test_the_configured_directory_is_used(tmp_path):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "auth_type is missing"),
+        ("", "does not set auth_type"),
         ("auth_type = none\n", "endpoint"),
         ("auth_type = nothing\n", "nothing"),
         ("auth_type = v3password\n", "auth"),

@@ -168,5 +168,5 @@ def test_the_command_makes_dry_runs(
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert error["code"] == codes.INVALID_USAGE
-    assert "--dry-run is for sessions" in error["message"]
+    assert "--dry-run cannot be used with --group" in error["message"]
     assert list(tmp_path.iterdir()) == [source]

@@ -90,7 +90,7 @@ def test_what_a_lost_slot_changed_is_found(pools, losses, spoils):
             with pytest.raises(client.ChecksumMismatch) as caught:
                 _run_piece(session, data, 2)
             failure = caught.value
-            assert "came from two slots" in failure.message
+            assert "two slots returned different output" in failure.message
             assert failure.start_bytes == 4 * CHUNK
             assert failure.end_bytes in (5 * CHUNK, 6 * CHUNK)
         else:

@@ -270,7 +270,7 @@ def test_the_default_database_is_made_in_the_state_path(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "exit_code", "text"),
     [
-        ("", 2, "[placement] does not configure how"),
+        ("", 2, "[placement] sets neither auth_type nor auth_section"),
         ("[placement]\nauth_type = none\nendpoint_override = {}\n", 1, "Conn"),
         ("[placement]\nauth_type = nonsense\n", 2, "[placement]: "),
         ("[placement]\npool_name = No\n", 2, "pool_name"),

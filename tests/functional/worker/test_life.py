@@ -197,7 +197,7 @@ def test_port_range_that_is_taken(start):
         control_socket=start().settings["control_socket"] + "1",
     )
     assert other.wait() == 1
-    assert "no data port" in other.log()
+    assert "cannot listen for data connections" in other.log()
     agent.close()
 
 

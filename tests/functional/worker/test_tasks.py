@@ -277,7 +277,7 @@ class TestDeaths:
         with pytest.raises(members.Gone):
             member.recv()
         assert worker.wait() == 4
-        assert "the core does not stop" in worker.log()
+        assert "the core has not stopped" in worker.log()
 
 
 class TestLeaving:

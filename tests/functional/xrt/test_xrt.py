@@ -162,7 +162,7 @@ def test_a_board_that_vanishes(machine):
     assert found[1] == [True, ""]
     healthy, message = found[3]
     assert not healthy
-    assert "no longer has the device" in message
+    assert "no longer lists the device" in message
     # The next worker of the slot.
     found = machine.do(
         ("unplug",),
