@@ -97,7 +97,9 @@ def test_what_is_wrong_is_said() -> None:
         KERNEL.replace("add", "other"), manifest=packages.manifest()
     )
     assert (code, "no kernel 'add'" in message) == ("INVALID_MANIFEST", True)
-    with pytest.raises(base.DriverError, match="no OpenCL device matches") as caught:
+    with pytest.raises(
+        base.DriverError, match="no OpenCL device matches"
+    ) as caught:
         compiler.compile_source(b"", (), "No such*", "*")
     assert caught.value.code == "DEVICE_FAILED"
 
