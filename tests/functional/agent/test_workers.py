@@ -249,7 +249,7 @@ def test_what_no_leader_can_be_keeps_no_leader_out(host, caplog, epoch):
     agent.manager.report_now({}, epoch)
     agent.manager.session_changed({}, epoch, [])
     harness.assign(agent, 6, slot=1, epoch=epoch)
-    assert caplog.text.count("dropped") == 3
+    assert caplog.text.count("Dropped an invalid") == 3
     harness.assign(agent, 7)
     host.conductor.wait_for("prepared", lambda one: one.generation == 7)
     assert agent.table.leader_epoch == 1
@@ -368,7 +368,9 @@ def test_idle_workers_of_a_board_are_ended_for_its_operator(staying_host):
     staying_host.conductor.wait_for_slot(1, lambda one: one.state == "ready")
     first.stop()
     before = host_processes.find_workers(path)
-    with pytest.raises(workers.Busy, match=r"worker of board0\.1 has a sess"):
+    with pytest.raises(
+        workers.Busy, match=r"worker of slot board0\.1 has a sess"
+    ):
         workers.end_idle(state_dir, "board0")
     # The idle one has ended.
     assert host_processes.find_workers(path) == before[1:]

@@ -100,7 +100,7 @@ def test_other_users_directory_is_refused(
 
 
 def test_odd_name_is_refused(root: pathlib.Path) -> None:
-    assert_refused(root / "a\nb", None, "cannot be written")
+    assert_refused(root / "a\nb", None, "unprintable characters")
 
 
 def test_one_process_at_a_time(root: pathlib.Path) -> None:

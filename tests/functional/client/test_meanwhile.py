@@ -335,7 +335,7 @@ def test_a_core_gets_pieces_as_long_as_it_and_the_pool_need(monkeypatch):
     # Longer than the CPU likes them, but not too long for the slots.
     assert size_bytes(CHUNK + 1, 2 * CHUNK) == CHUNK + 1
     for pool_bytes in (None, CHUNK):
-        with pytest.raises(client.InvalidParams, match=f"at most {CHUNK}"):
+        with pytest.raises(client.InvalidParams, match=f"limit of {CHUNK}"):
             size_bytes(CHUNK + 1, pool_bytes)
 
 

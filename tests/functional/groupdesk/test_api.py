@@ -257,7 +257,7 @@ def test_bad_wishes_of_the_command(pool, source, command, capsys) -> None:
         ("--request-id", "r"),
     ):
         message = fails(*options)
-        assert f"INVALID_USAGE: {options[0]} is for sessions" in message
+        assert f"INVALID_USAGE: {options[0]} cannot be used with" in message
     pool.api.groups[0]["accelerator"] = "sha"
     message = fails(accelerator="sha")
     assert codes.ACCELERATOR_NOT_STATELESS in message
