@@ -4,8 +4,8 @@
 
 Each factory takes options by name (:mod:`fpgapool.strategies.options`) and a
 seed for random choices. It raises ValueError for unknown options and for
-values out of range. The conductor and the simulator load factories by name. A
-strategy reads the pool's view and keeps no state about jobs.
+values out of range. A strategy reads the pool's view and keeps no state about
+jobs.
 
 ``orderings``, ``placements``
     Parts of composed strategies (``base``), which choose a job and its slot.
@@ -149,6 +149,6 @@ def _wa(options: Options) -> base.Ordering:
     ]:
         raise ValueError(
             f"{', '.join(hybrid)} cannot be used with thresholds_bytes; "
-            "remove one of them"
+            "remove one or the other"
         )
     return orderings.WaOrdering(bounds)

@@ -2,8 +2,8 @@
 
 """Fair shares, limits and urgency on top of any other strategy.
 
-The other strategy knows nothing about them. It sees only the jobs that may get
-the next slot, and makes one choice at a time.
+The other strategy sees only the jobs that may get the next slot, and makes one
+choice at a time.
 """
 
 from collections import abc

@@ -36,7 +36,7 @@ _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 _ROUNDING = 1.0 - 1e-9
 # More bytes/s than any pipe carries.
 _MOST = 1e300
-# The least gain of a job, as a fraction of its rate.
+# Minimum gain of a job, as a fraction of its rate.
 _LEAST_GAIN = 0.02
 
 
@@ -44,31 +44,32 @@ _LEAST_GAIN = 0.02
 class EraOptions(opts.Numbers):
     """Options of :class:`EraStrategy`.
 
-    "Its peak" is the rate that a job would get if only the DMA pipe limited
-    it. :data:`AS_WRITTEN` has the values of the first version of this rule.
+    A job's "peak" is the rate that it would get if only the DMA pipe limited
+    it.
 
-    :param size_power: a job's work is its bytes to this power …
-    :param aging_per_s: … divided by 1 + this × seconds waited.
+    :param size_power: a job's work is its bytes to this power.
+    :param aging_per_s: the work is divided by 1 + this × seconds waited.
     :param long_from: a job is long if it is larger than this fraction of the
         latest jobs; 1: no job is long.
     :param long_factor: factor for the work of a long job.
     :param min_share: a job whose own host has no board may go where its rate
-        is at least this fraction of its peak …
-    :param min_share_idle: … this fraction while many slots are idle …
-    :param min_free: … or where at least this fraction of each pipe that it
-        needs is free.
-    :param patience: these fractions are divided by 1 + this × the seconds
+        is at least this fraction of its peak.
+    :param min_share_idle: the same fraction while many slots are idle.
+    :param min_free: such a job may also go where at least this fraction of
+        each pipe that it needs is free.
+    :param patience: the minimum shares are divided by 1 + this × the seconds
         waited per second that the job would take at its peak.
     :param leave_s_per_byte: a job leaves its own host, which has a board,
         after this many seconds per byte; at once while many slots are idle.
-    :param leave_min_share: it goes only where its rate is at least this
-        fraction of its peak.
-    :param leave_penalty: factor for the work of such a job …
-    :param leave_penalty_idle: … and the factor while many slots are idle.
+    :param leave_min_share: a job leaves its own host only for a rate of at
+        least this fraction of its peak.
+    :param leave_penalty: factor for the work of a job that leaves its own
+        host.
+    :param leave_penalty_idle: the same factor while many slots are idle.
     :param idle_share: "many slots are idle" means at least this fraction of
         all slots; above 1: never.
-    :param loss_weight: the rates that other jobs lose because of a job, times
-        this, are subtracted from its rate.
+    :param loss_weight: a job's rate is reduced by this × the rates that other
+        jobs lose because of it.
     :param spread: the work is multiplied by 1 + this × the fraction of the
         board's slots that are taken.
     """
@@ -108,8 +109,8 @@ class EraStrategy(strategy.Strategy):
     """Takes the best allowed pair until no pair is left.
 
     Equal pairs are ordered by the job's arrival, then by the number of flows
-    on the board, then by whether the slot must be programmed, then by
-    ``index``.
+    on the board, then by whether the slot must be programmed, then by the
+    slot's position.
     """
 
     wants_rates = True
@@ -222,7 +223,7 @@ class _Pass:
     # -- the pool, its jobs and its boards --------------------------------
 
     def _read_pool(self) -> None:
-        """Compute each pipe's free rate, and the share of one more flow."""
+        """Compute each pipe's free rate, and what one more flow would get."""
         options, loads, view = self._options, self._loads, self._view
         busy = self._up_count - view.slots.idle_total
         self._is_idle = 1.0 - busy / self._up_count >= options.idle_share
@@ -326,7 +327,7 @@ class _Pass:
                 self._far_works, self._far_first = self._first_of_kinds(
                     works, kind_of
                 )
-        # The first job of each kind stands for all of them.
+        # The first job of each kind represents all of them.
         self._waits: _Floats = self._waits_per_byte(chosen[self._far_first])
         self._peaks: _Floats = columns.peaks[numbers]
         self._ratios: _Floats = columns.return_ratios[numbers]
@@ -340,7 +341,7 @@ class _Pass:
     ) -> tuple[_Floats, _Numbers]:
         """Return the least work of each kind's jobs, and the job with it.
 
-        Jobs with infinite work do not count.
+        Jobs with infinite work are ignored.
         """
         least: _Floats = np.full(len(self._numbers), math.inf)
         np.minimum.at(least, kind_of, works)

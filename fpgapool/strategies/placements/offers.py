@@ -356,8 +356,8 @@ class AffineOffers(Offers):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
-        # Usually all jobs decline. If the one that has waited longest does,
-        # all do.
+        # Usually all jobs decline: if the one that has waited longest
+        # declines, so do the others.
         oldest_s = jobs.oldest_s(group)
         if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)
@@ -383,12 +383,12 @@ def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
 
 
 def fitness(n_acc: int, n: int) -> float:
-    """Return how well an accelerator fits a device."""
+    """Return an accelerator's share of a device's jobs; infinite: it has none."""
     return n_acc / n if n else math.inf
 
 
 def threshold_by_misses(misses: int, allowed: int) -> float:
-    """Return the least fitness that a job with this many misses accepts.
+    """Return the minimum fitness that a job with this many misses accepts.
 
     :param misses: how often the job was passed over since the last grant.
     :param allowed: number of misses after which it takes any slot; 0: it
