@@ -63,7 +63,7 @@ def run(
     """Simulate the groups of a scenario under an elasticity policy.
 
     :param name: name of one of the scenario's strategies, whose ``elasticity``
-        sizes the groups; without jobs, also of an installed policy.
+        sizes the groups, or of an installed policy.
     :param step_s: how often the course is recorded; None: never.
     :param any_period: whether a period may be too short for the programming
         time; slots that have changed groups then need not stay, either.
@@ -218,7 +218,7 @@ class _Simulation:
                 for each_s in (self._horizon_s, self._next_step_s())
                 if each_s is not None
             ]
-        # At the end, queues drain without being resized.
+        # After the horizon, tasks finish without further resizing.
         if self._accounts is None or not self._engine.is_going_on:
             limits.append(self._core.wake_s())
         return max(now, min(limits, default=math.inf))
@@ -338,7 +338,7 @@ class _Simulation:
     # -- slots -------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Record slots that have joined, and move on those that have left."""
+        """Record slots that have joined, and send on those that have left."""
         for slot, before in enumerate(self._served):
             serves = self._engine.serves(slot)
             self._served[slot] = serves

@@ -20,8 +20,7 @@ MAX_BYTES = 256 * 2**20
 def write(path: pathlib.Path, content: bytes) -> None:
     """Write a file; readers see the old content or all of the new.
 
-    :param path: path of the file, whose content is replaced. A pipe or device
-        is written to directly.
+    :param path: a pipe or device is written to directly.
     :raises errors.InputError: if it cannot be written; the old content stays.
     """
     try:
@@ -57,7 +56,7 @@ def check_size(path: pathlib.Path, size_bytes: int) -> None:
 
 
 def read_text(path: pathlib.Path) -> str:
-    """Read a file of UTF-8 text; a byte order mark is left out.
+    """Read a file of UTF-8 text; a byte order mark is ignored.
 
     :raises errors.InputError: if it cannot be read.
     """
@@ -99,7 +98,7 @@ def make_directory(path: pathlib.Path) -> None:
 
 
 def check_writable(path: pathlib.Path) -> None:
-    """Check before a long run that a file can be written after it.
+    """Check, before a long run, that a file can be written.
 
     :raises errors.InputError: if it cannot.
     """

@@ -2,10 +2,10 @@
 
 """Models of clusters whose jobs need more than slots and links.
 
-A member of the cluster selects the model. This package has none. Only papers
-need them, and ``reproduction.models`` in the sources adds them to
-:data:`MODELS`. The scenario format has their members, so that a file means the
-same in both.
+A member of the cluster selects the model. This package has no models: only
+reproductions of papers need them, and ``reproduction.models`` in the source
+tree adds them to :data:`MODELS`. The scenario format has their members anyway,
+so that a file always means the same.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MODELS: dict[str, Model] = {}
 
 
 def of(cluster: scenarios.Cluster, source: str = "scenario") -> Model | None:
-    """Return the model of a cluster; None: its jobs need slots and links.
+    """Return the model of a cluster; None: jobs need only slots and links.
 
     :raises errors.InputError: if the model is not installed.
     """

@@ -83,10 +83,7 @@ _works: list[Work] = []
 def work(
     text: str, total: int | None = None, unit: str = "runs"
 ) -> Iterator[Work]:
-    """Show progress during something that may take time.
-
-    :param total: number of its parts; None: unknown.
-    """
+    """Show progress during something that may take time; see Work."""
     made = Work(text, total, unit)
     _works.append(made)
     try:
@@ -123,7 +120,7 @@ def _report(program: str, is_over: threading.Event) -> None:
             said_s = now_s
         elif now_s - said_s >= QUIET_S:
             said_s = now_s
-            # The work must not depend on a reader.
+            # A closed standard error must not stop the work.
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(f"{program}: {now}\n")
                 sys.stderr.flush()

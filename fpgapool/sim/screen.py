@@ -31,10 +31,7 @@ def make_console() -> rich.console.Console:
 
 
 def say(console: rich.console.Console, text: str) -> None:
-    """Write a line of text as it is.
-
-    :param text: may contain rich markup, which is not interpreted.
-    """
+    """Write a line of text; rich markup in it is not interpreted."""
     console.print(rich.markup.escape(text), soft_wrap=True)
 
 
@@ -75,7 +72,7 @@ def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
 def argument(
     kind: Callable[[str], _T], shape: shapes.Shape[_T]
 ) -> Callable[[str], _T]:
-    """Return an argument type: text of a kind that has a shape."""
+    """Return an argument type, which converts text and checks its shape."""
 
     def convert(text: str) -> _T:
         value: object = text

@@ -73,7 +73,7 @@ def make_strategy(
     :param name: name of one of these strategies, or of an installed one, which
         then has its default options.
     :param seed: seed of random choices, unless the options have one.
-    :param source: the scenario's file, for messages.
+    :param source: the scenario's file, for error messages.
     :raises errors.InputError: if there is no such strategy, or if it rejects
         its options.
     """
@@ -100,7 +100,6 @@ def check(
 ) -> None:
     """Check that a strategy exists and accepts its options.
 
-    :param name: name of a strategy, as for :func:`run`.
     :raises errors.InputError: if it does not.
     """
     known = models.of(scenario.cluster, source)
@@ -123,9 +122,7 @@ def run(
 ) -> list[schedules.JobOutcome]:
     """Simulate one strategy.
 
-    :param name: name of one of the scenario's strategies, or of an installed
-        one, which then has its default options.
-    :param seed: seed of the strategy's random choices.
+    :param name: see :func:`make_strategy`.
     :param watcher: called whenever rates may have changed.
     :param on_end: called for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
@@ -240,7 +237,8 @@ class _Holding:
         it already has.
     :ivar quantum_bytes: the rest of the chunk that it is computing; infinite:
         it keeps its slot.
-    :ivar piece_bytes: what it computes from then on without interruption.
+    :ivar piece_bytes: what it computes from its last border without
+        interruption.
     """
 
     job: scenarios.JobSpec
@@ -467,7 +465,7 @@ class _Simulation:
         slot, held = self._slots[number], self._holdings[number]
         assert held is not None
         if number not in self._at_border:
-            # Other jobs have started to wait since it exceeded its claim.
+            # It exceeded its claim before other jobs started to wait.
             assert isinstance(self._engine, fluid.FluidEngine)
             left_bytes = self._engine.stop(number, now)
             held.done_bytes += int(held.piece_bytes - left_bytes)

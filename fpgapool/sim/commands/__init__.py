@@ -3,8 +3,8 @@
 """The commands of ``fpgapool-sim``, each in a module of its name.
 
 Each has ``add_parser(subparsers)``, which sets ``run``, a function of the
-parsed arguments. It raises :class:`fpgapool.sim.errors.InputError` for invalid
-input, and may return an exit code.
+parsed arguments. ``run`` raises :class:`fpgapool.sim.errors.InputError` for
+invalid input, and may return an exit code.
 """
 
 #: The module of each command, by name.

@@ -57,8 +57,8 @@ def add_parser(subparsers: typing.Any) -> None:
     where.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="run the simulations on a Dask cluster; address of its "
-        "scheduler, for example tcp://host:8786",
+        help="run the simulations on the Dask cluster whose scheduler has "
+        "this address, for example tcp://host:8786",
     )
     parser.set_defaults(run=run)
 

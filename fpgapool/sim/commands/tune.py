@@ -26,7 +26,7 @@ from fpgapool.sim.outcomes import gains
 from fpgapool.vocabulary import shapes
 
 _MAX_SEEDS = 1000
-#: A limit of the conductor's options.
+#: The conductor's options allow no larger size.
 _MAX_BYTES = 2**63 - 1
 #: Digits of threshold_ratio in the conductor's configuration.
 _RATIO_DIGITS = 6

@@ -198,7 +198,7 @@ def _back(slots: _Slots, slot: int) -> int:
 
 @compiling.in_place
 def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
-    """Start the next chunk in each stage that is free to."""
+    """Start the next chunk in each stage that is ready for it."""
     first = slot * _STAGES
     # The number of chunks that the stage may have begun in total.
     may_begin = min(

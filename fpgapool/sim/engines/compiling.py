@@ -60,7 +60,7 @@ def _is_installed() -> bool:
 
 @functools.cache
 def compiled(function: _Function) -> _Function:
-    """Return a compiled function for :func:`arrays`.
+    """Compile a function that works on :func:`arrays`.
 
     Its code is cached on disk: next to its source or, if that directory is
     read-only, in the user's cache. If neither is writable, each process
@@ -71,7 +71,7 @@ def compiled(function: _Function) -> _Function:
     try:
         made = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
-        # There is no place for the cache.
+        # Neither directory is writable.
         made = numba.njit(**_OPTIONS)(function)
     return typing.cast(_Function, made)
 

@@ -2,11 +2,11 @@
 
 """Tasks of groups, their queues, and the slots that run them.
 
-A task is never preempted. Each client has some queues on each host; a task
-joins the shortest of them, of equal ones the lowest. A queue is sequential:
-its head requests a member of the group and runs, and then the next head
-requests one. Heads are served in the order of their requests, by the lowest
-idle member first.
+A task is never preempted. On each host, a client has as many queues as the
+host has slots; a task joins the shortest queue or, of equally short ones, the
+lowest. A queue is sequential: its head requests a member of the group and
+runs, and then the next head requests one. Heads are served in the order of
+their requests, by the lowest idle member first.
 
 At any one time, tasks end first, the lowest slot first. Then programmed slots
 join, then batches arrive, the lowest client first, and then idle members take
@@ -84,7 +84,7 @@ class Tasks(typing.NamedTuple):
         there is none.
     :ivar left: number of each batch's unfinished tasks.
     :ivar finish: finish time of each batch, or `NOT_ENDED`, or `REFUSED`.
-    :ivar following: the task behind each task in its queue; -1: none.
+    :ivar following: the task after each task in its queue; -1: none.
     """
 
     times: list[float]
@@ -415,7 +415,7 @@ def _arrive(net: Tasks, batch: int) -> None:
 
 @compiling.in_place
 def _end_task(net: Tasks, slot: int) -> int:
-    """End a slot's task; return whether the caller has something to do."""
+    """End a slot's task; return whether `advance` must return."""
     _account(net, slot)
     queue = net.running[slot]
     client = net.owner[queue]

@@ -317,7 +317,7 @@ def settle(net: Network, now: float) -> None:
 
 @compiling.in_place
 def _release(net: Network) -> None:
-    """Mark flows whose bottleneck has been left by other flows."""
+    """Mark flows whose bottleneck other flows have left."""
     for at in range(net.counts[_DIRTY]):
         resource = net.dirty[at]
         net.is_dirty[resource] = 0

@@ -56,7 +56,7 @@ _Value = str | int | float | bool
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
 _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 
-#: Limit of runs in a sweep.
+#: Maximum number of runs in a sweep.
 MAX_RUNS = 100_000
 
 #: Options of generate that a sweep sets itself.
@@ -278,7 +278,7 @@ def open_journal(
 
 
 def points(all_tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Task]]]:
-    """Yield groups of runs that differ only in the seed, with their first."""
+    """Yield the runs that differ only in the seed, with their first run."""
     groups: dict[tuple[str, ...], list[Task]] = {}
     for task in all_tasks:
         *values, _, strategy = task.key

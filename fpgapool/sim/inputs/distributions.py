@@ -58,10 +58,10 @@ class SizeDistribution(abc.ABC):
     ) -> Floats:
         """Return the integral of x^order f(x) over low < x ≤ high.
 
-        Order 0 gives the fraction of jobs between the sizes, order 1 their
-        contribution to the mean, and order 2 that to the second moment.
+        Order 0 gives the fraction of jobs between the sizes, orders 1 and 2
+        their contributions to the mean and to the second moment.
 
-        :param low_bytes: this size is not included; 0 leaves no job out.
+        :param low_bytes: exclusive; 0 includes all jobs.
         :raises ValueError: for any other order.
         """
         if order not in (0, 1, 2):

@@ -44,14 +44,14 @@ def write(scenario: scenarios.Scenario, path: pathlib.Path) -> None:
 
 
 def check_all(scenario: scenarios.Scenario, source: str) -> None:
-    """Check a scenario that was not read from a file, as :func:`read` does.
+    """Check a scenario that was not read from a file.
 
     :raises errors.InputError: if it cannot be simulated.
     """
     check(_decode(msgspec.json.encode(scenario), source), source)
 
 
-# Larger files are generated, not written by hand.
+# Larger files are generated, so they have no duplicate keys.
 _MOST_WRITTEN_BYTES = 8 * 1024 * 1024
 
 
@@ -202,7 +202,7 @@ def _key_of(
     message: str,
     convert: Callable[[], object],
 ) -> str | None:
-    """Return the key of a part of the document that causes an error."""
+    """Return the key whose value causes an error."""
     members = dict(mapping)
     try:
         for key, value in members.items():

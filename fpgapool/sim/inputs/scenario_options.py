@@ -170,7 +170,7 @@ _SIZES = {
     "--mean-size-bytes": "exponential: the mean size",
     "--max-size-bytes": "power-law, lognormal: the largest size",
     "--alpha": "power-law: the exponent",
-    "--median-size-bytes": "lognormal: the median before the limits",
+    "--median-size-bytes": "lognormal: the median before truncation",
     "--sigma": "lognormal: standard deviation of the natural logarithm",
 }
 

@@ -2,9 +2,9 @@
 
 """Synthetic workloads: jobs that arrive at random on a cluster.
 
-Everything is determined by a seed. Each property of the jobs (arrival, host,
-size, accelerator, tenant) has its own random numbers. Changing one property
-leaves the others as they are, so clusters can be compared on the same jobs.
+A seed determines everything. Each property of the jobs (arrival, host, size,
+accelerator, tenant) has its own random numbers. Changing one property leaves
+the others as they are, so clusters can be compared on the same jobs.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Tenant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """A description of jobs. Exactly one of the last three fields is needed.
+    """Describes jobs; exactly one of the last three fields must be given.
 
     :ivar load: arriving bytes per second, divided by the rate of all boards'
         DMA pipes. Near and above 1, a queue builds up.
     :ivar bias: weight of a host with a board; other hosts have weight 1.
-    :ivar host_weights: by host, a factor for its weight, if it is not 1.
+    :ivar host_weights: by host, a factor for its weight; default 1.
     :ivar tenants: if empty, jobs have no tenant.
-    :ivar jobs_per_host: number of jobs from each host, each host at its own
-        times; a mean if hosts differ.
+    :ivar jobs_per_host: number of jobs from each host, or their mean if the
+        hosts have different weights.
     """
 
     sizes: distributions.SizeDistribution
@@ -154,7 +154,6 @@ def make_jobs(
 ) -> list[scenarios.JobSpec]:
     """Draw the jobs of a workload.
 
-    :param seed: the same seed gives the same jobs.
     :returns: the jobs by arrival; ids count from 0.
     :raises ValueError: if the workload does not fit the cluster, or no job
         arrives within its duration.

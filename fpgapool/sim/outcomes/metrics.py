@@ -135,7 +135,7 @@ class Service:
 
     :ivar sla: the share of the jobs with a deadline that met it.
     :ivar energy_j_per_sla: energy of the whole schedule per job that met its
-        deadline; None: none did, or no power is known.
+        deadline; None: no job did, or no power is known.
     :ivar frames_per_s: frames of these jobs per second of the makespan; None:
         the size of chunks is unknown.
     :ivar wasted_frames: frames computed for jobs that missed their deadlines.
@@ -151,8 +151,8 @@ class Service:
 class Packing:
     """How well containers were spread over hosts.
 
-    :ivar reprogrammings: their number in all slots, including the first in
-        each.
+    :ivar reprogrammings: number in all slots, including the first one in each
+        slot.
     :ivar distance_to_bound: the fraction of the makespan, from 0 to 1, that
         exceeds the earliest possible end of any schedule.
     """

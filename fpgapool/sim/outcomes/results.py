@@ -67,8 +67,8 @@ class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """Results beyond the metrics of the scenario format.
 
-    :ivar tenants: metrics by tenant, if any job has one; "" stands for jobs
-        without one.
+    :ivar tenants: metrics by tenant, if any job has one; "" is for jobs
+        without a tenant.
     :ivar outside: metrics of the jobs from outside the cluster.
     :ivar energy: the energy used; None: the scenario has no power values.
     :ivar tenants_j: by tenant, the energy that its jobs added to that of idle

@@ -91,7 +91,7 @@ class Observer:
         before = self._jobs[slot]
         if before is not None:
             self._busy -= 1
-            # If rates are not constant, this is the whole job.
+            # If rates are not constant, this is the whole input.
             missed = before.size_bytes - float(self._carried[slot])
             took_s = now - self._since_s[slot]
             if not self._rates_hold and took_s > 0 and missed:

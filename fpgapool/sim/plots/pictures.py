@@ -31,7 +31,6 @@ _MOST_ORIGINS = 9
 def prepare(directory: pathlib.Path, source: str) -> None:
     """Check before a run that pictures can be drawn after it.
 
-    :param directory: directory for the pictures; created if needed.
     :raises errors.InputError: if they cannot be drawn.
     """
     if importlib.util.find_spec("matplotlib") is None:

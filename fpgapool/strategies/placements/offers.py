@@ -383,7 +383,7 @@ def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
 
 
 def fitness(n_acc: int, n: int) -> float:
-    """Return an accelerator's share of a device's jobs; infinite: it has none."""
+    """Return an accelerator's share of a device's jobs; inf if none."""
     return n_acc / n if n else math.inf
 
 
