@@ -165,8 +165,8 @@ Instruction = TakeOut | BringBack | TestUnit
 class Health:
     """The units out of use, and the counts of consecutive failures.
 
-    :param faults: the units that were out of use before a restart. Their tests
-        did not survive the restart, and are due again now.
+    :param faults: the units that were out of use before a restart. Tests that
+        were running then are due again now.
     """
 
     def __init__(
@@ -237,9 +237,9 @@ class Health:
     def _is_to_blame(self, accelerator: Unit) -> bool:
         """Return whether to blame the accelerator rather than its slots.
 
-        This is so if it is out of use on this host, and has failed in several
-        slots or is out of use on another host, too. An accelerator that is out
-        of use everywhere can still get slots.
+        It is to blame if it is out of use on this host, and has failed in
+        several slots or is out of use on another host, too. An accelerator
+        that is out of use everywhere still gets slots, so it can fail again.
         """
         return accelerator in self._faults and (
             len(self._pairs.get(accelerator, ())) > 1

@@ -128,7 +128,6 @@ class HostSpec:
         )
 
     def slots(self) -> list[SlotSpec]:
-        """Return all slots of all its devices."""
         return [slot for device in self.devices for slot in device.slots]
 
 

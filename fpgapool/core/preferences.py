@@ -54,7 +54,7 @@ class IdleIndexes:
 
     :param by_busy: hosts with the fewest busy slots come first; otherwise
         hosts come in the order of their ids.
-    :param by_slot: slots can be selected by rank, as a random choice needs.
+    :param by_slot: slots can be selected by rank, which random choices need.
     """
 
     by_busy: bool = False
@@ -86,7 +86,7 @@ class Preferences(abc.ABC):
     #: counted.
     skip_limit: int | None = None
     #: How projects share the pool: the view then keeps their jobs in separate
-    #: lanes where needed. None: projects do not matter.
+    #: lanes where needed. None: projects are ignored.
     shares: sharing.ShareOptions | None = None
     #: Whether jobs with deadlines may preempt others at chunk borders.
     deadlines_preempt: bool = False
@@ -106,8 +106,8 @@ class Preferences(abc.ABC):
     ) -> Contender:
         """Return the contender that gets the slot or core.
 
-        Unlike :meth:`key`, it may depend on the time and on chance. By
-        default, it is the contender with the smallest key.
+        Unlike :meth:`key`, the choice may depend on time and chance. The
+        default is the contender with the smallest key.
 
         :param contenders: at least one, in the order of their ids.
         """

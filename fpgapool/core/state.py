@@ -2,8 +2,7 @@
 
 """The pool's state: events in, instructions out.
 
-The same events at the same times give the same instructions. The module has no
-clock, no I/O and no threads.
+The same events at the same times give the same instructions.
 
 A step has two halves. First, :meth:`PoolState.apply` handles the events of one
 instant: events of topology and completion, then arrivals, then cancellations.
@@ -151,7 +150,6 @@ class PoolState:
         return self._view
 
     def assignments(self) -> abc.Mapping[model.SlotId, model.Assignment]:
-        """Return all assignments, by slot."""
         return {
             slot_id: hold.assignment()
             for slot_id, hold in self._slots.assignments.items()
@@ -272,10 +270,6 @@ class PoolState:
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
         """Apply the events of one instant and decide.
-
-        Regardless of their order in the batch, events of topology and
-        completion come first, then arrivals, then cancellations. One pass
-        follows if a waiting job may get a slot.
 
         :param now: the time in seconds; it must not be below that of an
             earlier step.

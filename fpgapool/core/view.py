@@ -302,7 +302,6 @@ class PoolView:
             self.loads.drop(slot_id)
 
     def library_changed(self) -> None:
-        """Update the columns after the library changed."""
         if self.columns is not None:
             self.columns.set_library(self.accelerators)
 

@@ -30,7 +30,7 @@ _FEWEST_SIZES = 20
 
 
 class Kind(typing.NamedTuple):
-    """The key of a kind: its jobs differ only in size and arrival."""
+    """The key of a kind of jobs."""
 
     group: queued.JobGroup
     host_id: model.HostId | None
@@ -45,7 +45,6 @@ class RecentSizes:
         self._sorted: list[float] = []
 
     def add(self, size_bytes: float) -> None:
-        """Add the size of the latest job."""
         if len(self._sorted) == _MOST_SIZES:
             oldest = self._by_time.popleft()
             del self._sorted[bisect.bisect_left(self._sorted, oldest)]

@@ -32,7 +32,7 @@ def hybrid_factors(
 def hybrid_thresholds(
     E_bytes: float, q: float, k1: int, k2: int, queues: int
 ) -> tuple[float, ...]:
-    """Upper bounds of all priority queues except the last.
+    """Return the upper bounds of all priority queues except the last.
 
     They grow geometrically up to queue k1, linearly up to k2 and geometrically
     again after that. With k1 = 1 and k2 = 2, all growth is geometric.

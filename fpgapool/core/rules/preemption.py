@@ -104,9 +104,7 @@ class Preemption:
                 del self.promised[slot_id]
 
     def _spoken_for(self) -> abc.Set[model.JobId]:
-        """Return the jobs that are promised a slot, unless its host is
-        silent.
-        """
+        """Return the jobs promised a slot whose host is not silent."""
         known = self._view.slots.slots
         return {
             job_id

@@ -98,7 +98,6 @@ class GoalState:
 
     @property
     def is_deadline(self) -> bool:
-        """Whether the goal is a deadline."""
         return self.goal.deadline_s is not None
 
     @property

@@ -191,7 +191,7 @@ class Group:
         self.settle()
 
     def want_again(self, is_sized: bool) -> None:
-        """Request the slots again that the group gave to sessions.
+        """Request again the slots that the group gave to sessions.
 
         :param is_sized: whether the policy sizes this group. If so, one slot
             is enough, because it shows the policy that there are tasks.

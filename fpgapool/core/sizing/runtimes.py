@@ -57,7 +57,7 @@ class Period:
     def tasks_s(self) -> float:
         """Slot-seconds of the tasks that ended.
 
-        If drivers only count tasks, it is all the time of busy members.
+        If drivers only count tasks, it is the members' whole busy time.
         """
         return sum(self.client_busy_s.values()) or self.busy_s
 

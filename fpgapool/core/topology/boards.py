@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The boards with idle slots as vectors, for strategies that compare job-slot
-pairs.
-"""
+"""Boards with idle slots as vectors, for strategies that compare all pairs."""
 
 import bisect
 import operator

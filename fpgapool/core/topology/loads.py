@@ -118,7 +118,7 @@ class Loads:
     ) -> None:
         """Set the pipes of a slot's holder.
 
-        Its rate does not change; a new one starts at 0.
+        Its rate does not change; a new holder starts at 0.
         """
         bytes_per_s = self.drop(spec.id)
         flow = Flow(self.uses(job, spec, return_ratio))

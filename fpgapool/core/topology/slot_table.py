@@ -232,7 +232,7 @@ class SlotTable(idle_slots.IdleSlots):
         return _count(self.up_by_shape, shapes)
 
     def barred_count(self, shapes: model.Shapes) -> int:
-        """Return how many slots of these shapes only an operator bars."""
+        """Return how many slots of these shapes would be up if not barred."""
         return _count(self.barred_by_shape, shapes)
 
     def _clear(self, host: slots.Host) -> None:

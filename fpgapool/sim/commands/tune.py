@@ -353,7 +353,7 @@ def _judge(
             "get shorter there, or the tail grows by more than it shrinks. "
             "The defaults are kept.",
         )
-        return default, "the defaults, tuned thresholds did not beat them"
+        return default, "defaults, which the tuned thresholds did not beat"
     screen.say(
         console,
         "The tuned thresholds beat the defaults: jobs take less time on "
@@ -366,7 +366,7 @@ def _judge(
             else " So does the tail."
         ),
     )
-    return tuned, "tuned, beat the defaults in simulations"
+    return tuned, "tuned, better than the defaults in simulations"
 
 
 def _snippet(setting: scenarios.Queues, comment: str) -> str:

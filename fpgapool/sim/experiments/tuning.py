@@ -45,7 +45,7 @@ class Summary:
 
     @property
     def is_better(self) -> bool:
-        """Whether the mean fell, and the tail did not grow by more."""
+        """Whether the mean fell, and the tail grew by no larger factor."""
         act, tct95 = self.gain.act.mean, self.gain.tct95.mean
         return act > 1 and act * tct95 >= 1
 

@@ -335,7 +335,8 @@ class JobSpec(_Record, frozen=True):
         first.
     :ivar app: the application of its tenant that it belongs to; None: an
         application of its own.
-    :ivar tasks: parts of a container's input, computed one after another.
+    :ivar tasks: number of parts of a container's input, computed one after
+        another.
     :ivar cpu_s_per_task: processor time before each task.
     :ivar claimed_bytes: the size that strategies see, as in the pool; None:
         its true size.

@@ -317,8 +317,8 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--wakeups",
         action="store_true",
-        help="start a scheduling pass as soon as a job may leave its host, as "
-        "the conductor does; without this option, the job waits for the next "
+        help="start a scheduling pass as soon as a job may leave its host, "
+        "like the conductor; without this option, the job waits for the next "
         "pass",
     )
     for option, text in (

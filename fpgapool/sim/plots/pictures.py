@@ -22,7 +22,7 @@ from fpgapool.sim.outcomes import results
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import observation
 
-# With more than this, bars of single jobs cannot be distinguished.
+# Beyond these limits, bars of single jobs cannot be distinguished.
 _MOST_SLOTS = 32
 _MOST_JOBS = 300
 _MOST_ORIGINS = 9
