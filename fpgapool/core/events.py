@@ -179,7 +179,6 @@ class SessionLimitsChanged(Event):
     limit takes no slot away.
 
     :param default: limit of projects that are not listed; None: no limit.
-    :param of_projects: limits of individual projects.
     :param default_priority: the highest priority that counts against other
         projects, for projects that are not listed; None: every priority
         counts.
@@ -337,10 +336,9 @@ class GroupCreated(Event):
 
 @model.value
 class GroupRestored(Event):
-    """A group from before a restart, sent before its assignments.
+    """A group from before a restart; this event precedes its assignments.
 
-    :param wanted: the size it should have, kept until tasks are measured
-        again.
+    :param wanted: the size that it should have until tasks are measured again.
     """
 
     group: model.Group

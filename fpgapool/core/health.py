@@ -101,7 +101,7 @@ class HealthOptions:
             )
 
     def limit(self, level: Level) -> int:
-        """Return how many failures in a row take a unit out."""
+        """Return how many consecutive failures take a unit out."""
         return {
             Level.ACCELERATOR: self.accelerator_limit,
             Level.SLOT: self.slot_limit,
@@ -197,7 +197,7 @@ class Health:
         return self._faults
 
     def failures(self, unit: Unit) -> int:
-        """Return how many times in a row a slot or device has failed."""
+        """Return the number of consecutive failures of a slot or device."""
         return self._counts.get(unit, 0)
 
     def failed(
@@ -255,7 +255,7 @@ class Health:
     def take_out(
         self, unit: Unit, reason: str, now: float, last_test: str = ""
     ) -> list[Instruction]:
-        """Take a unit out at once, if it is not out already.
+        """Take a unit out of use at once, if it is still in use.
 
         :param last_test: the error of the test that it has just failed; empty
             if there was no test.

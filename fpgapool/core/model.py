@@ -204,7 +204,7 @@ class Job:
     def is_local_to(self, host_id: HostId | None) -> bool:
         """Return whether its data stays on this host.
 
-        A group's clients may be anywhere, so it counts as local everywhere.
+        A group's clients may be anywhere, so its jobs are local everywhere.
         """
         return self.group_id is not None or (
             host_id is not None and self.host_id == host_id

@@ -23,9 +23,9 @@ Then :meth:`PoolState.step` decides, in this order:
 5. Holders leave if they exceeded their claims, reached a chunk border, or
    serve a group while a session waits. Only after the pass is it known which
    jobs still wait.
-6. Further passes run as long as 5 changes anything that a job can use.
-7. A wake-up is requested for the next time at which 1 to 4 have something to
-   do without an event.
+6. Further passes run as long as step 5 frees anything that a job can use.
+7. A wake-up is requested for the next time at which steps 1 to 4 have
+   something to do without an event.
 
 A step whose events only changed phases does none of this, because nothing
 follows from such events.

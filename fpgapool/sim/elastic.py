@@ -117,7 +117,6 @@ class _Group:
     :ivar clients: the numbers of its clients in the engine.
     :ivar is_there: whether it has begun and has not ended.
     :ivar admitted: whether the policy accepted its goal.
-    :ivar ended_s: when it ended; None: it has not ended.
     :ivar moves: number of slots that it got from other groups.
     """
 
@@ -205,7 +204,7 @@ class _Simulation:
         return self._result()
 
     def _limit_s(self, now: float) -> float:
-        """Return when this object must act next, whatever the engine does."""
+        """Return when this object must act next, regardless of the engine."""
         limits = [
             group.spec.end_s
             for group in self._groups

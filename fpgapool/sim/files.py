@@ -118,5 +118,5 @@ def check_writable(path: pathlib.Path) -> None:
 
 
 def unusable(path: pathlib.Path, error: OSError) -> errors.InputError:
-    """Return a system error about a file as an input error."""
+    """Convert a system error about a file to an input error."""
     return errors.InputError(str(path), "", error.strerror or str(error))

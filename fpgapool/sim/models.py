@@ -28,8 +28,8 @@ class Model:
         errors.InputError if it cannot be simulated.
     :ivar check_strategy: the same for a strategy; called with scenario, name,
         seed and source.
-    :ivar run: simulates; called like ``check_strategy``, and with a function
-        that it calls for each job that has ended.
+    :ivar run: simulates a strategy; takes the arguments of ``check_strategy``,
+        and a function to call for each job that has ended.
     :ivar measure: returns further measurements; called with scenario, outcomes
         and makespan_s.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A scenario's caps on the power of slots, for the core."""
+"""Converts a scenario's caps on the power of slots for the core."""
 
 from fpgapool.core import model
 from fpgapool.sim import errors

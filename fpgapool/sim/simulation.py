@@ -73,7 +73,6 @@ def make_strategy(
     :param name: name of one of these strategies, or of an installed one, which
         then has its default options.
     :param seed: seed of random choices, unless the options have one.
-    :param source: the scenario's file, for error messages.
     :raises errors.InputError: if there is no such strategy, or if it rejects
         its options.
     """
@@ -255,7 +254,6 @@ class _Simulation:
 
     :param quantum_bytes: the minimum input from one border to the next; None:
         jobs keep their slots until they end.
-    :ivar waiting: by id, the jobs that are waiting for a slot.
     """
 
     def __init__(
@@ -332,8 +330,7 @@ class _Simulation:
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
-            # Instructions of the pool take effect at once, unless they need
-            # time.
+            # Repeat until no instruction causes a further event at this time.
             orders = self._pool.step(batch, now)
             while orders and (batch := list(self._execute_all(orders, now))):
                 orders = self._pool.step(batch, now)
@@ -448,7 +445,7 @@ class _Simulation:
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
     ) -> Iterator[events.Event]:
-        """Do what the pool orders; yield the events that follow at once."""
+        """Carry out the pool's orders; yield the immediate events."""
         for order in orders:
             if isinstance(order, instructions.Program):
                 yield from self._assign(order, now)
@@ -572,7 +569,6 @@ def _model_job(
     """Return a job as the core sees it.
 
     :param done_bytes: the part of its input that has been computed.
-    :param claimed_bytes: the size that strategies see.
     """
     return model.Job(
         id=job.id,

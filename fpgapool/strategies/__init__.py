@@ -74,8 +74,7 @@ def wra(options: Options, seed: int) -> base.Strategy:
 def affinity(options: Options, seed: int) -> base.Strategy:
     """First come, first served, on devices that run the same accelerator.
 
-    Its own options are those of
-    :class:`~fpgapool.strategies.placements.affinity.AffinityOptions`.
+    See :class:`~fpgapool.strategies.placements.affinity.AffinityOptions`.
     """
     own = opts.own(options, affinity_placement.AffinityOptions)
     ordering: base.Ordering = orderings.FifoOrdering()
@@ -92,8 +91,7 @@ def affinity(options: Options, seed: int) -> base.Strategy:
 def era(options: Options, seed: int) -> strategy.Strategy:
     """Expected-rate-aware: pairs jobs and boards by their expected rates.
 
-    Its own options are those of
-    :class:`~fpgapool.strategies.joint.era.EraOptions`.
+    See :class:`~fpgapool.strategies.joint.era.EraOptions`.
     """
     return era_strategy.EraStrategy(opts.own(options, era_strategy.EraOptions))
 
@@ -101,8 +99,7 @@ def era(options: Options, seed: int) -> strategy.Strategy:
 def hjf(options: Options, seed: int) -> strategy.Strategy:
     """Highest job first: the highest ratio of work left to time left.
 
-    Its own options are those of
-    :class:`~fpgapool.strategies.joint.hjf.HjfOptions`.
+    See :class:`~fpgapool.strategies.joint.hjf.HjfOptions`.
     """
     return hjf_strategy.HjfStrategy(
         opts.own(options, hjf_strategy.HjfOptions), _any(options, seed)

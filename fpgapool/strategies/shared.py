@@ -31,8 +31,7 @@ class SharedStrategy(strategy.Strategy):
     :cvar breadth: number of projects of a round that compete at once. With
         this many, most slots find a job of their own host, and the search is
         still short.
-    :param max_wait_s: jobs that have waited this long go first; None: no job
-        does.
+    :param max_wait_s: jobs that have waited this long go first; None: none do.
     :param preempt_gain: see :class:`.preemption.BorderChoice`; None: no job
         takes a slot from another.
     """

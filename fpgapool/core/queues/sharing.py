@@ -59,7 +59,6 @@ def _check_positive(what: str, value: float) -> None:
 class Account:
     """The account of one project.
 
-    :ivar share_bytes: the bytes that it gets in each round.
     :ivar left_bytes: the bytes left in its round; always positive.
     :ivar round: the next round in which it may get slots.
     :ivar place: its place among the projects of the same round.

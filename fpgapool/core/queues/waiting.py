@@ -175,7 +175,7 @@ class WaitingJobs(lanes.Lanes):
         if record.urgent_s is not None:
             self.ageing.remove(record.urgent_s, record.job.id)
             record.urgent_s = None
-        # Groups that avoid slots would accumulate. The others are few, and
+        # Groups that avoid slots would accumulate. Other groups are few, and
         # soon used again.
         if group.avoided and not group.count:
             lane.drop(group)

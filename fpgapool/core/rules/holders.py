@@ -12,9 +12,9 @@ generation, which grows with every assignment of the pool, and a phase::
 
 Reports come from agents, so they may be late, lost or repeated. A report with
 another generation concerns an earlier assignment and is ignored. ``SlotReady``
-may be missing: any sign of a client moves the phase on, and nothing moves it
-back (``events.PHASE_MOVES``). Slots of groups are ACTIVE as soon as they are
-ready, because the group's desk uses them at once.
+may be missing: any sign of a client advances the phase, and no late report
+moves it back (``events.PHASE_MOVES``). Slots of groups are ACTIVE as soon as
+they are ready, because the group's desk uses them at once.
 
 An assignment ends when its release is reported. To take a slot back, the core
 acts by phase:

@@ -36,7 +36,6 @@ class Goal:
 
     :param deadline_s: the time by which all tasks must have ended, on the
         clock of ``now``.
-    :param rate_per_s: the tasks that must be completed per second.
     :param actions: the number of tasks, after which the goal is retired;
         required for a deadline; None: the goal has no end.
     :raises ValueError: unless exactly one of deadline and rate is given, and

@@ -135,9 +135,8 @@ class Groups:
     ) -> None:
         """Add a group as it was before a restart.
 
-        :param wanted: its wanted size then; it stays until tasks are measured
+        :param wanted: its wanted size then, kept until tasks are measured
             again.
-        :param goal: its goal, with the progress so far.
         """
         group = self._add(spec, shapes, now)
         group.wanted = wanted
@@ -251,8 +250,8 @@ class Groups:
         slots again, and any other group wants at least one.
 
         :param candidates: groups with a member that fits the session.
-        :returns: the group, which then wants one slot fewer and has a move to
-            the pool; None: no group can give one now.
+        :returns: the group; its wanted size falls by one, and it has a move to
+            the pool. None: no group can give a slot now.
         """
         able = [
             group

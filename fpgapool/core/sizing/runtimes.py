@@ -4,18 +4,14 @@
 
 The estimates, by name:
 
-``measured``
-    The busy time of a client's tasks divided by their number.
-``nnls``
-    For drivers that only count tasks: a least-squares fit, without negative
-    times, of the group's busy time to the numbers of tasks of its clients.
-    Clients whose tasks come in a constant ratio cannot be told apart.
-``saturated``
-    Like ``nnls``, but with the whole period instead of the busy time. It is
-    correct only for a group whose members are never idle.
-``as_printed``
-    Like ``saturated``, but divides by the size where it should multiply. It
-    reproduces published figures.
+``measured`` The busy time of a client's tasks divided by their number.
+``nnls`` For drivers that only count tasks: a least-squares fit, without
+negative times, of the group's busy time to the numbers of tasks of its
+clients. It cannot distinguish clients whose numbers of tasks have a constant
+ratio. ``saturated`` Like ``nnls``, but with the whole period instead of the
+busy time. It is correct only for a group whose members are never idle.
+``as_printed`` Like ``saturated``, but divides by the size where it should
+multiply. It reproduces published figures.
 """
 
 import dataclasses

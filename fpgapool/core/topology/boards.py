@@ -32,8 +32,8 @@ class Target:
 class Boards:
     """The targets of a pool.
 
-    A target keeps its number. The vectors have spare entries, and entries of
-    targets without idle slots; the count of both is 0.
+    A target keeps its number. The count is 0 in spare entries of the vectors,
+    and for targets without idle slots.
 
     :ivar slot_counts: the number of slots of the target's board, idle or not.
     """

@@ -41,7 +41,6 @@ class Loads:
     The vectors have spare entries after the last pipe.
 
     :ivar loads: bytes/s that flows put on each pipe.
-    :ivar counts: the number of flows on each pipe.
     """
 
     def __init__(self) -> None:

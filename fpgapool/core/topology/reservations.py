@@ -283,8 +283,8 @@ class Reservations:
     def _can_move(self, hold: slots.Hold) -> bool:
         """Return whether a holder can move to another slot.
 
-        While a slot is being prepared, its client does not know it yet, so the
-        job can move. Groups can always move, self-tests never.
+        While a slot is being prepared, its client has not received it yet, so
+        the job can move. Groups can always move, self-tests never.
         """
         return hold.record is not None and (
             hold.phase is _PREPARING

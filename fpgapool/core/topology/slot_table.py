@@ -126,7 +126,7 @@ class SlotTable(idle_slots.IdleSlots):
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
-        """Take a host down. It stays known."""
+        """Take a host down; it stays known."""
         host = self.hosts.get(host_id)
         if host is None or not host.up:
             return False

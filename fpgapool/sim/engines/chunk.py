@@ -33,7 +33,6 @@ class _Slots(typing.NamedTuple):
 
     Stage k of slot s has the number s × 3 + k, and so has its flow.
 
-    :ivar chunks: number of the job's chunks.
     :ivar chunk_bytes: size of all chunks except the last.
     :ivar window: maximum number of chunks in flight.
     :ivar is_active: by stage: whether it is working on a chunk.

@@ -21,7 +21,7 @@ import numpy.typing as npt
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 _Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
 
-#: Number of plain steps that take about as long as importing numba.
+#: Number of steps without numba that take as long as importing it.
 PLAIN_STEPS = 4000
 
 # Without _nrt=False, each call between functions would count a reference to

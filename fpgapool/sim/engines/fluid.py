@@ -166,7 +166,7 @@ def _start(net: sharing.Network, new: _NewFlow) -> None:
 def _finish(
     net: sharing.Network, new: _NewFlow, settle_s: float, limit_s: float
 ) -> tuple[float, int]:
-    """Update, and end flows up to a time."""
+    """Apply updates, and end the flows that are done by a time."""
     _update(net, new, settle_s)
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):

@@ -56,8 +56,8 @@ class Tasks(typing.NamedTuple):
     Tasks are numbered in the order of their batches. A *place* is a host and a
     group; a *side* is a host and a client.
 
-    :ivar member: a slot's group, or the one that it is programmed for; -1:
-        none.
+    :ivar member: a slot's group, or the group that it is being programmed for;
+        -1: none.
     :ivar since: time of a slot's last entry in an account.
     :ivar end: end of a slot's task, on the scale of work; infinite: none.
     :ivar ready: end of a slot's programming; infinite: none.
@@ -309,7 +309,7 @@ def _choose_host(net: Tasks, client: int) -> int:
 
 @compiling.in_place
 def _ask(net: Tasks, queue: int, place: int) -> None:
-    """Let the head of a queue request a member."""
+    """Make the head of a queue request a member."""
     net.asked[queue] = net.sizes[_ASKS]
     net.sizes[_ASKS] += 1
     net.asking[place] += 1

@@ -45,12 +45,11 @@ class Network(typing.NamedTuple):
     :ivar growing: while filling: number of its flows that still grow.
     :ivar cost: bytes on the resource per byte of the flow.
     :ivar following: the resource's next use; -1: none.
-    :ivar use_count: number of a flow's uses.
     :ivar fresh: a flow's new rate in bytes/s.
     :ivar bottleneck: the resource that limits a flow; -1: its own cap.
     :ivar left: remaining bytes at the time ``since``.
     :ivar end: when the flow will end at this rate, in seconds.
-    :ivar due: when it counts as done, just before its end.
+    :ivar due: when it counts as done, which is just before its end.
     """
 
     counts: list[int]
@@ -239,7 +238,7 @@ def stop(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def left_bytes(net: Network, flow: int, now: float) -> float:
-    """Return the rest of a flow, given its rate so far."""
+    """Return the bytes of a flow that are left at a time."""
     passed_s = now - net.since[flow]
     return max(net.left[flow] - net.rate[flow] * passed_s, 0.0)
 

@@ -51,7 +51,7 @@ def read(
 
 
 class Journal:
-    """The results so far, in a file to which each new one is added.
+    """The results so far, in a file that grows with each new result.
 
     :raises errors.InputError: if the file cannot be used.
     """

@@ -66,8 +66,7 @@ _RESERVED = ("output", "strategy", "seed")
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a sweep's file.
 
-    :ivar seeds: a list of seeds, or their number; they then count from 1.
-    :ivar fixed: options that are the same in all runs.
+    :ivar seeds: a list of seeds, or how many seeds to use, starting at 1.
     :ivar vary: options, each with its list of values.
     """
 

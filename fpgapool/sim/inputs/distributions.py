@@ -110,7 +110,7 @@ class Exponential(SizeDistribution):
 
     def _above(self, order: int, sizes: Floats) -> Floats:
         """Return the integral of x^order f(x) from these sizes on."""
-        # Beyond 700 scales, the rest underflows.
+        # Beyond 700 scales, the remaining probability underflows.
         x = np.clip(
             sizes, self.min_bytes, self.min_bytes + 700.0 * self._scale
         )
@@ -176,8 +176,7 @@ class Lognormal(SizeDistribution):
     """Sizes whose logarithm is normally distributed.
 
     :param sigma: standard deviation of the natural logarithm.
-    :param min_bytes: smaller sizes are cut off.
-    :param max_bytes: larger sizes are cut off.
+    :param min_bytes: sizes below this, or above ``max_bytes``, are cut off.
     :raises ValueError: unless the median and sigma are positive and finite,
         and the limits leave part of the distribution.
     """

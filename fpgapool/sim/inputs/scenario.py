@@ -154,9 +154,8 @@ class Cluster(_Record, frozen=True):
     :ivar cores_per_host: jobs need one of these cores, and compute there until
         they get a slot of the same host; None: jobs need only a slot.
     :ivar attach_s: time to attach a slot to another job; requires cores.
-    :ivar heartbeat_s: how often a host with a device offers its room to the
-        jobs, which are then containers of applications; None: jobs need a
-        slot.
+    :ivar heartbeat_s: how often a host with a device offers room to jobs,
+        which are then containers of applications; None: jobs need slots.
     :ivar containers_per_device: how many containers share a device.
     """
 

@@ -276,7 +276,7 @@ def _arrivals(
     cluster: scenarios.Cluster,
     stream: np.random.Generator,
 ) -> metrics.Floats:
-    """Draw arrivals of all hosts, which are also a Poisson process."""
+    """Draw the arrivals of all hosts together, as one Poisson process."""
     rate_per_s = workload.rate_per_s(cluster)
     if workload.duration_s is None:
         count = workload.jobs or (workload.jobs_per_host or 0) * cluster.hosts

@@ -68,7 +68,6 @@ class Metrics:
     A job's completion time runs from its arrival to its finish.
 
     :ivar tct95_s: tail completion time, the 95th percentile.
-    :ivar p99_s: 99th percentile of the completion time.
     :ivar dlr: data locality ratio, the share of all bytes that stayed on their
         host.
     :ivar makespan_s: when the last job ended.
@@ -179,10 +178,7 @@ class Improvement:
 
 
 def improvement(before: Metrics, after: Metrics) -> Improvement:
-    """Compare two schedules of the same jobs.
-
-    :returns: how many times better the second schedule is.
-    """
+    """Compare two schedules of the same jobs."""
     return Improvement(
         act=_ratio(before.act_s, after.act_s),
         tct95=_ratio(before.tct95_s, after.tct95_s),

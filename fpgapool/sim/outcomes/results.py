@@ -91,7 +91,6 @@ class Result(msgspec.Struct, frozen=True):
     """The results of a scenario under one strategy.
 
     :ivar outcome: the results in the scenario format.
-    :ivar measured: all metrics of all jobs.
     :ivar service: how deadlines were met; None: no job has one.
     :ivar packing: how containers were spread; None: there are none.
     """

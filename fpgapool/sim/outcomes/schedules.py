@@ -62,8 +62,8 @@ class Stay(msgspec.Struct, frozen=True):
 class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a job.
 
-    :ivar start_s: when its last slot, or its core, started to work for it; if
-        none did, when it ended.
+    :ivar start_s: when its last slot or its core started to work for it; if
+        neither did, when it ended.
     :ivar host: the host of its last slot; None: it had no slot.
     :ivar slot: number of the slot on this host.
     :ivar local: whether it ended on its own host.

@@ -26,7 +26,7 @@ _Places: typing.TypeAlias = npt.NDArray[np.int64]
 
 
 class _Visits(typing.NamedTuple):
-    """Times of jobs in slots, including the last; vectors in the same order.
+    """The jobs' stays in slots, as vectors in the same order.
 
     :ivar jobs: positions of the jobs in the scenario.
     :ivar hosts: numbers of the hosts; −1: the job had no slot.
@@ -48,8 +48,6 @@ class Usage(typing.NamedTuple):
     :ivar slots_j: energy of its slots with jobs, in addition to the idle
         device's; 0 without power values.
     :ivar dma_bytes: bytes that went to its device.
-    :ivar egress_bytes: bytes that its NIC sent.
-    :ivar ingress_bytes: bytes that its NIC received.
     :ivar jobs_j: vector over the jobs: energy of each job's slots and core, in
         addition to idle devices and hosts; 0 without power values.
     """

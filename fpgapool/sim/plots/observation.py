@@ -24,7 +24,6 @@ _BUSY, _LOCAL, _REMOTE = range(3)
 class Course:
     """Means over time bins of equal length.
 
-    :ivar busy_slots: number of slots with jobs.
     :ivar local_bytes_per_s: input rate of jobs on their own host.
     :ivar remote_bytes_per_s: input rate of the other jobs.
     """

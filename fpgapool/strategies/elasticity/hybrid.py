@@ -245,7 +245,7 @@ def _at_full(
 ) -> elasticity.GroupView:
     """Return a group whose goal is measured as if all slots were busy.
 
-    A group without finished tasks counts as the average of the others.
+    A group without finished tasks is assumed to be like the average.
     """
     goal = group.goal
     assert goal is not None

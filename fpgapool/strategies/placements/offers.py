@@ -45,7 +45,8 @@ class Offers:
         self._counts_skips = counts_skips
         self._swaps = swaps
         self._offered: set[model.SlotId] = set()
-        # Ranks of hosts with an idle slot that fits a waiting job of the host.
+        # Ranks of hosts with an idle slot that fits a job waiting for this
+        # host.
         self._local_ranks: list[ordered.Key] | None = None
 
     def make_one(self) -> abc.Sequence[strategy.Choice]:
