@@ -147,7 +147,7 @@ class TakeOut:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BringBack:
-    """Use a unit again."""
+    """Bring a unit back into use."""
 
     unit: Unit
 

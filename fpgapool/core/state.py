@@ -248,7 +248,7 @@ class PoolState:
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Apply some events of an instant, before :meth:`step` decides."""
+        """Apply events of one instant, before :meth:`step` decides."""
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
             raise ValueError(f"time went backwards from {view.now} to {now}")

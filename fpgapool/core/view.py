@@ -139,7 +139,7 @@ class PoolView:
         return preferences.Choice(job.id, slot_id)
 
     def skip(self, job_id: model.JobId) -> None:
-        """Count that a slot of another host passed a homed job over."""
+        """Record that a slot of another host passed over a homed job."""
         self.jobs.skip(self.jobs.records[job_id])
 
     def fitting_idle(
@@ -222,7 +222,7 @@ class PoolView:
         return True
 
     def best_peak_bytes_per_s(self, accelerator: model.Accelerator) -> float:
-        """Return the highest input rate that a slot of the pool gives it."""
+        """Return an accelerator's highest input rate in slots of the pool."""
         return max(
             (
                 accelerator.peak_in(shape)

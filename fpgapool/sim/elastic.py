@@ -488,7 +488,7 @@ class _Simulation:
 
 
 class _Accounts(typing.NamedTuple):
-    """The use of the slots from the start to one moment."""
+    """How the slots were used from the start to one moment."""
 
     now: float
     spent: tasks.Spent

@@ -83,7 +83,7 @@ _works: list[Work] = []
 def work(
     text: str, total: int | None = None, unit: str = "runs"
 ) -> Iterator[Work]:
-    """Show progress during something that may take time; see Work."""
+    """Show the progress of work; see :class:`Work`."""
     made = Work(text, total, unit)
     _works.append(made)
     try:

@@ -23,7 +23,7 @@ _PLAIN_WIDTH = 120
 
 
 def make_console() -> rich.console.Console:
-    """Return standard output, wide enough for the tables."""
+    """Return a console on standard output, wide enough for tables."""
     console = rich.console.Console(highlight=False)
     if not console.is_terminal:
         console.width = _PLAIN_WIDTH

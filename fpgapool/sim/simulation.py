@@ -281,8 +281,8 @@ class _Simulation:
         # The first slots belong to groups; jobs get the rest.
         self._for_jobs = self._slots[scenario.group_slots :]
         self._quantum_bytes = quantum_bytes
-        # Without limits or fair shares, tenants would have no lanes with
-        # priorities.
+        # This limit is never reached, but without one, tenants would have no
+        # lanes with priorities.
         self._limits = events.SessionLimitsChanged(
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
@@ -457,7 +457,7 @@ class _Simulation:
     def _leave(
         self, order: instructions.Yield, now: float
     ) -> Iterator[events.Event]:
-        """Make a job leave its slot, and wait in its old place."""
+        """Make a job leave its slot, and queue it again."""
         number = order.slot_id
         slot, held = self._slots[number], self._holdings[number]
         assert held is not None

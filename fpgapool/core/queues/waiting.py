@@ -215,7 +215,7 @@ class WaitingJobs(lanes.Lanes):
             group.homes.discard(host_id)
 
     def skip(self, record: queued.JobRecord) -> None:
-        """Count that a slot of another host passed over a homed job."""
+        """Record that a slot of another host passed over a homed job."""
         record.skips += 1
         if self.skipped is not None:
             self.skipped.add(record.job.id)
@@ -247,7 +247,7 @@ class WaitingJobs(lanes.Lanes):
         return bool(due)
 
     def take_urgent(self, now: float) -> list[queued.JobRecord]:
-        """Remove from the timers, and return, the jobs that became urgent."""
+        """Return the jobs that became urgent, and end their timers."""
         if self.ageing.first_s() > now:
             return []
         urgent = [self.records[i] for i in self.ageing.take_due(now)]
@@ -256,7 +256,7 @@ class WaitingJobs(lanes.Lanes):
         return urgent
 
     def take_overdue(self, now: float) -> list[queued.JobRecord]:
-        """Remove from the timers, and return, the overdue jobs."""
+        """Return the overdue jobs, and end their timers."""
         if self.limits.first_s() > now:
             return []
         overdue = [self.records[i] for i in self.limits.take_due(now)]

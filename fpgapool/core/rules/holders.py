@@ -218,7 +218,7 @@ class Holders:
         if hold.group_id is None:
             self._requeue(hold, record, event.reason)
             return
-        # The group requests another slot when it is ready to.
+        # The group decides when to request another slot.
         self._members.failed(record, hold.group_id)
         self._end(hold)
         self._report_requeue(hold, record, event.reason)

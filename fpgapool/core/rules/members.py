@@ -137,7 +137,7 @@ class Members:
         self.changed = True
 
     def touch(self) -> None:
-        """Compare the sizes again, after hosts changed."""
+        """Make :meth:`settle` compare the sizes after hosts have changed."""
         self.changed = bool(self.groups or self._orphans)
 
     # -- assignments -------------------------------------------------------

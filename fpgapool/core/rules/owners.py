@@ -77,7 +77,7 @@ class Owners:
             self._members.changed = True
 
     def on_goal(self, event: events.GoalChanged) -> None:
-        """Set another goal, or reject it."""
+        """Replace a group's goal, or reject the new one."""
         if self._live(event.group_id) is None:
             return
         try:

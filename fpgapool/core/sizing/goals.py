@@ -113,7 +113,7 @@ class GoalState:
         return max(self.goal.actions - self.done, 0)
 
     def expected_left(self, now: float, longest_s: float) -> float:
-        """Return how many tasks are probably left at a time.
+        """Estimate how many tasks are left at a time.
 
         :param now: a time after the last count; tasks are assumed to have
             ended at the last rate since then.

@@ -28,7 +28,7 @@ from fpgapool.vocabulary import shapes
 _MAX_SEEDS = 1000
 #: The conductor's options allow no larger size.
 _MAX_BYTES = 2**63 - 1
-#: Digits of threshold_ratio in the conductor's configuration.
+#: Decimal places of threshold_ratio in the conductor's configuration.
 _RATIO_DIGITS = 6
 
 

@@ -85,7 +85,7 @@ def register() -> None:
 
 
 def arrays(vectors: _Vectors) -> _Vectors:
-    """Return a named tuple of lists of numbers as one of arrays."""
+    """Convert a named tuple of lists of numbers to one of arrays."""
     kinds = typing.get_type_hints(type(vectors)).values()
     return type(vectors)(
         *(
@@ -98,7 +98,7 @@ def arrays(vectors: _Vectors) -> _Vectors:
 def matrices(
     vectors: _Vectors,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return a named tuple of lists as the rows of two matrices.
+    """Convert a named tuple of lists to the rows of two matrices.
 
     Compiled functions inspect each array that they get, which takes longer
     than a small step on it. All rows are as long as the longest one.

@@ -105,7 +105,7 @@ def _measure(
 
 
 def summarise(comparisons: Sequence[Comparison]) -> list[Summary]:
-    """Summarize the seeds of each strategy."""
+    """Summarize the results of each strategy over all seeds."""
     summaries = []
     for strategy in STRATEGIES:
         some = [each for each in comparisons if each.strategy == strategy]

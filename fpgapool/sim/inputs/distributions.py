@@ -142,7 +142,7 @@ class BoundedPowerLaw(SizeDistribution):
         if not 0 < alpha < math.inf:
             raise ValueError(f"alpha must be positive and finite, not {alpha}")
         self.alpha = float(alpha)
-        # Minus the fraction that the unbounded power law has up to smax.
+        # Minus the fraction of the unbounded power law that is below smax.
         self._cut = math.expm1(-alpha * math.log(smax_bytes / s0_bytes))
         super().__init__(s0_bytes, smax_bytes)
         self.mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
@@ -300,7 +300,7 @@ def _each(function: Callable[[float], float], values: npt.ArrayLike) -> Floats:
 
 
 def _below(z: npt.ArrayLike) -> Floats:
-    """Return the normal distribution's probability of at most z."""
+    """Return the standard normal distribution function at z."""
     return 0.5 * _each(math.erfc, np.asarray(z) * -_SQRT_HALF)
 
 

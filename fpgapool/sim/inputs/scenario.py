@@ -318,7 +318,7 @@ class Queues:
         )
 
 
-#: For sizes that vary roughly exponentially, and for heavy tails.
+#: For roughly exponential sizes, and for heavy tails.
 SHORT_TAIL = Queues()
 LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
 
@@ -356,7 +356,7 @@ class JobSpec(_Record, frozen=True):
 
     @property
     def deadline_at_s(self) -> float | None:
-        """Return the deadline as a time in the run."""
+        """Return the deadline as a time since the start of the run."""
         if self.deadline_s is None:
             return None
         return self.arrival_s + self.deadline_s

@@ -269,7 +269,7 @@ def _hosts(
     makespan_s: float,
     by_host: Mapping[int | None, metrics.Metrics],
 ) -> tuple[list[HostDetails], Utilisation, Energy | None]:
-    """Return the figures of each host, and of all of them together."""
+    """Return the figures of each host, and those of all together."""
     cluster = scenario.cluster
     hosts = range(cluster.hosts)
     dma = metrics.column(cluster.dma_of(host) for host in hosts)

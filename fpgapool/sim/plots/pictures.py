@@ -117,7 +117,7 @@ def draw_groups(
 def _file_names(
     directory: pathlib.Path, strategies: Mapping[str, object]
 ) -> dict[str, pathlib.Path]:
-    """Return a file for each strategy, whose name may be any text."""
+    """Return a file for each strategy; its name may be any text."""
     paths: dict[str, pathlib.Path] = {}
     for name in strategies:
         stem = f"timeline-{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:100]}"

@@ -91,7 +91,7 @@ class EraOptions(opts.Numbers):
     spread: float = 0.1
 
 
-#: The first version of the rule, without later improvements.
+#: An earlier version of the rule, for comparison.
 AS_WRITTEN = EraOptions(
     long_from=1.0,
     long_factor=1.0,

@@ -153,7 +153,7 @@ class Offers:
             yield (shape, True)
 
     def _has_remote_job(self, group: queued.JobGroup) -> bool:
-        """Return whether a job would take another host's slot, or count it."""
+        """Return whether a job may take another host's slot, or be skipped."""
         return bool(
             group.roaming or (self._counts_skips and group.homed_count)
         )
