@@ -65,7 +65,7 @@ class GroupCalls(base.Calls):
             lambda asked: asked.has_client(project_id, group_id, client_id)
         ):
             raise exception.GroupRefused(
-                "the project has no such client",
+                "the project has no client with this ID in the group",
                 code=codes.GROUP_CLIENT_NOT_FOUND,
             )
         self._change_group(

@@ -106,7 +106,7 @@ class InstanceWatch(threads.Background):
             self._computes_failing = True
             return self._computes
         if self._computes_failing:
-            LOG.info("Nova lists compute nodes again")
+            LOG.info("Compute nodes can be read from Nova again")
         self._computes_failing = False
         return computes
 

@@ -177,7 +177,7 @@ class Placing(threads.Background):
             self._counts.placement_failures += 1
             if not self._consumers_failing:
                 LOG.warning(
-                    "Cannot find out which instances hold reservations: %s",
+                    "Cannot query Nova about reservations: %s",
                     error,
                 )
             self._consumers_failing = True
@@ -258,8 +258,8 @@ def _problems(found: placement_plan.Plan) -> frozenset[str]:
             for uuid in found.foreign
         ]
         + [
-            f"resource provider {uuid} has more slots than it should, but"
-            " instances have reserved them"
+            f"resource provider {uuid} cannot be reduced or deleted, because"
+            " instances have reserved its slots"
             for uuid in found.kept
         ]
     )

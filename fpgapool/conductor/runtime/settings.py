@@ -65,7 +65,7 @@ def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
         except ValueError:
             raise exception.ConfigurationError(
                 reason=f"[conductor] host_power_caps_w: {name}:{text} is not"
-                " a host UUID with a number of watts"
+                " a host UUID and a power in watts"
             ) from None
     return caps_w
 

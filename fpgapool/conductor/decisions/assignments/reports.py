@@ -417,7 +417,7 @@ class Reports(parts.Room):
         if result.code == codes.CLAIM_EXCEEDED:
             message = (
                 f"the session sent more than the {session.claimed_bytes} bytes"
-                f" it claimed; {at}"
+                f" that it claimed; {at}"
             )
             return states.FAILED, result.code, message
         if result.code == codes.DEADLINE_PASSED:
@@ -469,8 +469,8 @@ class Reports(parts.Room):
         slot.stray_ordered_at = self._clock.now
         self._counts.reconciled["stray"] += 1
         LOG.warning(
-            "Slot %s serves session %s, generation %s, which does not hold"
-            " it; releasing it",
+            "Slot %s serves session %s, generation %s, but is not assigned"
+            " to it; releasing it",
             slot,
             line.session_id,
             line.generation,

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 _WHY = {
     codes.CONNECT_TIMEOUT: "its client was notified of its slot too late",
     codes.DRAINED: "an operator is taking its slot out of service",
-    codes.HOST_LOST: "the host of its slot does not report",
+    codes.HOST_LOST: "its slot's host does not report",
     codes.MOVED: "its client requested another slot",
     codes.PREEMPTED: (
         "its slot went to a session with a higher priority or a more urgent"

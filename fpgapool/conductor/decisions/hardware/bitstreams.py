@@ -372,7 +372,7 @@ def _fitting(
     if not change.shapes:
         raise admission.Rejected(
             codes.INVALID_REQUEST,
-            "name at least one shape that the bitstream fits",
+            "specify at least one slot shape that the bitstream fits",
         )
     return list(change.shapes)
 

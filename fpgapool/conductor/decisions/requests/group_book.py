@@ -265,7 +265,7 @@ class GroupBook:
         if not _HASH.fullmatch(change.secret_hash):
             raise admission.Rejected(
                 codes.INVALID_REQUEST,
-                "secret_hash must be a hexadecimal SHA-256",
+                "secret_hash must be a hexadecimal SHA-256 hash",
             )
         admission.check_quota(
             "group clients",

@@ -183,7 +183,7 @@ class Groups(parts.Room):
         """End clients that have been disconnected for too long."""
         for client in clients:
             LOG.info(
-                "Client %s of group %s ended because it is not connected",
+                "Client %s of group %s ended: disconnected for too long",
                 client.client_id,
                 client.group_id,
             )
