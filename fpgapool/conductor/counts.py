@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Counts of a conductor since its start, over all its terms."""
+"""A conductor's counts since its start, across all its terms."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ from fpgapool.vocabulary import shapes
 ANSWER_S = 3.0
 CHANGE_S = 5.0
 
-# Calls that wait for an answer occupy threads. The remaining threads serve
-# agents' messages while the database does not answer.
+# Share of the threads that may wait for answers: while the database does not
+# answer, the others continue to process agents' messages.
 _ASKING_SHARE = fractions.Fraction(3, 4)
 # With fewer threads, queries and agents' messages would block each other.
 _MIN_THREADS = 4
@@ -54,7 +54,7 @@ _Answer = TypeVar("_Answer")
 def places(threads: int) -> int:
     """Return how many calls may wait for an answer at the same time.
 
-    :raises ConfigurationError: if no thread would be left for casts.
+    :raises ConfigurationError: if there are too few threads.
     """
     if threads < _MIN_THREADS:
         raise exception.ConfigurationError(
@@ -151,7 +151,7 @@ class Calls(rpc.Endpoint):
 
 
 class Places:
-    """Limits the number of threads that wait."""
+    """Limits the number of waiting threads."""
 
     def __init__(self, pumping: pump.Pump, most: int) -> None:
         self._pump = pumping

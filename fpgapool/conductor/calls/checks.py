@@ -152,7 +152,7 @@ def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
 
 @contextlib.contextmanager
 def invalid() -> Iterator[None]:
-    """Turn a ValueError of the block into InvalidRequest."""
+    """Raise InvalidRequest instead of a ValueError in the block."""
     try:
         yield
     except ValueError as error:

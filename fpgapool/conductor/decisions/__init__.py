@@ -3,7 +3,7 @@
 """Turns inputs and time into rows and messages.
 
 ``engine``
-    Calls the rooms; the pump of :mod:`fpgapool.conductor.runtime` calls it.
+    Calls the rooms. The pump in :mod:`fpgapool.conductor.runtime` calls it.
 ``pool``
     The leader's state, divided into parts that the rooms use.
 ``parts``
@@ -11,8 +11,7 @@
 ``inputs``, ``effects``
     The inputs, and the rows and messages that result.
 ``requests``
-    Clients' requests for sessions and groups: admission, quotas, and the state
-    of both.
+    Clients' requests for sessions and groups: admission, quotas, state.
 ``assignments``
     Slots and their holders: orders, agents' reports, ends, usage.
 ``hardware``

@@ -190,7 +190,7 @@ class Engine:
             return kind(query.future, error, failed=True)
 
     def tick(self, now: float) -> effects.Effects:
-        """Handle timeouts, such as silent hosts and stuck preparations."""
+        """Handle timeouts, such as those of silent hosts and preparations."""
         pool = self.pool
         pool.clock.now = now
         self._hosts.tick()

@@ -264,8 +264,7 @@ class Reservations:
 class Query(_Awaited):
     """A query; the answer waits until its data is durable.
 
-    :ivar ask: called on the pump's thread with a
-        :class:`.questions.Questions`.
+    :ivar ask: called with :class:`.questions.Questions` in the pump's thread.
     :ivar durable: whether the answer waits; if not, a database failure may
         invalidate it.
     """

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=enum.Enum)
 
 _MAX_NAME_LENGTH = 255
-# Members with shorter columns.
+# Maximum lengths of members whose columns are shorter.
 _MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
 # Not checked here: free text, which is truncated and sanitized before it is
@@ -51,7 +51,7 @@ _MAX_INTEGERS = {
     "input_bytes": 2**53,
     "output_bytes": 2**53,
 }
-# Above any real time, rate or energy; sums stay finite.
+# Higher than any real time, rate or energy; its sums are still finite.
 _MAX_FLOAT = 1e18
 
 

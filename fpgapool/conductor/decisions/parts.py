@@ -91,7 +91,7 @@ class Outages:
 class Outbox:
     """Collects the rows and messages of a batch.
 
-    :ivar admissions: new sessions, recorded unless their request id is taken.
+    :ivar admissions: new sessions, recorded unless their request id is used.
     :ivar withdrawn: row ids of sessions that were not recorded.
     """
 

@@ -256,9 +256,7 @@ def _runnable(
 
 
 def _canonical(text: str) -> str | None:
-    """:returns: the UUID as Placement writes it; None if the text is not a
-    UUID.
-    """
+    """Return a UUID in Placement's notation; None if it is not valid."""
     try:
         return str(uuid.UUID(text))
     except ValueError:

@@ -30,7 +30,8 @@ _LOOK_INTERVAL_S = 1.0
 # Delay before a retry, which also writes the changes made meanwhile.
 _RETRY_S = 5.0
 
-# If more instances than this are unknown, all instances are listed instead.
+# Maximum number of consumers to look up individually in Nova; if there are
+# more, all servers are listed.
 _MAX_SINGLE_QUESTIONS = 20
 
 

@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
-    """Return the limits; most are options of ``[conductor]``."""
+    """Return the limits, most of which are options of ``[conductor]``."""
     options = conf.conductor
     max_bitstreams = conf.bitstreams.max_per_project
     same = {

@@ -129,8 +129,8 @@ class Desks(parts.Room):
             arbitration=(
                 description.TIME if group.shared else description.FIFO
             ),
-            # Between clients of the same project, only state that the core
-            # keeps could leak.
+            # Within a project, only an accelerator that keeps state must be
+            # cleared between clients.
             clear_between=(
                 description.PROJECTS
                 if self._catalogue.is_stateless(group.accelerator)
@@ -380,7 +380,7 @@ class Desks(parts.Room):
             is_ready = one.phase is not model.Phase.PREPARING
             kind = "serving" if is_ready else "programming"
             self._counts.group_slot_s[kind] += time_s
-            # The clock of a new leader may be behind.
+            # A new leader's clock may be behind the former one's.
             one.charged_at = max(one.charged_at, now)
         for group_id, time_s in held_s.items():
             self._desk_accounts.of(group_id, host.id, now).add_time(
@@ -459,7 +459,7 @@ class Absences:
         failed_at: float,
         now: float,
     ) -> list[db_api.GroupClientRecord]:
-        """Return the clients to end.
+        """Return the clients that must be ended.
 
         :param groups: the clients of each group, and the last reports of its
             desks with their times. There must be no reports if it is unknown
@@ -490,7 +490,7 @@ class Absences:
                 elif heard_at >= max(known.since, failed_at) + self._limit_s(
                     known
                 ):
-                    # Even the oldest report was sent after the limit.
+                    # Even the oldest report arrived after the limit.
                     found.append(client)
         return found
 

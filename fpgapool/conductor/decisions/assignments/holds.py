@@ -33,7 +33,7 @@ WITHOUT_CLIENT: dict[str, Any] = {
 class Energy:
     """Energy that a slot has used for one holder, also across agent restarts.
 
-    :ivar total_j: None until the agent measures energy.
+    :ivar total_j: energy so far; None: not measured.
     """
 
     total_j: float | None = None
@@ -41,7 +41,7 @@ class Energy:
     _before_j: float = 0.0
 
     def note(self, boot_id: str, energy_j: float) -> None:
-        """Add an agent's measurement, which counts from its start."""
+        """Record an agent's measurement, which counts from the agent's start."""
         if boot_id != self._boot_id:
             self._boot_id = boot_id
             self._before_j = self.total_j or 0.0
@@ -57,7 +57,7 @@ class Hold(abc.ABC):
     :ivar core: the assignment; only the core changes it.
     :ivar holder: the kind of the holder, and the id of its row.
     :ivar prepared: whether a report has shown the slot as ready.
-    :ivar offer: endpoints to which the client may connect before that.
+    :ivar offer: endpoints that the client may use before the slot is ready.
     :ivar heard: boot id and sequence number of the last report that the agent
         sent before it announced the slot as ready.
     :ivar bitstream: the slot's bitstream; None: the accelerator is built in.
@@ -211,7 +211,7 @@ class Holds(dict[int, Hold]):
         return core
 
     def members(self) -> Iterator[Member]:
-        """Yield the slots of groups."""
+        """Yield the assignments to groups."""
         for hold in self.values():
             if isinstance(hold, Member):
                 yield hold

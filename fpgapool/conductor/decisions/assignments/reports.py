@@ -378,7 +378,7 @@ class Reports(parts.Room):
                 self._lives.end(session, *self._how_it_ended(session, result))
         self._serving.free(hold, self._clock.now, result)
         if again:
-            # It queues behind the waiting sessions, because it has had a slot.
+            # It queues after the waiting sessions, because it has had a slot.
             self._serving.resubmit(
                 session,
                 result.code,

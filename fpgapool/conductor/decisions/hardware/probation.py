@@ -78,7 +78,7 @@ class Probation(parts.Room):
         self._library: library.Library | None = None
         # The time when the last dead worker was reported, by device.
         self._deaths: dict[int, float] = {}
-        # The number of tests started, by unit.
+        # Number of started tests, by unit.
         self._turns: dict[health.Unit, int] = {}
 
     def start(self) -> None:

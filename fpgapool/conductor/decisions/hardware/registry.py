@@ -471,7 +471,7 @@ class Registry:
         return (slot for slot in self.slots.values() if not slot.missing)
 
     def capacities(self) -> dict[str, dict[str, int]]:
-        """Return the resources of slots, by shape and resource.
+        """Return the capacity of slots, by shape and resource.
 
         If slots of the same shape differ, the minimum applies. A resource that
         no slot reports is unlimited.
@@ -495,7 +495,7 @@ class Registry:
         return found
 
     def _note_builtins(self, report: objects.AgentReport) -> bool:
-        """Update which accelerators a host's slots run without a file."""
+        """Update the accelerators built into a host's slots."""
         host, replaced = self.hosts[report.host_uuid], False
         for device_report in report.devices:
             device = host.devices[device_report.name]

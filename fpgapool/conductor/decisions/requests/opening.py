@@ -276,7 +276,7 @@ class Opening(parts.Room):
         new: effects.NewSession,
         record: db_api.SessionRecord | None,
     ) -> None:
-        """Undo an admission that no client knows about.
+        """Undo an admission of which no client has been notified.
 
         Whether an old session has the same request id is checked only when the
         new one is recorded, because an earlier check would delay all requests.

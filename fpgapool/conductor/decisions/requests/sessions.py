@@ -126,8 +126,7 @@ class SessionHold(holds.Hold):
     def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
         """Record that bytes of the slot have been charged.
 
-        :param input_bytes: total since the session got the slot; likewise for
-            the output.
+        :param input_bytes: total for this slot; likewise for the output.
         :returns: the bytes that were not charged yet, by the ledger's names.
         """
         booked = self.booked_bytes
@@ -170,8 +169,8 @@ class SessionHold(holds.Hold):
 class Session:
     """A session's complete state; only the engine changes it.
 
-    Times are wall-clock times in seconds. Secrets are kept in memory only;
-    after a restart the conductor requests a new one from the agent.
+    Times are wall-clock times in seconds. Secrets are kept only in memory: a
+    new leader requests new ones from agents.
 
     :ivar hold: its slot; None while it is waiting and after the release.
     :ivar end: its terminal state; empty until it ends.
@@ -201,8 +200,8 @@ class Session:
     judged: bool = False
     #: Input that its client has processed itself; it only affects scheduling.
     own_bytes: int = 0
-    #: Input bytes processed by lost slots. The next slots may have to process
-    #: them again, so they do not count against the claim.
+    #: Input bytes processed by lost slots. Later slots may process them again,
+    #: so they do not count against the claim.
     lost_bytes: int = 0
     #: Number of slots that could not be used since its client was last
     #: connected, by cause.

@@ -3,7 +3,7 @@
 """Shows the pool to others, without making decisions.
 
 ``questions``
-    Answers queries, on the pump's thread.
+    Answers queries, in the pump's thread.
 ``summary``
     Summaries for the API and metrics.
 ``audit``

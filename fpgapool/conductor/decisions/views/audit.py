@@ -54,7 +54,7 @@ def remember(
     epoch: int,
     reports: Mapping[str, objects.AgentReport],
 ) -> Memory:
-    """Copy the leader's memory, on the thread that owns it."""
+    """Copy the leader's memory, in the thread that owns it."""
     return Memory(
         epoch=epoch,
         sessions={

@@ -44,7 +44,7 @@ _LOAD_DIGITS = 3
 class GroupFigures:
     """Figures of one group, or the sums of several.
 
-    :ivar wanted: the number of slots that it should have.
+    :ivar wanted: target number of slots.
     """
 
     wanted: int = 0
