@@ -41,7 +41,7 @@ class Energy:
     _before_j: float = 0.0
 
     def note(self, boot_id: str, energy_j: float) -> None:
-        """Record an agent's measurement, which counts from the agent's start."""
+        """Record a measurement, which counts from the agent's start."""
         if boot_id != self._boot_id:
             self._boot_id = boot_id
             self._before_j = self.total_j or 0.0
