@@ -68,7 +68,7 @@ class KeepGroup(Message):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReissueSecret(Message):
-    """Order a new secret from an agent for a prepared, unconnected slot."""
+    """Request a new secret for a prepared, unconnected slot."""
 
     host_uuid: str
     device: str
@@ -124,7 +124,7 @@ class EarlyReply(Reply):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewSession:
-    """A request that becomes a session unless its request id is used."""
+    """A new session, unless its request id is already used."""
 
     row_id: int
     session_id: str

@@ -85,7 +85,7 @@ class Charging(parts.Room):
         """
         slot_s = 0.0
         if session.started_at is None and result.started_at is not None:
-            # Otherwise the slot was charged when its host was given up.
+            # Otherwise the slot was charged when its host was declared lost.
             slot_s = max(result.finished_at - result.started_at, 0.0)
         input_bytes = session.former_input_bytes + result.input_bytes
         output_bytes = session.former_output_bytes + result.output_bytes

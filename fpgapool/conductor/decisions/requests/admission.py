@@ -152,7 +152,7 @@ class Quotas:
         return self.of_projects.get(project_id, self.default)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the core's event for limits on slots and priorities."""
+        """Return an event for the core: limits on slots and priorities."""
         return events.SessionLimitsChanged(
             self.default.sessions,
             tuple((p, q.sessions) for p, q in self.of_projects.items()),

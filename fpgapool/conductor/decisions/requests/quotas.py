@@ -66,7 +66,7 @@ class QuotaBook:
         return self._quotas.of(project_id)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the core's event for limits on slots and priorities."""
+        """Return an event for the core: limits on slots and priorities."""
         return self._quotas.session_limits()
 
     def replace(self, quotas: admission.Quotas) -> None:
