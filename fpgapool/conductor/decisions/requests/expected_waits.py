@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Estimates how long waiting sessions will have to wait."""
+"""Estimates how long sessions will wait for a slot."""
 
 from __future__ import annotations
 
 import collections
 
-# Number of measurements: enough for a mean, but few enough to follow changes.
+# Maximum and minimum number of measurements for a mean; more would follow
+# changes too slowly.
 _REMEMBERED = 100
 _LEAST = 5
 
@@ -14,8 +15,7 @@ _LEAST = 5
 class Pace:
     """The rate at which waiting sessions get slots.
 
-    A session that finds an idle slot shows that there is no queue, so the
-    measurement restarts.
+    A session that finds an idle slot restarts the measurement: nobody waits.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Pace:
         return None if interval_s is None else (position + 1) * interval_s
 
     def interval_s(self, now: float) -> float | None:
-        """Return the mean time between two sessions that get slots.
+        """Return the mean time between two assignments.
 
         :returns: None while there are too few measurements.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records and publishes changes of sessions, once per batch."""
+"""Records and publishes changes to sessions, once per batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A session's row id, and the host of the front door that calls about it.
+#: A session's row id, and the host of the calling front door.
 _Caller = tuple[int, str | None]
 
 
@@ -51,9 +51,7 @@ class Lives(parts.Room):
         self._touched[session.row_id] = session
 
     def forget_changes(self, session: sessions.Session) -> None:
-        """Drop a session's pending changes, neither recording nor publishing
-        them.
-        """
+        """Do not record or publish a session's changes in this batch."""
         self._touched.pop(session.row_id, None)
 
     def answer(
@@ -62,7 +60,7 @@ class Lives(parts.Room):
         host_uuid: str | None,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a call with a session's view after this batch."""
+        """Answer a call with a session's view at the end of the batch."""
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
 
@@ -88,7 +86,7 @@ class Lives(parts.Room):
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
     ) -> None:
-        """End a session, before its slot is released."""
+        """End a session; its slot must be released later."""
         now = self._clock.now
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, now, self._clock.pool_time)
@@ -115,9 +113,7 @@ class Lives(parts.Room):
         self._sessions.note_end(session)
 
     def close(self, session: sessions.Session) -> None:
-        """Record that a session ended normally, replacing the end that was
-        recorded before.
-        """
+        """Replace a session's recorded end: it was closed normally."""
         session.finish(
             states.CLOSED, codes.OK, "", self._clock.now, self._clock.pool_time
         )
@@ -126,7 +122,7 @@ class Lives(parts.Room):
     def cancel(
         self, session: sessions.Session, code: str, message: str = ""
     ) -> None:
-        """Cancel a session, and take its slot back."""
+        """Cancel a session, and revoke its slot."""
         self.end(session, states.CANCELLED, code, message)
         self._link.tell(events.JobCancelled(session.job_id, code))
 
