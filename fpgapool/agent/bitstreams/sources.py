@@ -22,7 +22,7 @@ if typing.TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 20
 
-#: Time without incoming data after which a connection is closed.
+#: Maximum time without incoming data before a connection is closed.
 READ_TIMEOUT_S = 20.0
 
 
