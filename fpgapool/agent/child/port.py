@@ -24,8 +24,8 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Maximum number of connections from unidentified clients; above it, one of
-#: them is closed.
+#: Maximum number of connections from unidentified clients; if there are more,
+#: one of them is closed.
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
@@ -66,8 +66,8 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
     :param ports: first and last port; both 0 for any port.
-    :raises PortUnavailable: if all of them are in use, or the address is not
-        one of this host's.
+    :raises PortUnavailable: if all ports are in use, or this host does not
+        have the address.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     problem: OSError | None = None
@@ -155,7 +155,7 @@ class DataPort:
             return
         local = listener is self._local
         place = "" if local else address[0]
-        # Enter it here, not in the thread, to limit the number of threads.
+        # Count it here, not in its thread, to limit the number of threads.
         self._strangers.enter(sock, place)
         crew.CREW.start("client", self._serve, sock, place, local)
 

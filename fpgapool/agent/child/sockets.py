@@ -49,13 +49,14 @@ class Sockets:
     def certificate_sha256(self) -> str | None:
         """Return the certificate hash by which clients recognize this process.
 
-        :returns: None without TLS. The first call creates the certificate.
+        :returns: the hash, or None without TLS. The first call creates the
+            certificate.
         """
         certificate = self._certificate
         return None if certificate is None else certificate.sha256()
 
     def serve(self) -> None:
-        """Start to accept connections, in separate threads."""
+        """Start accepting connections, in separate threads."""
         selector = selectors.DefaultSelector()
         self._control.setblocking(False)
         selector.register(
