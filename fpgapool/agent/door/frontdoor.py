@@ -27,8 +27,7 @@ from fpgapool.vocabulary import states
 class FrontDoor:
     """The front door of one host.
 
-    Everything but the constructor runs in the loop's thread. The arguments are
-    those of :class:`sessions.Sessions`.
+    Everything except the constructor runs in the loop's thread.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class FrontDoor:
         self._doorway.start()
 
     def stop(self) -> None:
-        """Close everything; no session is cancelled, as clients reconnect."""
+        """Close everything, but cancel no sessions: clients will reconnect."""
         self._doorway.stop()
 
     def _gone(self, client: doorway.Client) -> None:
@@ -170,8 +169,8 @@ class FrontDoor:
         )
         fds = []
         if client.takes_connections and view.state == states.READY:
-            # If this fails, the client requests a connection itself and gets
-            # the reason as an error.
+            # If this fails, the client requests a connection itself and then
+            # receives the reason as an error.
             ids = view.session_id, view.generation
             with contextlib.suppress(rules.RequestError):
                 fds.append(self._connection(client, *ids, view))
