@@ -24,8 +24,8 @@ from fpgapool.vocabulary import shapes
 LOG = logging.getLogger(__name__)
 
 Primitive: typing.TypeAlias = Mapping[str, typing.Any]
-#: Takes a name of the command for the log, the function that executes it, the
-#: epoch of the leader that sent it, and the function's further arguments.
+#: Takes the command's name for the log, the function that executes it, the
+#: epoch of the leader that sent it, and the function's other arguments.
 #: Returns immediately.
 Command: typing.TypeAlias = Callable[..., None]
 # The agent refuses epochs lower than the highest one it has seen, so an
@@ -109,7 +109,7 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         epoch = _EPOCH(leader_epoch, "leader_epoch")
         generation = _GENERATION(request.generation, "generation")
-        # Too high a generation would make the slot refuse all real ones.
+        # With an invalid, high generation, a slot would refuse all valid ones.
         if not agent_api.can_be_of(generation, epoch):
             raise ValueError(
                 f"no leader can have issued generation {generation} yet"

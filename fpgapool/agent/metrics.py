@@ -22,7 +22,7 @@ from fpgapool.vocabulary import states
 _BLOCKS = ("hits", "misses", "evicted")
 
 
-#: Whether the other metrics are known.
+#: Shows whether the other metrics are available.
 ALWAYS = metrics.table(
     """
 gauge fpgapool_agent_state_known{host} = known
@@ -150,7 +150,7 @@ DEFINITIONS = (
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """The known state of a slot, for detecting changes.
+    """A slot's last known state, to detect changes.
 
     :ivar result_of: generation of the last counted result.
     """
@@ -168,11 +168,12 @@ class _Slot:
 
 
 class Counts:
-    """Counts of events in a host's slots; only the loop's thread counts.
+    """Counts of events in a host's slots; only the loop's thread updates it.
 
-    A worker's events that an earlier agent counted are not counted again.
+    Events that an earlier agent has counted are not counted again.
 
-    :ivar rpc: timings of messages to the conductor; any thread may add some.
+    :ivar rpc: timings of messages to the conductor; any thread may add to
+        them.
     """
 
     def __init__(self) -> None:
@@ -220,7 +221,7 @@ class Counts:
         slot.blocks = blocks
 
     def kept_bytes(self) -> collections.Counter[str]:
-        """Return the size of the blocks that workers cache, by device."""
+        """Return the bytes of blocks that workers have cached, by device."""
         kept = collections.Counter[str]()
         for key, slot in list(self._slots.items()):
             kept[key[0]] += slot.blocks.get("kept_bytes", 0)
@@ -267,11 +268,11 @@ class Counts:
         now: float,
         bitstream_id: str | None = None,
     ) -> None:
-        """Count an order to a worker to prepare its slot.
+        """Count an order that makes a worker prepare its slot.
 
         :param now: time by the monotonic clock, in seconds.
-        :param bitstream_id: id of the accelerator's bitstream, or None if it
-            has no file.
+        :param bitstream_id: id of the accelerator's bitstream; None without a
+            file.
         """
         slot = self._slots[key]
         slot.preparing = generation
@@ -284,7 +285,7 @@ class Counts:
         """Count a slot as ready; see :meth:`count_assign`."""
         slot = self._slots[key]
         if slot.preparing != generation:
-            # The slot was already ready, and only got a new secret.
+            # The slot was already ready; only its secret is new.
             return
         slot.preparing = None
         self.prepare_s.observe(now - slot.asked_at_s)
@@ -294,7 +295,7 @@ class Counts:
     def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
-        """Count the result of a slot's last holder, unless it is counted."""
+        """Count the result of a slot's last holder, if it is new."""
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
             return
