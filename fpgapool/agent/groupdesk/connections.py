@@ -89,7 +89,7 @@ class GroupServer:
     ) -> None:
         """Serve a client's connection until it ends, then close it.
 
-        :raises data_ports.Refused: if the client may not attach, or not now.
+        :raises data_ports.Refused: if the client may not attach now.
         """
         if (hello.transport == groups.SHM) != local:
             raise data_ports.Refused(

@@ -32,7 +32,7 @@ Place: typing.TypeAlias = tuple[str, int]
 
 
 class MemberPorts:
-    """The connections of slots; only the loop's thread uses it.
+    """The connections of slots; used only in the loop's thread.
 
     :param slots: device and number of each slot of this host.
     :param ended: called when a task has ended; see :class:`ports.MemberPort`.
@@ -55,8 +55,8 @@ class MemberPorts:
         self._ended = ended
         self._notify = notify
         self._decide = decide
-        # Ports of all connected slots; of joined slots, by number; generations
-        # of wanted slots; generations of slots that have left.
+        # Ports of all connected slots, and of joined ones by number;
+        # generations of wanted slots, and of those that have left.
         self._connected: set[ports.MemberPort] = set()
         self._joined: dict[int, ports.MemberPort] = {}
         self._wanted: dict[Place, int] = {}
@@ -65,7 +65,7 @@ class MemberPorts:
         self.get = self._joined.get
 
     def serve(self) -> None:
-        """Start to accept slots."""
+        """Start accepting slots."""
         self._listener.setblocking(False)
         self._loop.watch(self._listener.fileno(), self._accept)
 
@@ -173,7 +173,7 @@ class MemberPorts:
             port.stop()
 
     def _has_left(self, port: ports.MemberPort) -> None:
-        """A slot has left, whether it was told to stop or not."""
+        """Handle a slot that has left, whether or not it was stopped."""
         if port.number is None and port.place is not None:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")
@@ -204,7 +204,9 @@ class MemberPorts:
 
     def _report(self, port: ports.MemberPort, what: str) -> None:
         assert port.place is not None
-        LOG.info("slot %d of %s has %s", port.place[1], port.place[0], what)
+        LOG.info(
+            "member %s: slot %d of %s", what, port.place[1], port.place[0]
+        )
         self._notify(_member(*port.place, what))
 
     def status(self) -> list[dict[str, object]]:

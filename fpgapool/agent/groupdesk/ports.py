@@ -51,8 +51,8 @@ _MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
 _MAILED_RECORDS = 32
 #: Tasks longer than this are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
-#: Limit, in each direction, for records that wait in a mailbox. While a client
-#: does not receive its results, none of its tasks starts.
+#: Limit in bytes, in each direction, for records that wait in a mailbox. While
+#: a client does not receive its results, its tasks do not start.
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
@@ -105,8 +105,8 @@ class ClientPort:
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
-        # Records for which the channel has no room. While there are any, none
-        # of the client's tasks starts.
+        # Records for which the channel has no room. While there are any, the
+        # client's tasks do not start.
         self._outbox: collections.deque[bytes] = collections.deque()
         self._late: list[bytes] = []
         self._waiting_bytes = 0
@@ -131,8 +131,7 @@ class ClientPort:
     def may_read(self) -> bool:
         if self.account.waiting_bytes <= accounts.MAX_WAITING_BYTES:
             return True
-        # The project's other tasks may be waiting until this client unlocks,
-        # so it must be read.
+        # The project's other tasks may be waiting for this client to unlock.
         return bool(self.client.locks) and not self._waiting_bytes
 
     def disarm(self) -> None:
@@ -231,8 +230,8 @@ class ClientPort:
         """Accept a task that is long, runs under a lock, or refers to
         blocks.
         """
-        # The client may change the record at any time, so everything but the
-        # last part of the data is taken from copies.
+        # The client may change the record at any time, so everything except
+        # the last part of the data is copied.
         middle = record.middle
         head = records.header(kind, record.task_id, len(middle), record.number)
         parts: Payload = (head, middle, *data)
@@ -245,7 +244,7 @@ class ClientPort:
             record.kind >> groups.KIND_BITS,
             keys,
         )
-        # If a member is free, the task is sent to it straight from the
+        # If a member is free, the task is sent to it directly from the
         # client's ring.
         self._decide(now)
         if task.payload is parts and not self.closed:
@@ -254,7 +253,7 @@ class ClientPort:
             self._keep(len(kept) + accounts.TASK_BYTES)
 
     def _keep(self, count_bytes: int) -> None:
-        """Add a number, which may be negative, to the waiting bytes."""
+        """Add a number, possibly negative, to the waiting bytes."""
         self._waiting_bytes += count_bytes
         account = self.account
         account.waiting_bytes += count_bytes
@@ -299,7 +298,7 @@ class ClientPort:
         # so that a program that waits for each single result is never delayed.
         # With more, a result may be delayed by up to 5 ms if the next tasks
         # are long, or wait for long ones; compared with these, the delay is
-        # short. To send whenever the loop is about to sleep would wake the
+        # short. Sending whenever the loop is about to sleep would wake the
         # program for each result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
@@ -342,7 +341,7 @@ class ClientPort:
     def _put_off(self, results: list[bytes]) -> None:
         self._outbox.extend(results)
         if len(self._outbox) > _MOST_PUT_OFF:
-            # Even the answers to all its tasks would not be this many.
+            # Even the answers to all of its tasks would be fewer.
             self._failed(self, "the client does not read its results")
             return
         self._queues.pause(self.client)
@@ -416,7 +415,7 @@ class MemberPort:
         self._ready = ready
         self._ended = ended
         self._left = left
-        # When the task was sent; None without a task or after its result.
+        # When the running task was sent; None if no task is running.
         self._busy_since_s: float | None = None
 
     def fileno(self) -> int:
@@ -544,7 +543,7 @@ class MemberPort:
         )
 
     def stop(self) -> None:
-        """Tell the member to leave; LEFT confirms that it is cleared."""
+        """Make the member leave; LEFT confirms that it has been cleared."""
         if not self._put(_STOP):
             self.sock.shutdown()
 
@@ -559,8 +558,8 @@ class MemberPort:
 class Mailbox:
     """The channel of a client on another host.
 
-    Records pass through this process's memory. The loop uses a mailbox like a
-    local client's rings; two threads send and receive.
+    The loop uses it like a local client's rings; two threads send and receive
+    the records.
     """
 
     def __init__(self) -> None:
@@ -643,7 +642,7 @@ class Mailbox:
     # The threads' side.
 
     def deliver(self, record: bytes) -> None:
-        """Pass a record to the loop; wait while too many are unread.
+        """Pass a record to the loop; wait while too much is unread.
 
         :raises channels.ChannelClosed: if the loop has closed the mailbox.
         """
@@ -688,5 +687,5 @@ class Mailbox:
             raise channels.ChannelClosed("the desk closed the connection")
 
 
-#: The channel of a client, which is on this host or on another one.
+#: The channel of a client on this host, or of one on another host.
 Channel: typing.TypeAlias = rings.Channel | Mailbox

@@ -41,8 +41,8 @@ LOG = logging.getLogger(__name__)
 
 # Maximum time for which results are batched.
 _LATE_S = 0.005
-# Time for which locks must hold all members before clients are sent to other
-# hosts.
+# Time for which locks must hold all members before clients are directed to
+# other hosts.
 _LOCKED_S = 0.1
 # Time for which a revoked client may still receive answers.
 _GOODBYE_S = 1.0
@@ -53,11 +53,11 @@ _REVOKED_S = 60.0
 
 
 class _News:
-    """What clients are told about their group. While locks hold all members
-    here, clients send their tasks to another host.
+    """What clients are notified of. While locks hold all members here, clients
+    send their tasks to other hosts.
 
-    :ivar due_s: time at which clients are told that locks hold all members, or
-        None.
+    :ivar due_s: time at which clients are notified that locks hold all
+        members, or None.
     """
 
     def __init__(self) -> None:
@@ -75,9 +75,7 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Set whether locks hold all members; return whether clients must be
-        notified.
-        """
+        """Set whether locks hold all members; return whether to notify."""
         self.is_watching = have_all
         if not have_all:
             was_locked, self._is_locked = self._is_locked, False
@@ -121,7 +119,7 @@ class _Totals:
         self._revoked_s.pop(client_id, None)
 
     def revoked(self, client_id: str, now: float) -> None:
-        """Keep a client's counts only for a while from now on."""
+        """Keep a client's counts for a limited time from now."""
         self._revoked_s[client_id] = now
 
     def add(self, taken: Mapping[str, model.Usage], now: float) -> None:
@@ -236,7 +234,7 @@ class Desk:
         self._sockets.serve()
         self._members.serve()
         LOG.info(
-            "desk of group %s, data port %s",
+            "the desk serves group %s, data port %s",
             self._settings.group_id,
             self._sockets.tcp_port,
         )
@@ -319,7 +317,7 @@ class Desk:
             return
         now = time.monotonic()
         if for_good:
-            # Handle what the client sent before it closed.
+            # Handle what the client sent before it closed the connection.
             while port.work(now):
                 pass
         if self._clients.get(port.client_id) is not port:
@@ -353,7 +351,7 @@ class Desk:
         port = self._clients.get(client_id)
         if port is not None:
             # Its waiting tasks have been answered; a record without a task
-            # tells the client that its connection ends.
+            # notifies the client that its connection ends.
             port.fail_task(0, codes.ACCESS_REVOKED)
             self._remove(port)
             self._goodbyes.call(
@@ -433,7 +431,7 @@ class Desk:
     ) -> None:
         member = self._members.get(number)
         if member is None:
-            # The member was lost after this decision, and the task with it.
+            # The member and its task were lost after this decision.
             return
         if not member.start(
             task.payload, bool(task.blocks), clear, task.client.scope, now

@@ -2,8 +2,8 @@
 
 """The heads of queues that wait for a member, in the order of service.
 
-The project that has had the least service comes first, however many clients it
-has. In the project, the arbitration decides which head comes first.
+The project that has received the least service comes first, regardless of its
+number of clients. Within it, the arbitration decides which head comes first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _SERVED = operator.attrgetter("served")
 class Heads:
     """The queues whose heads wait for a member.
 
-    :param arbitration: ``fifo`` serves the project that has had the fewest
-        tasks served, and its heads in the order in which they began to wait;
-        ``time`` serves the project with the least busy time, and in it, the
-        client with the least. The client's id, then the queue's number, breaks
-        ties.
-    :ivar per_task: amount of service for which a task counts when it starts.
+    :param arbitration: ``fifo`` serves the project with the fewest served
+        tasks, and its heads in the order in which they began to wait; ``time``
+        serves the project with the least busy time, and its client with the
+        least. Ties are broken by the client's id, then by the queue's number.
+    :ivar per_task: amount of service that the start of a task counts as.
     """
 
     def __init__(self, arbitration: str) -> None:

@@ -2,8 +2,8 @@
 
 """Tracks which members hold which blocks, and chooses members for tasks.
 
-Pure. If a member has evicted a block that is assumed here, the client sends
-the task again with the block's data.
+Pure. If a member has evicted a block that it is assumed to hold, the client
+resends the task with the block's data.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Holders:
     ) -> tuple[model.Task, int] | None:
         """Choose a member for the head of a queue, which refers to blocks.
 
-        If a busy member holds more of its blocks than every free one, another
-        of the client's tasks that suits a free member takes its place.
+        If a busy member holds more of its blocks than any free one, another of
+        the client's tasks that suits a free member takes its place.
 
         :returns: the resulting head and the number of its member; None if the
-            head waits for a busy member, which it does for at most the mean
-            duration of a task.
+            head waits for a busy member, for at most the mean duration of a
+            task.
         """
         usable = [
             number

@@ -50,7 +50,8 @@ MAX_LOSSES = 2
 class Queues:
     """The tasks of a group on one host.
 
-    :param slots: number of this host's slots; each client has as many queues.
+    :param slots: number of this host's slots; each client has a queue for
+        each.
     :param resume_grace_s: time for which a lost client keeps its locks.
     """
 
@@ -111,9 +112,7 @@ class Queues:
             self._clients.forget(client)
 
     def close(self, client: model.Client, now: float) -> None:
-        """A client has closed its connection: as :meth:`detach`, but without
-        a grace period.
-        """
+        """Detach a client that has closed its connection; end its locks."""
         self.detach(client, now)
         self.locks.end_all(client, codes.OK, now)
 
@@ -145,9 +144,7 @@ class Queues:
             self.locks.start_task(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Remove all tasks, but no locks, from a client's queues; return
-        them.
-        """
+        """Remove a client's tasks, but not its locks; return the tasks."""
         dropped = []
         for queue in client.queues:
             locks = []
@@ -246,7 +243,7 @@ class Queues:
         return None if task.dropped else task
 
     def lost(self, number: int, now: float) -> None:
-        """A member died: its task runs again on another, and its lock ends."""
+        """Handle a member's death: its task runs again, and its lock ends."""
         member = self.members.lose(number)
         if member is None:
             return
@@ -339,9 +336,7 @@ class Queues:
         return None if due_s == math.inf else due_s
 
     def expire(self, now: float) -> None:
-        """End locks that have been idle for too long, and the locks of clients
-        that have been lost for too long.
-        """
+        """End the locks whose idle time or grace period is over."""
         self.locks.expire(now)
 
     # Statistics.
