@@ -33,7 +33,7 @@ MAX_LEAVE_S = 600.0
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
     """A slot that belongs to a group.
-    :ivar leaves: whether it was told to leave the group.
+    :ivar leaves: whether it was ordered to leave the group.
     """
 
     generation: int
@@ -44,7 +44,7 @@ class Member:
 class HostFacts:
     """The facts about the host that the table needs.
 
-    :ivar data_network: name of the network to which that address belongs.
+    :ivar data_network: name of the network to which ``data_address`` belongs.
     :ivar data_address: address on which workers listen for remote clients, or
         None if all clients are local.
     """
@@ -71,9 +71,9 @@ class SlotTable:
     """All slots of one host.
 
     The first argument of a command is ``leader_epoch``, the epoch of the
-    leader that sent it; that of an event is the slot's ``key``. The last
-    argument of both is ``now``, the wall clock in seconds. Both return
-    effects, to be carried out in order. ``generation`` is the generation of an
+    leader that sent it; the first argument of an event is the slot's ``key``.
+    The last argument of both is ``now``, the wall clock in seconds. Both
+    return effects, to be carried out in order. ``generation`` is that of an
     assignment.
 
     :param release_timeout_s: time in which a worker must release its holder
@@ -93,7 +93,7 @@ class SlotTable:
         self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
-        # With lists, as JSON has no tuples.
+        # With lists, because JSON has no tuples.
         self._builtins = {
             device.name: device.builtins
             and {
@@ -151,7 +151,7 @@ class SlotTable:
     def accept_epoch(self, leader_epoch: int) -> bool:
         """Check a message's epoch against the highest one so far.
 
-        :returns: False if the sender is a deposed leader; its message is then
+        :returns: False if the sender is a deposed leader, whose message is
             refused.
         """
         if leader_epoch < self.leader_epoch:
@@ -220,7 +220,8 @@ class SlotTable:
             generation, leader_epoch
         ):
             # A generation that no leader can have issued must not make later
-            # real ones look old. If it holds the slot, it was released above.
+            # valid ones look outdated. If it holds the slot, it was released
+            # above.
             return self._refuse("generation")
         if generation > slot.seen_generation:
             # The assign command was lost or delayed. If it arrives later, it
@@ -289,7 +290,7 @@ class SlotTable:
             return []
         if slot.secret is not None:
             return [self._prepared(slot, generation)]
-        # An earlier agent process received the secret, and it is lost.
+        # An earlier agent process received the secret, which is now lost.
         return slot.ask_secret(generation)
 
     def report_now(
@@ -297,7 +298,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
-    # Events of bitstreams' files.
+    # Events of bitstream files.
 
     def bitstream_ready(
         self, key: orders.Key, generation: int, path: str, _now: float = 0.0
@@ -319,8 +320,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """An assignment's bitstream is unavailable or must not be used.
 
-        The worker has not been given the assignment, so the slot is not
-        affected.
+        The worker has not received the assignment, so the slot is unaffected.
         """
         slot = self._pending(key, generation)
         return [] if slot is None else slot.fail_pending(code, message, now)
@@ -400,7 +400,9 @@ class SlotTable:
         return [self._prepared(slot, generation)]
 
     def _prepared(self, slot: slots.Slot, generation: int) -> objects.Prepared:
-        """Return the message that tells the conductor that a slot is ready."""
+        """Return the message that reports to the conductor that a slot is
+        ready.
+        """
         holder, status = slot.holder(), slot.status
         assert holder is not None
         return objects.Prepared(
