@@ -90,7 +90,7 @@ class _DeskProcess(children.Child):
     :ivar sent: the members in the last request to this process, or None.
     :ivar revision: revision of the order that the process follows.
     :ivar counts: the last complete counts.
-    :ivar partial: the pages of the next counts received so far.
+    :ivar partial: the pages of the next counts that have arrived so far.
     :ivar is_counted: whether a process has reported complete counts to this
         agent.
     :ivar tasks: number of tasks that have ended.
@@ -175,8 +175,8 @@ class _DeskProcess(children.Child):
 
         :returns: whether they are the first from a new process.
         """
-        # Incomplete counts must not be used: a client that is missing in one
-        # would be counted again, from 0, in the next.
+        # Incomplete counts must not be used: a client that is missing from
+        # them would be counted again, from 0, the next time.
         is_new = self.boot_id != boot_id
         former = {} if is_new else self.counts
         self.counts, self.partial = self.partial, {}
@@ -192,7 +192,7 @@ class _DeskProcess(children.Child):
 class Desks(children.Keeper[_DeskProcess]):
     """Keeps the host's desks alive, and sends them their orders.
 
-    Everything but :meth:`close` runs in the loop's thread.
+    Everything except :meth:`close` runs in the loop's thread.
 
     :param emit: passes events of members to the slot table; see
         :class:`.workers.Workers`.
@@ -394,9 +394,9 @@ class Desks(children.Keeper[_DeskProcess]):
     def _spares_member(self, order: objects.GroupOrder) -> bool:
         """Whether this host reserves a member for clients without locks.
 
-        One host of each group does: the one with the most members, and among
-        equals, the one with the lowest id. If the order is inconclusive, this
-        host reserves one.
+        In each group, only the host with the most members does; among equals,
+        the one with the lowest id. If the order is inconclusive, this host
+        does.
         """
         members = {one.host_uuid: one.members for one in order.hosts}
         mine = self._settings.host_uuid
@@ -550,7 +550,7 @@ class Desks(children.Keeper[_DeskProcess]):
             self._changed()
         needed = child.members or self._unknown(child)
         if not needed and (child.is_deleted or not child.clients):
-            # Its last counts are known now, so they will be reported.
+            # Its last counts have arrived, so they will be reported.
             self._ask(child, "exit", {})
 
 

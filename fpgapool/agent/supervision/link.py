@@ -32,13 +32,12 @@ def receive(sock: socket.socket) -> bytes | memoryview:
 
 @dataclasses.dataclass(eq=False)
 class Link:
-    """A control connection, which may be absent; only the loop's thread uses
-    it.
+    """A control connection, perhaps absent; used only in the loop's thread.
 
     :param on_message: called with each message; raises KeyError, TypeError or
         ValueError if it is invalid.
     :param on_end: called after :meth:`close`, when the process has closed the
-        connection or it is lost.
+        connection or the connection is lost.
     :ivar requests: unanswered requests, by number.
     :ivar silent_s: time for which the process has sent nothing although
         requests are unanswered.
@@ -85,10 +84,10 @@ class Link:
     ) -> None:
         """Send a request.
 
-        Without a connection it is dropped; the caller repeats it when there
-        is one.
+        Without a connection, it is dropped; the caller repeats it later.
 
-        :param request: value that ``requests`` contains until the answer.
+        :param request: value that ``requests`` contains until the answer
+            arrives.
         """
         if self.sock is None:
             return
@@ -143,7 +142,7 @@ class Link:
             return
         except ConnectionError as error:
             # The process has ended without reading a request. Its exit status
-            # tells whether that was in order.
+            # shows whether it has failed.
             LOG.info("%s: %s", self.title, error)
             data = b""
         except (OSError, frames.ProtocolError) as error:

@@ -3,7 +3,7 @@
 """Buffers that clients may still read after their session has ended.
 
 A worker passes them to its agent, because the slot's next project must not get
-access to them. The agent never reads them. It clears them after a while;
+access to them. The agent never reads them, but clears them after a while;
 otherwise, a client could keep its mappings, and thus the host's memory,
 forever.
 """
@@ -27,7 +27,7 @@ SESSIONS = 4
 
 
 class Unread:
-    """The buffers kept on a host. Only the loop's thread uses it.
+    """The buffers kept on a host; used only in the loop's thread.
 
     :param session_bytes: total size of a session's buffers for both
         directions.

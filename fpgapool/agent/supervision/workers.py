@@ -123,12 +123,12 @@ def _status(sock: socket.socket) -> messages.Message:
 class _WorkerProcess(children.Child):
     """A slot's process, which may be absent.
 
-    :ivar made_for: digest for a worker that is started now; see
+    :ivar made_for: digest of a worker that is started now; see
         :func:`_made_for`.
     :ivar stale: whether it was started with a different digest, or has served
         a group.
     :ivar reported_idle: whether, since the last status request, it has
-        reported by itself that it is idle.
+        reported without a request that it is idle.
     """
 
     key: orders.Key
@@ -143,7 +143,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     """Keeps one worker for each slot alive, and communicates with it.
 
     :param emit: passes an event to the slot table: the slot, a method of the
-        table, and the method's further arguments.
+        table, and the method's other arguments.
     :ivar started: number of processes started, by device.
     :ivar ended: number of processes that have ended, by device and manner:
         "left", "killed" or "died".
@@ -200,8 +200,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     def send(self, request: orders.ToWorker) -> None:
         """Send a request to a worker.
 
-        Without a connection it is dropped; the caller repeats it when there
-        is one.
+        Without a connection, it is dropped; the caller repeats it later.
         """
         worker = self._workers[request.key]
         if request.operation == "assign" and worker.stale:
@@ -212,10 +211,11 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _replace(
         self, worker: _WorkerProcess, request: orders.ToWorker
     ) -> None:
-        """Replace a worker before it gets an assignment.
+        """Replace a worker before it receives an assignment.
 
         It was not replaced when it became idle, because it keeps its last
-        result until the conductor has it. The next assignment proves that.
+        result until the conductor has received it, as the next assignment
+        proves.
         """
         LOG.info(
             "Replacing %s: its settings are outdated, or it served a group",
@@ -231,7 +231,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not obey.
+        """Kill a worker that does not follow its orders.
 
         :param reason: the rest of a sentence that starts with "it".
         """
@@ -378,8 +378,8 @@ def _made_for(
 ) -> str:
     """Return a digest of everything that determines a worker's behaviour.
 
-    It changes with the release, the settings, the board, and the files that
-    the driver's settings name, such as a description of the boards.
+    It changes with the release, the settings, the board, and the files named
+    in the driver's settings, such as a description of the boards.
     """
     facts: list[object] = [version.version_string(), document, device.model]
     facts += [(one.number, one.shape) for one in device.slots]
