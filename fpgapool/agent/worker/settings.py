@@ -29,7 +29,7 @@ class WorkerSettings(settings.ChildSettings):
     :ivar clear_timeout_s: time in which a session's core must stop when the
         session ends; after that, the process exits.
     :ivar made_for: digest of the configuration; an agent replaces a worker
-        that it would start with a different one.
+        whose digest is outdated.
     """
 
     worker_id: str

@@ -53,17 +53,15 @@ FIRST_AGENT_S = 30.0
 class Order:
     """An assignment.
 
-    :ivar connect_timeout_s: time for which the state READY waits for the
-        client.
-    :ivar resume_grace_s: time for which the state DETACHED waits for the
-        client.
+    :ivar connect_timeout_s: time for which a READY slot waits for the client.
+    :ivar resume_grace_s: time for which a DETACHED slot waits for the client.
     :ivar local: whether the session's data stays on this host.
     :ivar origin_host_uuid: host of the client, or None if the client is on no
         host of the pool.
     :ivar file: file of the bitstream, or None if the driver has its own.
     :ivar self_test: whether the order only tests the slot, without a client.
-    :ivar desk_socket: socket where a group's desk, which is the client then,
-        accepts its members; None for a session.
+    :ivar desk_socket: socket where a group's desk, which then is the client,
+        accepts members; None for a session.
     :ivar secret_sha256: hash of the client's secret as hexadecimal digits; if
         it is empty, the worker creates a secret.
     """
@@ -443,8 +441,8 @@ class Machine:
                 *self._exit("recycled for another project"),
             ]
         self.order = order
-        # After a damaged file, the agent must see the state PREPARING: it
-        # tells the results of the two attempts apart.
+        # After a damaged file, the agent must see the state PREPARING to
+        # distinguish the results of the two attempts.
         repairs = order.generation == self.seen_generation
         changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
@@ -601,7 +599,7 @@ class Machine:
         return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
-        # A connection may be lost before it was attached.
+        # A connection may be lost before it is attached.
         if not self._move(states.LOST_CLIENT):
             return []
         self.deadline_s = now + order.resume_grace_s

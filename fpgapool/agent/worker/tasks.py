@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A slot that is a member of a group, and runs the tasks of its desk.
+"""Runs the tasks of a group's desk in a slot that is a member of the group.
 
 The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
@@ -194,8 +194,8 @@ class Runner:
     def clear(self, project_id: str | None = None) -> None:
         """Remove everything that earlier tasks have left behind.
 
-        :param project_id: project of the next task, whose blocks stay; None if
-            it is unknown.
+        :param project_id: project of the next task, whose blocks are kept;
+            None if unknown.
         """
         self._locked = False
         self._kept = None
@@ -321,7 +321,7 @@ class Member:
         self._stopped.clear()
 
     def join(self, order: state.Order) -> None:
-        """Start to serve the desk, after :meth:`arm`."""
+        """Start serving the desk, after :meth:`arm`."""
         self._done = crew.CREW.start("tasks", self._serve, order)
 
     @property
@@ -338,13 +338,11 @@ class Member:
         return runner.input_bytes, runner.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Return the progress. Each started task counts as one more byte of
-        input.
-        """
+        """Return the progress; each started task counts as a byte of input."""
         runner = self._runner
         return watch.Progress(
             0 if runner is None else runner.input_bytes + runner.started,
-            wait="a task of the group has not ended for {}",
+            wait="a task of the group has been running for {}",
         )
 
     def clear(self, _code: str, _message: str) -> tuple[int, int]:

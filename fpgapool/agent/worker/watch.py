@@ -58,8 +58,8 @@ class Progress(typing.NamedTuple):
     """The progress of a session.
 
     :ivar output_bytes: number that grows as the client receives output.
-    :ivar wait: text that says what it is waiting for; ``{}`` stands for the
-        duration.
+    :ivar wait: text that states what the session waits for; ``{}`` is replaced
+        with the duration.
     :ivar is_computing: whether it waits for the core rather than the client.
     """
 
@@ -105,8 +105,8 @@ class Watch:
         """
         self._input_bytes = max(progress.input_bytes, self._input_bytes)
         last, self._last = self._last, progress
-        # A change of only the text is no progress. When a core starts to
-        # compute, that is a change, so its time starts now.
+        # A change of the text alone is not progress. The start of a
+        # computation is, so its time is measured from here.
         if progress._replace(wait=last.wait) != last:
             self._progress_s = now
         limits = self._limits

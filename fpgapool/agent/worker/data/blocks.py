@@ -73,7 +73,7 @@ class BlockCache:
 
     def wipe(self, but_project_id: str | None = None) -> None:
         """Zero and forget blocks.
-        :param but_project_id: project whose blocks stay; by default, all
+        :param but_project_id: project whose blocks are kept; by default, all
             blocks are removed and all access ends.
         """
         with self._lock:
@@ -176,7 +176,7 @@ class Announced:
 
     :param shared: whether the session's input is in shared buffers.
     :param miss: requests the block of a task from the client.
-    :param arguments: references of the arguments that the core has.
+    :param arguments: references of the arguments that the core already has.
     """
 
     def __init__(
@@ -210,8 +210,8 @@ class Announced:
     ) -> frames.FrameHeader | None:
         """Process an INPUT frame.
 
-        :returns: the header of a piece of input, or None if the frame has no
-            input.
+        :returns: the header of a piece of input, or None if the frame contains
+            none.
         :raises frames.ProtocolError: if the frame is not allowed here.
         :raises processing.Failure: if its data or an argument is invalid.
         """
@@ -274,8 +274,7 @@ class Announced:
     def fill(self, place: memoryview) -> bool:
         """Copy the found block into a piece of input.
 
-        :returns: False if there is no such block, so the client sends the
-            data.
+        :returns: False if no block was found, so the client sends the data.
         """
         found, self._found = self._found, None
         if found is None:
@@ -300,7 +299,8 @@ def _missing() -> frames.ProtocolError:
 
 
 def _damaged(reference: blocks.Reference) -> processing.Failure:
-    what = f"argument {reference.argument}" if reference.argument else "input"
+    number = reference.argument
+    what = f"argument {number}" if number else "the input"
     return processing.Failure(
         codes.BLOCK_DAMAGED, f"the data of {what} does not match its reference"
     )

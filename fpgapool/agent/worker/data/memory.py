@@ -44,7 +44,7 @@ class Remains(enum.Enum):
     #: input again.
     KEPT = "kept for a while"
     #: Leave them to the client. The slot was revoked or has failed, so the
-    #: client may use its input again elsewhere, at any later time.
+    #: client may use its input again elsewhere at any time.
     LEFT = "left to the client"
 
 
@@ -78,18 +78,18 @@ class Ranges:
 
     The memory is divided into equal blocks. Ranges fill one block after
     another, and the next block is always the lowest free one. So a session
-    whose data is short-lived uses only few blocks, which are in the CPU's
-    cache and already mapped; new pages are expensive.
+    whose data is short-lived uses only a few blocks, which are already mapped
+    and in the CPU's cache; new pages are expensive.
 
     :param block_bytes: size of a block, which is the maximum size of a range.
-    :param out_bytes: total size of ranges that can be handed out in any case.
+    :param out_bytes: total size of ranges that can always be handed out.
     """
 
     def __init__(self, block_bytes: int, out_bytes: int) -> None:
         self._block_bytes = block_bytes
-        # Two consecutive blocks together contain more than one block's bytes.
-        # Two more are needed, because part of the oldest may be free again and
-        # the newest may be almost empty.
+        # The ranges in two consecutive blocks are together longer than a
+        # block. Two more blocks are needed, because part of the oldest may be
+        # free again and the newest may be almost empty.
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
@@ -359,7 +359,7 @@ class InPlaceMemory(Memory):
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
     def release_output(self, piece: stream.Piece) -> None:
-        # The piece may be only a rest of the output, so do not use its length.
+        # The piece may be only part of the output, so do not use its length.
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
@@ -428,8 +428,8 @@ class SharedMemory(Memory):
         needed = max(1, -(-length_bytes // self._buffer_bytes))
         is_scratch = needed > 1
         needed = min(needed, self._most_taken)
-        # There is only one scratch memory, and the pieces left in it get
-        # buffers before any new output does.
+        # There is only one scratch memory, and pieces left in it get buffers
+        # before new output does.
         if (
             needed > len(self._free)
             or self._unplaced

@@ -54,7 +54,7 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# Maximum number of waiting pieces, because tiny ones use memory besides their
+# Maximum number of waiting pieces, because each uses memory in addition to its
 # bytes. When it is reached, reading pauses. The protocol documents it.
 MAX_TASKS = 4096
 
@@ -97,12 +97,13 @@ class DataSession:
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
         # Guards everything below. The thread that has set busy owns the core
-        # and, unless the sender is busy, sending. Only that thread processes
+        # and, unless the sender is busy, sends. Only that thread processes
         # tasks.
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.busy = False
-        # A thread, possibly of an abandoned connection, receives into memory.
+        # Whether a thread, perhaps of an abandoned connection, receives into
+        # memory.
         self.filling = False
         self.run_waiters = 0
         self.stopping = False
@@ -194,7 +195,8 @@ class DataSession:
 
         :param acked_input_bytes: amount of input for which the client has
             received an ACK.
-        :param received_output_bytes: amount of output that the client has.
+        :param received_output_bytes: amount of output that the client has
+            received.
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
         :raises ports.Refused: if the session has ended, or cannot continue
@@ -229,7 +231,7 @@ class DataSession:
                     self.wake()
 
     def send_over(self, other: channels.Channel) -> None:
-        """Start to send on a second connection of the client.
+        """Start sending on a second connection of the client.
 
         :param other: connection of the authenticated client; it is closed
             together with the attached one.
@@ -317,8 +319,7 @@ class DataSession:
             self.condition.wait()
             return
         if self.half_closed:
-            # Only output that awaits an acknowledgement is left, and none will
-            # arrive.
+            # Only unacknowledged output is left, and no ACK will arrive.
             self._end(states.CLOSED, codes.OK, "")
             self.condition.wait()
             return
@@ -374,8 +375,8 @@ class DataSession:
         predicate: collections.abc.Callable[[], bool],
         timeout_s: float | None = None,
     ) -> bool:
-        """Wait, with the lock held, until a predicate is true, which
-        :meth:`rest` may cause.
+        """Wait, with the lock held, for a predicate that :meth:`rest` may make
+        true.
         """
         self.run_waiters += 1
         try:
