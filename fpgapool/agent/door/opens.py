@@ -261,7 +261,7 @@ class Opens:
         return self._present(entry, now)
 
     def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
-        """Handle a client's request for another slot, after it lost its slot."""
+        """Handle a client's request for a slot that replaces a lost one."""
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
             entry = _Open(
