@@ -9,8 +9,7 @@
 ``fetching``
     Fetches files in other threads, within each request's time limit.
 ``trust``
-    Decides whether a bitstream may be programmed, by signatures and trusted
-    keys.
+    Decides by signatures whether a bitstream may be programmed.
 
 :mod:`fpgapool.agent.service` uses them when the slot table needs a file. None
 of them depends on slots or sessions.

@@ -77,10 +77,9 @@ class BitstreamCache:
     """Keeps files while there is room; thread-safe. Only one thread at a time
     checks or fetches a file.
 
-    :param max_bytes: limit for the total size of files; files in use count,
-        but are not evicted.
-    :param timeout_s: time limit for a fetch including its retries, unless the
-        caller sets a deadline.
+    :param max_bytes: limit for the total size; files in use count, but are not
+        evicted.
+    :param timeout_s: default time limit for a fetch including its retries.
     """
 
     def __init__(
@@ -131,8 +130,7 @@ class BitstreamCache:
             self._in_use = checksums
 
     def peek(self, bitstream: objects.BitstreamRef) -> str | None:
-        """Return the path of a file that has already been verified, without
-        blocking.
+        """Return the path of an already verified file, without blocking.
 
         :returns: None if the file must be verified or fetched first.
         """
@@ -156,8 +154,7 @@ class BitstreamCache:
         again: bool = False,
         deadline_s: float | None = None,
     ) -> str:
-        """Return the path of a verified file. Blocks while the file is fetched
-        or hashed.
+        """Return a verified file's path; may block to fetch or hash it.
 
         :param again: whether the cached file is known to be damaged.
         :param deadline_s: time at which to give up, by the monotonic clock; by

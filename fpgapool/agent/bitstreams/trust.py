@@ -21,8 +21,7 @@ class Trust:
     message bus. The signature covers the checksum; the cache and the driver
     compare the checksum with the file.
 
-    :param keys: the trusted keys, read at each check; None if this host trusts
-        no keys.
+    :param keys: the trusted keys, read at each check; None to trust no keys.
     :param required: whether every bitstream needs a signature.
     """
 
