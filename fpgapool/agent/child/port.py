@@ -24,8 +24,7 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Maximum number of connections from unidentified clients; if there are more,
-#: one of them is closed.
+#: Maximum number of unidentified clients; if there are more, one is dropped.
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
@@ -66,8 +65,7 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
     :param ports: first and last port; both 0 for any port.
-    :raises PortUnavailable: if all ports are in use, or this host does not
-        have the address.
+    :raises PortUnavailable: if no port is free, or the address is not local.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     problem: OSError | None = None
@@ -160,7 +158,6 @@ class DataPort:
         crew.CREW.start("client", self._serve, sock, place, local)
 
     def close(self) -> None:
-        """Stop listening and remove the Unix socket."""
         if self._tcp is not None:
             self._tcp.close()
         close_unix(self._local, self.settings.data_socket)

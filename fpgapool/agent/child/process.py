@@ -2,10 +2,9 @@
 
 """How workers and desks start.
 
-Their only argument is a JSON document with the settings, the path of such a
-document, or ``-`` for standard input. The exit status is 0, or 1 if the
-process cannot start, 2 if its settings are invalid, or 3 if another process
-already does its work.
+Their only argument is a JSON document with the settings, the document's path,
+or ``-`` for standard input. The exit status is 0, or 1 if the process cannot
+start, 2 if its settings are invalid, or 3 if another process does its work.
 """
 
 from __future__ import annotations
@@ -168,9 +167,8 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
     :param end: called with the reason, in a separate thread.
     """
     # Python runs handlers only in the main thread, which does not wake if the
-    # kernel delivers the signal to another thread. But the signal's number is
-    # written to this socket immediately, in whichever thread receives the
-    # signal.
+    # kernel delivers the signal to another thread. But any thread immediately
+    # writes the signal's number to this socket.
     numbers, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)

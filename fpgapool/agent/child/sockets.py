@@ -49,8 +49,7 @@ class Sockets:
     def certificate_sha256(self) -> str | None:
         """Return the certificate hash by which clients recognize this process.
 
-        :returns: the hash, or None without TLS. The first call creates the
-            certificate.
+        :returns: the hash, or None without TLS. The first call creates it.
         """
         certificate = self._certificate
         return None if certificate is None else certificate.sha256()
@@ -68,6 +67,5 @@ class Sockets:
             crew.CREW.start("certificate", self._certificate.context)
 
     def close(self) -> None:
-        """Stop listening and remove the Unix sockets."""
         port.close_unix(self._control, self._control_path)
         self._port.close()
