@@ -57,9 +57,8 @@ MAX_UNREAD_BYTES = 1 << 20
 #: client with the most is disconnected.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
-#: Limits for connections to workers that clients have not received yet. Until
-#: clients receive them, they count against the descriptor limits of this
-#: process and its user.
+#: Limits for connections to workers that clients have not received yet: these
+#: count against the descriptor limits of this process and its user.
 MAX_UNREAD_DESCRIPTORS = 16
 MAX_PROJECT_UNREAD_DESCRIPTORS = 256
 
@@ -70,8 +69,7 @@ SCARCE_SHARE = 0.75
 #: Interval at which a front door checks that its sockets still exist.
 CHECK_INTERVAL_S = 1.0
 
-#: Pause after accepting a client has failed, for example because no file
-#: descriptor is free.
+#: Pause after a client was not accepted, for example for lack of descriptors.
 ACCEPT_PAUSE_S = 1.0
 
 #: Suffix of a socket's path until the socket is ready.
@@ -144,7 +142,6 @@ class Doorway:
     # Opening and closing the sockets.
 
     def start(self) -> None:
-        """Create the sockets and serve them."""
         try:
             for project_id, path in self.settings.front_door_sockets.items():
                 self._listen(project_id, path)
@@ -308,8 +305,7 @@ class Doorway:
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
-            # Otherwise, the loop would report the socket repeatedly until the
-            # client's turn.
+            # Do not report the socket again before the client's turn.
             self.loop.unwatch(client.sock)
         else:
             self._line_up(client)

@@ -69,7 +69,6 @@ class FrontDoor:
         }
 
     def start(self) -> None:
-        """Create the sockets and serve them."""
         self._doorway.start()
 
     def stop(self) -> None:
@@ -126,8 +125,7 @@ class FrontDoor:
             chunk_bytes=self._settings.chunk_bytes,
         )
 
-    # Connections to workers and desks, which authenticate the client by its
-    # secret.
+    # Connections to workers and desks, which authenticate the client.
 
     def _connect(self, request: doorway.Request) -> None:
         session_id = requests.session_id(request.members)

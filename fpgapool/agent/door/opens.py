@@ -36,8 +36,7 @@ from fpgapool.vocabulary import states
 #: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
 
-#: Minimum interval between a waiting client's reports of the progress that it
-#: makes without a slot.
+#: Minimum interval between a waiting client's reports of its own progress.
 REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
@@ -115,8 +114,7 @@ class Push:
     view: objects.SessionView
 
 
-#: A request that the conductor answers with a view: for a new session, or for
-#: another slot.
+#: A request for a new session, or for another slot.
 Opening: typing.TypeAlias = objects.OpenRequest | Reopen
 Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
@@ -143,9 +141,7 @@ class _Open:
     reports_from_s: float = 0.0
 
     def client_view(self) -> objects.SessionView | None:
-        """Return the view for the client, or None if the secret that the slot
-        expects is unknown here.
-        """
+        """Return the client's view; None if the slot's secret is unknown."""
         view = self.view
         if view is None or view.state != states.READY or view.secret:
             return view
@@ -175,8 +171,7 @@ class _Open:
 class Opens:
     """All sessions of one front door that have not ended.
 
-    :param open_timeout_s: time in which the conductor must answer a new
-        request.
+    :param open_timeout_s: time in which the conductor must answer.
     :param poll_interval_s: time without news after which a session is polled.
     """
 
@@ -198,13 +193,11 @@ class Opens:
         return len(self._opens)
 
     def count(self, client: int) -> int:
-        """Return the number of sessions that a client waits for or uses."""
+        """Return how many sessions a client waits for or uses."""
         return len(self._by_client.get(client, ()))
 
     def count_of_project(self, project_id: str) -> int:
-        """Return the number of sessions that a project's clients wait for or
-        use.
-        """
+        """Return how many sessions a project's clients wait for or use."""
         return self._by_project[project_id]
 
     def is_counted(
@@ -340,8 +333,8 @@ class Opens:
 
         The worker also reports the end to the conductor, but worker and agent
         may die first. So the client's report is sent, too: immediately if the
-        worker has not confirmed the end, otherwise only if the worker's report
-        is missing.
+        worker has not confirmed the end, otherwise if the worker's report is
+        missing.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
@@ -405,8 +398,8 @@ class Opens:
     def _present(self, entry: _Open, now: float) -> list[Effect]:
         """Send a client the known state of its session.
 
-        If the slot expects a secret other than the client's, repeat the
-        request.
+        Repeat the request if the slot expects a secret other than the
+        client's.
         """
         if entry.client is None:
             return []
@@ -530,8 +523,7 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # A client that is still connected is notified once the conductor
-            # answers again.
+            # A connected client is notified once the conductor answers again.
             entry.cancel_reason = None
             if entry.client is None:
                 self._forget(entry)

@@ -103,8 +103,7 @@ class ProfileCache:
 
         :param name: name of the profile that is needed; None for all profiles.
         :param on_done: called with the profiles, which may lack the needed
-            one, or with None if it is unknown here and the conductor does not
-            answer.
+            one, or with None if the conductor does not answer.
         """
         age_s = self.loop.now() - self._fetched_at_s
         known = self._profiles

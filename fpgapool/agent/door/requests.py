@@ -26,11 +26,10 @@ _T = typing.TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member(typing.Generic[_T]):
-    """A member of requests. Calling it returns the value or raises
-    RequestError.
+    """A member of requests; a call returns the value or raises RequestError.
 
-    :ivar code: code of the error. A malformed name has the same code as one
-        that does not exist.
+    :ivar code: code of the error, the same for a malformed and an unknown
+        name.
     :ivar message: message of the error; by default, what the value must be.
     """
 

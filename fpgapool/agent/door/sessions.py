@@ -96,7 +96,6 @@ class Sessions:
         self._apply(self._opens.client_gone(number, now, in_use))
 
     def changed(self, views: Iterable[objects.SessionView]) -> None:
-        """Process changed sessions from the conductor."""
         now = self.loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))
@@ -178,7 +177,6 @@ class Sessions:
         request.reply()
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
-        """Check that a client may have one more session."""
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
