@@ -21,8 +21,8 @@ from fpgapool.common.monitoring import ratelimit
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
-# While the first ports have work, the others are polled only in one of this
-# many rounds.
+# While the first ports have work, others are polled in one of this many
+# rounds.
 _SKIPPED_ROUNDS = 4
 
 
@@ -49,8 +49,8 @@ class Port(typing.Protocol):
 class RingLoop:
     """Serves ports until it is stopped.
 
-    :param after_work: called with the current time after a port has worked,
-        and after calls.
+    :param after_work: called with the time after a port has worked, and after
+        calls.
     :param after_round: called with the current time after each round.
     :param is_hungry: returns whether the other ports must be polled although
         the first ones have work.
@@ -130,12 +130,10 @@ class RingLoop:
         self._epoll.register(fd, select.EPOLLIN)
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching a descriptor."""
         del self._watched[fd]
         self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Close the loop's own descriptors."""
         self._epoll.close()
         os.close(self._bell)
 

@@ -65,12 +65,10 @@ class MemberPorts:
         self.get = self._joined.get
 
     def serve(self) -> None:
-        """Start accepting slots."""
         self._listener.setblocking(False)
         self._loop.watch(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Close the socket and all connections."""
         data_ports.close_unix(self._listener, self._path)
         for port in self._connected:
             port.close()
@@ -130,7 +128,7 @@ class MemberPorts:
     def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
         """Set which slots become members once ready; the others leave.
 
-        :param surplus: number of wanted slots that should leave, idle ones
+        :param surplus: number of wanted slots that must leave, idle ones
             first.
         """
         unknown = wanted.keys() - self._numbers.keys()

@@ -2,9 +2,8 @@
 
 """The desk's ends of channels to clients and members.
 
-Everything runs in the loop's thread, except parts of :class:`Mailbox`: this is
-the channel of a client on another host, and two threads send and receive that
-client's frames.
+Everything runs in the loop's thread, except parts of :class:`Mailbox`, the
+channel of a client on another host, whose frames two threads send and receive.
 """
 
 from __future__ import annotations
@@ -79,10 +78,8 @@ def _there(channel: Channel) -> rings.Record | bytes:
 class ClientPort:
     """A connected client.
 
-    :param shutdown: ends the client's connection; may be called from any
-        thread.
-    :param failed: called with this port and the reason when the connection
-        must end.
+    :param shutdown: ends the client's connection; any thread may call it.
+    :param failed: called with this port and the reason to end the connection.
     """
 
     client: model.Client
@@ -227,9 +224,7 @@ class ClientPort:
         *data: rings.Buffer,
         keys: tuple[holding.Key, ...] = (),
     ) -> None:
-        """Accept a task that is long, runs under a lock, or refers to
-        blocks.
-        """
+        """Accept a task that is long, uses a lock, or refers to blocks."""
         # The client may change the record at any time, so everything except
         # the last part of the data is copied.
         middle = record.middle
@@ -244,8 +239,8 @@ class ClientPort:
             record.kind >> groups.KIND_BITS,
             keys,
         )
-        # If a member is free, the task is sent to it directly from the
-        # client's ring.
+        # If a member is free, it gets the task directly from the client's
+        # ring.
         self._decide(now)
         if task.payload is parts and not self.closed:
             kept = b"".join(parts)
@@ -261,7 +256,6 @@ class ClientPort:
             account.wake_readers()
 
     def answered(self, task: model.Task) -> None:
-        """Remove a task that has ended."""
         payload, task.payload = task.payload, None
         if payload is not None and len(payload) == 1:
             # The same as _keep(), inlined because it runs for each task.
@@ -314,7 +308,6 @@ class ClientPort:
         return False
 
     def send_late(self) -> None:
-        """Send the batched results."""
         late, self._late = self._late, []
         if late and not self.closed:
             self._send_all(late)
@@ -329,7 +322,6 @@ class ClientPort:
             self._put_off(results[sent:])
 
     def send(self, *parts: rings.Buffer) -> None:
-        """Send a record once there is room."""
         try:
             if not self._outbox and self._channel.put(*parts):
                 return
@@ -392,8 +384,7 @@ class MemberPort:
         still in the ring if it is long), and the current time.
     :param left: called with this port when the member has left.
     :ivar place: device, slot and generation, once READY has arrived.
-    :ivar number: the slot's number in the queues while it is a member, or
-        None.
+    :ivar number: the slot's number while it is a member, or None.
     """
 
     def __init__(
@@ -496,8 +487,7 @@ class MemberPort:
 
         :param clear: whether the member must be cleared first, because it
             served another owner.
-        :returns: False if the ring has no room because the member does not
-            respond.
+        :returns: False if the ring has no room: the member does not respond.
         """
         if clear and not self._clear(scope):
             return False
@@ -512,8 +502,8 @@ class MemberPort:
         if since_s is None or now < since_s + ANSWER_S:
             return False
         try:
-            # Check in this order: a member releases a task only after it has
-            # sent the result.
+            # In this order: a member sends the result before it releases the
+            # task.
             return self._channel.is_drained() and self._is_empty()
         except rings.RingDamaged:
             return True
@@ -558,8 +548,7 @@ class MemberPort:
 class Mailbox:
     """The channel of a client on another host.
 
-    The loop uses it like a local client's rings; two threads send and receive
-    the records.
+    The loop uses it like a local client's rings; two threads send and receive.
     """
 
     def __init__(self) -> None:
@@ -657,8 +646,8 @@ class Mailbox:
     def next(self) -> list[bytes]:
         """Wait for records to send; return a limited number of them.
 
-        :raises channels.ChannelClosed: if the loop has closed the mailbox and
-            nothing is left.
+        :raises channels.ChannelClosed: if the loop has closed it and nothing
+            is left.
         """
         with self._condition:
             while not self._outgoing:

@@ -41,8 +41,7 @@ LOG = logging.getLogger(__name__)
 
 # Maximum time for which results are batched.
 _LATE_S = 0.005
-# Time for which locks must hold all members before clients are directed to
-# other hosts.
+# Time for which locks hold all members before clients use other hosts.
 _LOCKED_S = 0.1
 # Time for which a revoked client may still receive answers.
 _GOODBYE_S = 1.0
@@ -56,8 +55,7 @@ class _News:
     """What clients are notified of. While locks hold all members here, clients
     send their tasks to other hosts.
 
-    :ivar due_s: time at which clients are notified that locks hold all
-        members, or None.
+    :ivar due_s: when to notify clients that locks hold all members, or None.
     """
 
     def __init__(self) -> None:
@@ -96,7 +94,6 @@ class _News:
             self.send_to(port)
 
     def send_to(self, port: ports.ClientPort) -> None:
-        """Notify a client."""
         if self._hosts is not None:
             document = self._hosts.document()
             document["locked"] = self._is_locked
@@ -274,7 +271,6 @@ class Desk:
         return port
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
-        """Handle the end of a client's connection."""
         self._loop.call(lambda: self._detach(port, for_good))
 
     def _attach(self, port: ports.ClientPort, application: str) -> None:
@@ -303,9 +299,7 @@ class Desk:
         self._news.send_to(port)
 
     def _owner(self, client_id: str) -> str:
-        """Return a client's owner; a member is not cleared between tasks of
-        the same owner.
-        """
+        """Return a client's owner; members are cleared between owners."""
         access = self._connections.access(client_id)
         if access is None or self._clear_between == group.CLIENTS:
             return client_id
@@ -393,9 +387,7 @@ class Desk:
                 self._late.add(port)
 
     def _port_of(self, client: model.Client) -> ports.ClientPort | None:
-        """Return a client's port, unless its id now belongs to a newer
-        client.
-        """
+        """Return a client's port, unless a newer client has its id."""
         port = self._clients.get(client.client_id)
         return port if port is not None and port.client is client else None
 
@@ -440,8 +432,8 @@ class Desk:
             self._members.forget(member)
             return
         if len(task.payload) > 1:
-            # A long task is not kept: its space in the client's ring is about
-            # to be reused.
+            # A long task is not kept: its space in the client's ring is
+            # reused.
             task.payload = None
 
     def _carry_out(self, decision: model.Decision) -> None:
@@ -540,7 +532,6 @@ class Desk:
         return {}
 
     def _admit(self, clients: list[connections.Access]) -> None:
-        """Allow additional clients to attach."""
         self._connections.admit(clients)
         for client in clients:
             self._admitted.add(client.client_id)
@@ -574,7 +565,7 @@ class Desk:
     ) -> None:
         """Notify clients of the hosts on which the group has members.
 
-        :param spares_member: whether one member here is reserved for clients
+        :param spares_member: whether a member here is reserved for clients
             without locks.
         """
         self._queues.locks.spare_member(spares_member)

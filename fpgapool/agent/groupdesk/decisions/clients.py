@@ -11,8 +11,7 @@ from fpgapool.agent.groupdesk.decisions import model
 class Clients:
     """The clients that are attached or have locks.
 
-    :param slots: number of this host's slots; each client has a queue for
-        each.
+    :param slots: number of this host's slots, and of each client's queues.
     """
 
     def __init__(self, slots: int, waiting: heads.Heads) -> None:

@@ -52,7 +52,6 @@ class Heads:
     def arbitrate(
         self, arbitration: str, clients: Iterable[model.Client]
     ) -> None:
-        """Change the order of service."""
         if arbitration == self._arbitration:
             return
         waiting = [*iter(self.pop, None)]
@@ -68,8 +67,7 @@ class Heads:
     def project(self, project_id: str) -> model.Share:
         """Return a project's share.
 
-        It outlives the project's clients, so that reconnecting does not reset
-        it.
+        It outlives the project's clients, so reconnecting does not reset it.
         """
         share = self._projects.get(project_id)
         if share is None:

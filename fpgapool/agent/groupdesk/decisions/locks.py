@@ -141,8 +141,7 @@ class Locks:
     ) -> None:
         """Drop all tasks under a client's locks, and its waiting locks.
 
-        :param code: the code with which to answer the tasks; None for no
-            answers.
+        :param code: code with which to answer the tasks; None for no answers.
         """
         for lock in [*client.locks.values()]:
             if code is not None:

@@ -62,8 +62,8 @@ class Members:
             self._leave(member)
 
     def shrink(self, count: int) -> None:
-        """Release slots: free ones, the lowest first, then the next that
-        become free.
+        """Release slots: free ones, lowest first, then the next to become
+        free.
 
         :param count: number of slots to release; replaces an earlier call's.
         """

@@ -19,8 +19,7 @@ class Task:
     :ivar lock_id: number of the lock that it runs under; 0 for none.
     :ivar blocks: keys of the blocks that it refers to.
     :ivar waits_until_s: end of its wait for a member that holds its blocks.
-    :ivar exchanges: number of times that another task with blocks took its
-        place.
+    :ivar exchanges: how often another task with blocks took its place.
     :ivar losses: number of members that died while they ran it.
     :ivar dropped: whether its client no longer waits for the result.
     :ivar queue: the queue that it joined; unset if it was refused.
@@ -80,12 +79,10 @@ class Lock:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Share:
-    """The service that a project or client has received, and its waiting
-    heads.
+    """The service that a project or client has received, and its heads.
 
     :param whole: the share of which this is a part; None for the whole group.
-    :ivar served: the service: tasks with ``arbitration=fifo``, slot-seconds
-        with ``time``.
+    :ivar served: the service: tasks with ``fifo``, slot-seconds with ``time``.
     :ivar floor: service that the part served last had received before.
     :ivar asking: parts with waiting heads; a dict keeps their order.
     :ivar heads: waiting heads of a share without parts: when each began to
@@ -151,8 +148,7 @@ class Client:
     :param slots: number of the host's slots; the client has a queue for each.
     :ivar owner: the owner of its data; members are cleared between owners.
     :ivar project: the share of the client's project.
-    :ivar paused: whether the client has no room for results, so that none of
-        its heads is served.
+    :ivar paused: whether the client lacks room for results and is not served.
     :ivar grace_due_s: when the locks of a lost client end.
     :ivar scope: project and application, whose clients share blocks.
     :ivar lengths: number of waiting and running tasks in each queue.
@@ -190,10 +186,8 @@ class Client:
 class Member:
     """A slot of the group on this host.
 
-    :ivar charged_s: end of the last lock on it, up to which the lock's client
-        was charged.
-    :ivar served: owner of the data that it may hold; None if it has just been
-        programmed.
+    :ivar charged_s: end of its last lock, up to which a client was charged.
+    :ivar served: owner of the data that it may hold; None after programming.
     """
 
     number: int
@@ -213,9 +207,7 @@ class Start(typing.NamedTuple):
 
 
 class Locked(typing.NamedTuple):
-    """A lock is granted: notify the client, and make the member keep its
-    state.
-    """
+    """Grant a lock: notify the client; make the member keep its state."""
 
     client: Client
     lock_id: int
