@@ -101,8 +101,7 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 class LinkState:
     """The state of the cap.
 
-    :ivar bytes_per_s: the cap in each direction that has no problem; 0 for no
-        cap.
+    :ivar bytes_per_s: the cap in directions without a problem; 0 for none.
     :ivar problems: the reasons why there is no cap, by direction.
     """
 
