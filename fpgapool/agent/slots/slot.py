@@ -2,8 +2,8 @@
 
 """A slot as the agent sees it: its assignment and its worker's status.
 
-Pure. The worker reports the slot's state, which follows ``states.SLOT_MOVES``;
-nothing here sets it.
+Pure. Only the worker sets the slot's state, which follows
+``states.SLOT_MOVES``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class WorkerStatus:
     :ivar is_member: whether the holder is a group; ``session_id`` is then the
         group's id.
     :ivar blocks: statistics of the blocks that the worker keeps.
-    :ivar made_for: digest of the configuration with which the worker was
-        started.
+    :ivar made_for: digest of the configuration that the worker was started
+        with.
     :ivar is_stale: whether the worker must be replaced before its next
         assignment; the agent sets this.
     """
@@ -89,9 +89,7 @@ class WorkerStatus:
         return cls(**known)
 
     def ended(self, generation: int) -> str | None:
-        """Return the code with which an assignment ended, or None if it is
-        unknown.
-        """
+        """Return the code with which an assignment ended, if it is known."""
         result = self.last_result
         if result is None or result.generation != generation:
             return None
@@ -120,19 +118,17 @@ class Slot:
 
     :ivar fault: why the slot's worker cannot be started.
     :ivar status: the worker's last status, or None.
-    :ivar pending: an accepted assignment that the worker's status has not
-        confirmed yet.
+    :ivar pending: an accepted assignment, until the worker's status confirms
+        it.
     :ivar pending_sent: whether ``pending`` was sent to the worker.
     :ivar request: the last assignment.
-    :ivar bitstream_path: path of the assignment's bitstream file, once
-        fetched.
+    :ivar bitstream_path: path of the assignment's bitstream, once fetched.
     :ivar refetched: whether the first file was damaged and is fetched again.
     :ivar released: whether a release of the last assignment was requested.
     :ivar leaving: whether the worker is about to be replaced.
     :ivar secret: secret that admits the holder's client once; empty if the
         client has its own; None if it is unknown here.
-    :ivar leave_asked_s: when the group's desk was first ordered to release the
-        slot.
+    :ivar leave_asked_s: when the desk was first ordered to release the slot.
     :ivar leave_deadline_s: when the worker is ordered to release the slot,
         even if the desk has not released it.
     """
@@ -159,8 +155,7 @@ class Slot:
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
     leave_deadline_s: float | None = None
-    # The last report, the values that it is based on, and when its energy was
-    # read.
+    # The last report, the values that it shows, and when its energy was read.
     _reported: objects.SlotReport | None = None
     _shown: tuple[object, ...] = ()
     _read_s: float = 0.0
@@ -325,7 +320,6 @@ class Slot:
         return [self._order("release", holder.generation, reason)]
 
     def ask_secret(self, generation: int) -> list[orders.Effect]:
-        """Make the worker create a new secret."""
         if not self.connected:
             return []
         return [self._order("reissue_secret", generation, {})]

@@ -76,8 +76,8 @@ class SlotTable:
     return effects, to be carried out in order. ``generation`` is that of an
     assignment.
 
-    :param release_timeout_s: time in which a worker must release its holder
-        before it is killed.
+    :param release_timeout_s: time limit for releases, after which a worker is
+        killed.
     :ivar refusals: numbers of refused commands, by reason: "epoch",
         "generation", "slot", "busy".
     """
@@ -130,7 +130,6 @@ class SlotTable:
         return self._slots[key]
 
     def standing(self) -> Standing:
-        """Return the holders of the slots."""
         found = Standing({}, {}, set())
         for key, slot in self._slots.items():
             holder = slot.holder()
@@ -151,8 +150,7 @@ class SlotTable:
     def accept_epoch(self, leader_epoch: int) -> bool:
         """Check a message's epoch against the highest one so far.
 
-        :returns: False if the sender is a deposed leader, whose message is
-            refused.
+        :returns: False if the message must be refused: its sender is deposed.
         """
         if leader_epoch < self.leader_epoch:
             self.refusals["epoch"] += 1
@@ -178,8 +176,8 @@ class SlotTable:
         if request.generation == slot.seen_generation:
             return [*self._repeat(slot, request.generation), orders.Changed()]
         if slot.holder() is not None:
-            # The conductor repeats the command until a report shows that the
-            # slot is released.
+            # The conductor repeats the command until a report shows a free
+            # slot.
             return self._refuse("busy")
         slot.seen_generation = request.generation
         slot.previous_result = slot.last_result
@@ -224,8 +222,8 @@ class SlotTable:
             # above.
             return self._refuse("generation")
         if generation > slot.seen_generation:
-            # The assign command was lost or delayed. If it arrives later, it
-            # must be refused.
+            # The assign command was lost or delayed. Refuse it if it still
+            # arrives.
             slot.seen_generation = generation
             if holder is None:
                 slot.last_result = objects.SessionResult(
@@ -257,7 +255,6 @@ class SlotTable:
     def keep_group(
         self, leader_epoch: int, order: objects.GroupOrder, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """Pass an order to a group's desk."""
         if not self.accept_epoch(leader_epoch):
             return []
         return [orders.KeepGroup(leader_epoch, order)]
@@ -385,8 +382,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
-        :param secret: one-time secret as hexadecimal digits; empty if the
-            client has its own.
+        :param secret: one-time secret in hexadecimal; empty if the client has
+            one.
         """
         slot = self._slots[key]
         holder, status = slot.holder(), slot.status
@@ -400,9 +397,7 @@ class SlotTable:
         return [self._prepared(slot, generation)]
 
     def _prepared(self, slot: slots.Slot, generation: int) -> objects.Prepared:
-        """Return the message that reports to the conductor that a slot is
-        ready.
-        """
+        """Return the message to the conductor that a slot is ready."""
         holder, status = slot.holder(), slot.status
         assert holder is not None
         return objects.Prepared(
@@ -426,8 +421,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker has refused an assignment.
 
-        :param code: the reason; with codes.RECYCLE, the assignment is kept for
-            the worker's successor.
+        :param code: the reason; RECYCLE keeps the assignment for the next
+            worker.
         """
         slot = self._pending(key, generation)
         if slot is None:
