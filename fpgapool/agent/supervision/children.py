@@ -85,8 +85,7 @@ def connect_client(path: str, what: str) -> socket.socket:
         raise rules.RequestError(
             codes.WORKER_LOST, f"{what} does not accept connections"
         )
-    # The client receives the same open file description, and expects it to
-    # block.
+    # The client receives the same open file description, which must block.
     sock.setblocking(True)
     return sock
 
@@ -101,11 +100,9 @@ def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
 class Child:
     """A process, which may be absent.
 
-    :ivar proved: whether ``pidfd`` is proved to refer to the owner of the
-        socket.
+    :ivar proved: whether ``pidfd`` is proved to belong to the socket's owner.
     :ivar failures: number of consecutive failures.
-    :ivar ended_for: why the agent has killed, or is about to kill, the
-        process.
+    :ivar ended_for: why the agent kills, or has killed, the process.
     """
 
     title: str
@@ -142,7 +139,6 @@ class Child:
             LOG.debug("%s has ended", self.title)
 
     def cancel_timer(self) -> None:
-        """Cancel the next scheduled step."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -239,8 +235,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def tick(self) -> None:
         """Request every process's status; kill processes that do not answer.
 
-        Called at regular intervals, to detect frozen processes and hanging
-        main threads.
+        Called regularly, to detect frozen processes and hanging main threads.
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
@@ -263,8 +258,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.signal(signal.SIGKILL)
 
     def close(self, timeout_s: float) -> None:
-        """Leave the processes running, or end them if they must not outlive
-        it.
+        """Leave the processes running, or end them with the agent.
 
         Called when the loop has ended.
 
@@ -376,8 +370,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None or child.link.sock is not None:
             return
         sock = processes.dial(child.control_path)
-        # Until the new process has created its socket, its predecessor may
-        # still listen there.
+        # Until the new process listens there, its predecessor may still do so.
         if sock is not None and descriptors.peer(sock)[0] != child.pid:
             sock.close()
             sock = None

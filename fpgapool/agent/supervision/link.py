@@ -39,8 +39,7 @@ class Link:
     :param on_end: called after :meth:`close`, when the process has closed the
         connection or the connection is lost.
     :ivar requests: unanswered requests, by number.
-    :ivar silent_s: time for which the process has sent nothing although
-        requests are unanswered.
+    :ivar silent_s: time without a message while requests are unanswered.
     :ivar heard: whether this connection has delivered a status.
     """
 
@@ -70,7 +69,6 @@ class Link:
         self._watch()
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
         sock, self.sock = self.sock, None
         if sock is not None:
             self.loop.unwatch(sock)
@@ -86,8 +84,7 @@ class Link:
 
         Without a connection, it is dropped; the caller repeats it later.
 
-        :param request: value that ``requests`` contains until the answer
-            arrives.
+        :param request: value that ``requests`` contains until the answer.
         """
         if self.sock is None:
             return

@@ -29,7 +29,7 @@ SESSIONS = 4
 class Unread:
     """The buffers kept on a host; used only in the loop's thread.
 
-    :param session_bytes: total size of a session's buffers for both
+    :param session_bytes: total size of a session's buffers, in both
         directions.
     """
 

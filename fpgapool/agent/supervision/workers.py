@@ -51,7 +51,6 @@ IDLE_TIMEOUT_S = 10.0
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
-    """Return the path of a worker's control socket."""
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.sock"
 
 
@@ -125,8 +124,7 @@ class _WorkerProcess(children.Child):
 
     :ivar made_for: digest of a worker that is started now; see
         :func:`_made_for`.
-    :ivar stale: whether it was started with a different digest, or has served
-        a group.
+    :ivar stale: whether it has a different digest, or has served a group.
     :ivar reported_idle: whether, since the last status request, it has
         reported without a request that it is idle.
     """
@@ -163,8 +161,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self._counts = counts
         self._emit = emit
         self._workers: dict[orders.Key, _WorkerProcess] = {}
-        # The descriptors of two messages may arrive before the first message
-        # is complete.
+        # Descriptors of two messages may arrive before the first is complete.
         self._most_fds = 2 * buffers.DESCRIPTORS
         self._buffer = memoryview(bytearray(links.RECEIVE_BYTES))
         self._unread = unread.Unread(
