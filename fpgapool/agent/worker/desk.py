@@ -328,8 +328,7 @@ class SessionServer:
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             if first:
-                # Without OPENED, the client has no secret with which to
-                # resume.
+                # Without OPENED, the client has no secret to resume with.
                 self._fail(
                     keyring,
                     codes.CONNECTION_LOST,
@@ -378,8 +377,7 @@ class SessionServer:
 
 
 def _unauthorized() -> ports.Refused:
-    # Give the same answer in all cases, so that an attacker cannot tell them
-    # apart.
+    # Always give the same answer, so that attackers learn nothing.
     return ports.Refused(
         codes.UNAUTHORIZED, "invalid session, generation or secret"
     )

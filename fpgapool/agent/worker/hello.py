@@ -21,8 +21,7 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
-#: Highest offset at which a session may start, so that it cannot run out of
-#: offsets.
+#: Highest offset at which a session may start, to leave room for its data.
 MAX_START_OFFSET = 2**63
 
 # A secret may be reissued while the previous one is in flight to the client.

@@ -182,8 +182,8 @@ class Worker:
         self._decide(state.AgentLost())
 
     def _keep_unread(self, unread: memories.Unread) -> None:
-        # Without an agent there is no next session, so keep only one session's
-        # buffers.
+        # Keep only one session's buffers: without an agent, there is no next
+        # one.
         self._discard_unread()
         self._unread.append(unread)
         self._hand_over()
@@ -244,8 +244,7 @@ class Worker:
                             message,
                         )
                     LOG.info("session %s ends: %s", order.session_id, code)
-                    # A thread cannot be killed, but the process can: see
-                    # _give_up().
+                    # A hanging thread cannot be killed; see _give_up().
                     self._clear_due_s = (
                         time.monotonic() + self._settings.clear_timeout_s
                     )
@@ -301,8 +300,7 @@ class Worker:
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:
-            # Create the certificate now: clients receive its hash with the
-            # secret.
+            # Create the certificate now: its hash is sent with the secret.
             self._sockets.certificate_sha256()
             self._server(order).arm(order, profile)
         self.post(state.Programmed(generation, profile.name))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of connected sessions, so that none wastes a slot. Pure: time and
-bytes are arguments.
-"""
+"""Limits of connected sessions, so that none wastes a slot. Does no I/O."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ class Limits:
     :ivar min_progress_bytes_per_s: minimum mean rate of the input in each
         period of ``progress_period_s``.
     :ivar claim_limit_bytes: amount of input above which the pool is notified.
-    :ivar quantum_bytes: amount of input per quantum; the pool is notified of
-        each quantum.
+    :ivar quantum_bytes: input per quantum; the pool is notified of each
+        quantum.
     """
 
     idle_timeout_s: float = 0.0
@@ -58,8 +56,8 @@ class Progress(typing.NamedTuple):
     """The progress of a session.
 
     :ivar output_bytes: number that grows as the client receives output.
-    :ivar wait: text that states what the session waits for; ``{}`` is replaced
-        with the duration.
+    :ivar wait: what the session waits for; ``{}`` is replaced with the
+        duration.
     :ivar is_computing: whether it waits for the core rather than the client.
     """
 

@@ -55,14 +55,13 @@ class BlockCache:
         self._lock = threading.Lock()
         self._shelf: blocks.Shelf[_Key] = blocks.Shelf(capacity_bytes)
         self._memory: dict[_Key, bytearray] = {}
-        # Increased for each holder of the slot, which ends the access of
-        # earlier ones.
+        # Increased for each holder of the slot, to end the access of earlier
+        # ones.
         self._epoch = 0
         self._hits = self._misses = self._evicted = 0
 
     @property
     def counts(self) -> BlockCounts:
-        """The counts so far."""
         return BlockCounts(
             self._hits, self._misses, self._evicted, self._shelf.kept_bytes
         )
@@ -150,8 +149,7 @@ class Blocks:
         """Verify the data of a block, and cache a copy if there is room.
 
         :param data: the received data, which the client may still change.
-        :raises processing.Failure: ``BLOCK_DAMAGED`` if it does not match the
-            reference.
+        :raises processing.Failure: ``BLOCK_DAMAGED`` if the data is wrong.
         """
         fits = reference.length_bytes <= self.cache.capacity_bytes
         memory = bytearray(data) if fits else data
@@ -165,7 +163,6 @@ class Blocks:
         )
 
     def release(self) -> None:
-        """Unpin the found blocks."""
         pinned, self._pinned = self._pinned, []
         for key in pinned:
             self.cache._unpin(key)
@@ -210,8 +207,7 @@ class Announced:
     ) -> frames.FrameHeader | None:
         """Process an INPUT frame.
 
-        :returns: the header of a piece of input, or None if the frame contains
-            none.
+        :returns: the header of a piece of input, or None if there is none.
         :raises frames.ProtocolError: if the frame is not allowed here.
         :raises processing.Failure: if its data or an argument is invalid.
         """

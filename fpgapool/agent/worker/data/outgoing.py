@@ -19,8 +19,7 @@ INLINE_BYTES = 64 * 1024
 #: reads. They fit into any socket's buffer, so the receiving thread and the
 #: client cannot deadlock by both blocking on sending.
 INLINE_SENT_BYTES = 128 * 1024
-# Maximum number of kept pieces, because each uses memory in addition to its
-# bytes.
+# Maximum number of kept pieces, each of which needs some additional memory.
 _MAX_SEGMENTS = 65536
 # With this many kept pieces, request an acknowledgement.
 _MANY_SEGMENTS = _MAX_SEGMENTS // 2
@@ -171,7 +170,6 @@ class Outgoing:
     # Sending.
 
     def may_send(self) -> bool:
-        """Whether frames can be sent now."""
         output = self.output
         if self.pongs:
             return True

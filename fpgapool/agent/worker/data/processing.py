@@ -77,8 +77,8 @@ class Processor:
     :ivar features: the enabled features.
     :ivar started: pieces that were passed to the core, oldest first.
     :ivar is_computing: whether a thread is waiting for a piece's output.
-    :ivar checksums: encoded checksums of all processed data, or None if they
-        are not enabled.
+    :ivar checksums: encoded checksums of all processed data, or None if
+        disabled.
     """
 
     def __init__(self, core: drivers.Core, profile: drivers.Profile) -> None:
@@ -183,14 +183,12 @@ class Processor:
         )
 
     def start(self, task: Task, room: memoryview) -> None:
-        """Start processing a piece."""
         collect: Collect = _nothing
         if task.view:
             try:
                 collect = self.core.start(task.view, room, task.offset_bytes)
             except Exception as exc:
-                # collect() raises this error after the earlier pieces'
-                # results.
+                # collect() raises this error, after the earlier results.
                 collect = functools.partial(_raise, exc)
         self.started.append(Started(task, room, collect))
 
@@ -223,9 +221,7 @@ class Processor:
         return task, written_bytes
 
     def drop(self) -> None:
-        """Wait for all started pieces, which use the session's memory, and
-        drop their output.
-        """
+        """Wait for pieces that use the session's memory; drop their output."""
         while self.started:
             with contextlib.suppress(Failure):
                 self.collect()
@@ -262,7 +258,6 @@ def _raise(exc: Exception) -> int:
 
 
 def _code(exc: Exception) -> str:
-    """Return the code for a driver's exception."""
     code = getattr(exc, "code", None)
     return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
 

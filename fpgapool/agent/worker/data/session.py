@@ -102,8 +102,7 @@ class DataSession:
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.busy = False
-        # Whether a thread, perhaps of an abandoned connection, receives into
-        # memory.
+        # Whether a thread, perhaps of an old connection, receives into memory.
         self.filling = False
         self.run_waiters = 0
         self.stopping = False
@@ -138,8 +137,7 @@ class DataSession:
         self.awaits_state = bool(
             start_input_bytes and processor.has_checkpoints
         )
-        # Whether the client has closed its sending side, so that no more ACKs
-        # arrive.
+        # Whether the client has closed its sending side: no more ACKs arrive.
         self.half_closed = False
 
     @property
@@ -193,10 +191,9 @@ class DataSession:
     ) -> None:
         """Attach a connection and abandon the previous one.
 
-        :param acked_input_bytes: amount of input for which the client has
-            received an ACK.
-        :param received_output_bytes: amount of output that the client has
-            received.
+        :param acked_input_bytes: input for which the client has received an
+            ACK.
+        :param received_output_bytes: output that the client has received.
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
         :raises ports.Refused: if the session has ended, or cannot continue
@@ -352,9 +349,7 @@ class DataSession:
         return not (self.busy or self.sender.is_busy)
 
     def awaits_client(self) -> bool:
-        """Whether only the client can make the session continue; the caller
-        holds the lock.
-        """
+        """Whether only the client can act now; the caller holds the lock."""
         return self.is_idle() and not (
             self.has_work() or self.leaving or self.stopping or self.ended
         )
@@ -375,9 +370,7 @@ class DataSession:
         predicate: collections.abc.Callable[[], bool],
         timeout_s: float | None = None,
     ) -> bool:
-        """Wait, with the lock held, for a predicate that :meth:`rest` may make
-        true.
-        """
+        """Wait for a predicate, with the lock held; see :meth:`rest`."""
         self.run_waiters += 1
         try:
             return self.condition.wait_for(predicate, timeout_s)
@@ -422,7 +415,6 @@ class DataSession:
         return sending.Message(channel, self.outgoing.collect())
 
     def _do(self, work: _Work) -> _Work | None:
-        """Do one work item and return the next one."""
         if isinstance(work, sending.Message):
             # With checkpoints, wait until the message is sent: the next one
             # may contain a checkpoint, which must be taken between two pieces.
