@@ -57,7 +57,6 @@ class Lanes(typing.Generic[T]):
         return self._take(lane, last=False)
 
     def clear(self) -> None:
-        """Remove all items."""
         self._lanes.clear()
         self._count = 0
 

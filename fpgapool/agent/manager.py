@@ -91,7 +91,6 @@ class AgentManager(rpc.Endpoint):
     def assign(
         self, ctxt: object, leader_epoch: int, request: Primitive
     ) -> None:
-        """Prepare a slot for a session."""
         self._assign(
             leader_epoch, objects.AssignRequest.from_primitive(request)
         )
@@ -151,7 +150,6 @@ class AgentManager(rpc.Endpoint):
     def keep_group(
         self, ctxt: object, leader_epoch: int, order: Primitive
     ) -> None:
-        """Pass an order to a group's desk."""
         wanted = objects.GroupOrder.from_primitive(order)
         _check_group_id(wanted.group_id)
         self._command(
@@ -183,7 +181,6 @@ class AgentManager(rpc.Endpoint):
     def session_changed(
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
-        """Pass changed sessions to the front door."""
         found = [*map(objects.SessionView.from_primitive, views)]
 
         def change(

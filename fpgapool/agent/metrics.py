@@ -26,8 +26,8 @@ _BLOCKS = ("hits", "misses", "evicted")
 ALWAYS = metrics.table(
     """
 gauge fpgapool_agent_state_known{host} = known
-    1 if the agent answered this scrape in time; if not, the metrics of slots
-    and devices are absent.
+    1 if the agent answered this scrape in time; otherwise 0, and the metrics
+    of slots and devices are absent.
 """
 )
 #: Metrics of :class:`Counts`.
@@ -38,7 +38,8 @@ counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
 counter fpgapool_agent_output_bytes_total{host,device} = output_bytes
     Bytes that sessions have received through a device's DMA.
 counter fpgapool_agent_block_hits_total{host,device} = blocks.hits
-    Blocks that programs referred to and that the slot's worker had cached.
+    Blocks that programs referred to and that the slot's worker had in its
+    cache.
 counter fpgapool_agent_block_misses_total{host,device} = blocks.misses
     Blocks that programs had to send because they were not cached.
 counter fpgapool_agent_block_evictions_total{host,device} = blocks.evicted
@@ -48,8 +49,8 @@ gauge fpgapool_agent_block_kept_bytes{host,device} = kept_bytes
 counter fpgapool_agent_programmings_total{host,device} = programmings
     Times that a slot was prepared by programming it.
 counter fpgapool_agent_reuses_total{host,device} = reuses
-    Times that a slot was prepared without programming, because it already had
-    the accelerator.
+    Times that a slot was prepared without programming, because it already
+    contained the accelerator.
 counter fpgapool_agent_programming_failures_total{host,device,code} = failures
     Times that preparing a slot failed, by code. PROGRAM_FAILED means that the
     board could not be programmed.
@@ -58,8 +59,8 @@ histogram fpgapool_agent_prepare_seconds{host} = prepare_s
 counter fpgapool_agent_results_total{host,state,code} = results
     Sessions that have ended in slots of this host, by state and code.
 histogram fpgapool_agent_rpc_seconds{host,method} = rpc.durations
-    Time until the broker had accepted a message to the conductor or, for a
-    call, until the conductor had answered.
+    Time until the broker accepted a message to the conductor or, for a call,
+    until the conductor answered.
 counter fpgapool_agent_rpc_failures_total{host,method} = rpc.failures
     Messages to the conductor that the broker did not accept, and calls that
     were not answered.
@@ -84,10 +85,11 @@ counter fpgapool_agent_casts_dropped_total{host} = dropped
 counter fpgapool_agent_workers_started_total{host,device} = workers.started
     Worker processes that the agent has started.
 counter fpgapool_agent_workers_ended_total{host,device,how} = workers.ended
-    Worker processes that have ended: left so that a new one takes their place,
-    killed by the agent, or died.
+    Worker processes that have ended: left to be replaced by a new one, killed
+    by the agent, or died.
 counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
-    Conductors' orders that the agent refused, by the part that was invalid.
+    Orders from conductors that the agent refused, by the part that was
+    invalid.
 """
 )
 #: Metrics of the bitstream cache.
@@ -115,7 +117,7 @@ DEVICES = metrics.table(
 gauge fpgapool_agent_slots{host,device,state} = states
     Slots of a device, by state.
 gauge fpgapool_agent_device_healthy{host,device} = healthy
-    1 if the driver reports that a device is healthy.
+    1 if the driver reports that a device is healthy, otherwise 0.
 gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
     Maximum rate of a device's DMA in each direction.
 """
@@ -193,7 +195,6 @@ class Counts:
     def count_status(
         self, key: orders.Key, status: slots.WorkerStatus
     ) -> None:
-        """Count the changes in a worker's status."""
         slot = self._slots[key]
         slot.programmed = (status.programmed, status.bitstream_id)
         result = status.last_result
@@ -317,7 +318,6 @@ def endpoint(
 def fill_devices(
     page: metrics.Page, host: str, reports: Iterable[objects.DeviceReport]
 ) -> None:
-    """Fill in the metrics of devices and their slots."""
     for device in reports:
         found = collections.Counter(slot.state for slot in device.slots)
         by_state = {one: found[one] for one in sorted(states.SLOT_STATES)}

@@ -32,8 +32,8 @@ MAX_WAITING_CASTS = 20000
 #: Maximum number of casts in one message.
 MAX_TOGETHER = 100
 CALL_THREADS = 2
-#: Threads for calls that open sessions; each call blocks until its sessions
-#: are recorded.
+#: Threads for calls that open sessions; a call returns once these are
+#: recorded.
 OPENING_THREADS = 8
 MAX_WAITING_CALLS = 64
 
@@ -43,8 +43,7 @@ class Sender:
     same key. Casts that are queued while others are being sent go out
     together.
 
-    :param together: returns a context in which casts are combined into one
-        message.
+    :param together: returns a context that combines casts into one message.
     :param on_failure: called in the sending thread with the key of each cast
         that could not be sent.
     """
@@ -78,8 +77,8 @@ class Sender:
     def stop(self, timeout_s: float) -> None:
         """Send the waiting casts, then end the thread.
 
-        :param timeout_s: maximum time to wait; casts that are still waiting
-            then are lost.
+        :param timeout_s: maximum time to wait; casts that remain then are
+            lost.
         """
         with self._condition:
             self._stopping = True
@@ -198,8 +197,7 @@ class Caller:
         limit_s: float | None = None,
         lane: Hashable = None,
     ) -> None:
-        """Make a call in one of the threads; the loop's thread handles its
-        outcome.
+        """Make a call in one of the threads; the loop handles its outcome.
 
         :param on_error: called with the exception, which is queue.Full if too
             many calls are waiting and this call's lane is the longest.

@@ -52,8 +52,7 @@ from fpgapool.vocabulary import codes
 LOG = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: Maximum time for which the first report waits for the status of running
-#: workers.
+#: Maximum time for which the first report waits for workers' status.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
@@ -99,8 +98,7 @@ class Agent:
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
         )
-        # Limits the rate of log lines, because each session with an untrusted
-        # bitstream causes one.
+        # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
         self._server: typing.Any = None

@@ -25,8 +25,8 @@ class AgentSettings:
     """All settings of an agent; see the options with the same names.
 
     :param driver_settings: settings of the driver except ``state_dir``.
-    :param log_dir: directory for the logs of workers and desks, or None for
-        standard error.
+    :param log_dir: directory for workers' and desks' logs; None for standard
+        error.
     :param trusted_keys: keys that verify bitstreams' signatures, or None if
         this host trusts no keys.
     """
