@@ -116,7 +116,7 @@ class AgentManager(rpc.Endpoint):
         if request.group_id:
             _check_group_id(request.group_id)
             if request.session_id != request.group_id:
-                raise ValueError("session_id must equal group_id for a member")
+                raise ValueError("a member's session_id must be its group_id")
         self._command(
             f"assign of {request.device}.{request.slot}, "
             f"generation {generation}",
@@ -170,7 +170,7 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Create a new secret for a session that is READY."""
         self._command(
-            f"new secret of {device}.{slot}, generation {generation}",
+            f"new secret for {device}.{slot}, generation {generation}",
             table.SlotTable.reissue_secret,
             _EPOCH(leader_epoch, "leader_epoch"),
             (str(device), int(slot)),

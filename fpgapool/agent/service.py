@@ -468,7 +468,7 @@ class Agent:
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""
         self._untrusted_log.warning(
-            "Refused to program slot %s.%d with bitstream %s of %s: %s",
+            "Refused to program slot %s.%d with bitstream %s for %s: %s",
             *order.key,
             _bitstream_id(order) or order.members["bitstream"],
             order.members["accelerator"],

@@ -361,8 +361,8 @@ class BitstreamCache:
             or digest.hexdigest() != bitstream.checksum_sha256
         ):
             raise sources.SourceError(
-                f"the {size_bytes} bytes from the source have the wrong size"
-                " or checksum"
+                f"the source returned {size_bytes} bytes, which have the wrong"
+                " size or checksum"
             )
 
 

@@ -189,7 +189,9 @@ class DataPort:
                 channel.close()
         except Exception as exc:
             # Omit the exception's text: it may quote the client's data.
-            self._log.error("client dropped: internal %s", type(exc).__name__)
+            self._log.error(
+                "client dropped: internal error: %s", type(exc).__name__
+            )
             if channel is not None:
                 self._turn_away(
                     channel, place, codes.INTERNAL_ERROR, "internal error"

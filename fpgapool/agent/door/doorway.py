@@ -185,7 +185,7 @@ class Doorway:
         listener.setblocking(False)
         self._listeners[path] = listener
         self._watch_listener(listener, project_id)
-        LOG.info("Front door of project %s at %s", project_id, path)
+        LOG.info("Opened front door of project %s at %s", project_id, path)
 
     def _watch_listener(
         self, listener: socket.socket, project_id: str

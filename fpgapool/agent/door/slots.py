@@ -87,8 +87,8 @@ class HostSlots:
         if holder.generation != generation:
             raise rules.RequestError(
                 codes.STALE_GENERATION,
-                f"the request has generation {generation}, but the session's"
-                f" slot here has generation {holder.generation}",
+                f"the request is for generation {generation}, but the session"
+                f" has generation {holder.generation} on this host",
             )
         state = self._table.slot(key).state
         if state not in (states.SLOT_READY, *_IN_USE):

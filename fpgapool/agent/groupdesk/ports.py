@@ -355,7 +355,7 @@ _TEXTS = {
     codes.LOCK_LOST: "the lock has ended",
     codes.LOCK_LIMIT: "the group has reached its limit of locks on this host",
     codes.QUEUE_FULL: "the client has too many waiting tasks",
-    codes.TASK_LOST: "the member died while running the task; resend it",
+    codes.TASK_LOST: "the member died while running the task; resend the task",
     codes.TASK_TOO_LARGE: "the task's parameters and input are too large",
     codes.WORKER_DIED: "several members died while running the task",
     codes.OK: "",

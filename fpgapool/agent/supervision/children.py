@@ -285,7 +285,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             if child.pidfd is None:
                 continue
             if not processes.ended(child.pidfd, deadline_s - time.monotonic()):
-                LOG.warning("Killing %s", child.title)
+                LOG.warning("Killing %s: it did not end in time", child.title)
                 child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
             processes.exit_status(child.pidfd)

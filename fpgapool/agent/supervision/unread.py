@@ -51,8 +51,8 @@ class Unread:
         try:
             if len(fds) != buffers.DESCRIPTORS:
                 raise ValueError(
-                    f"a session has {buffers.DESCRIPTORS} descriptors of"
-                    f" shared buffers, not {len(fds)}"
+                    f"expected {buffers.DESCRIPTORS} descriptors of a"
+                    f" session's shared buffers, got {len(fds)}"
                 )
             size_bytes = sum(map(buffers.size_bytes, fds))
         except ValueError:

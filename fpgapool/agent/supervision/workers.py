@@ -99,7 +99,9 @@ def _end_idle(path: pathlib.Path) -> None:
                 raise Busy(f"the worker of slot {path.stem} has a session")
             sock.sendall(messages.encode(messages.request(2, "exit")))
             if not processes.ended(pidfd, IDLE_TIMEOUT_S):
-                raise Busy(f"the worker of slot {path.stem} did not end")
+                raise Busy(
+                    f"the worker of slot {path.stem} did not end in time"
+                )
         finally:
             os.close(pidfd)
 

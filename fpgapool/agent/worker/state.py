@@ -405,8 +405,8 @@ class Machine:
             return [
                 Refuse(
                     codes.STALE_GENERATION,
-                    f"generation {order.generation} is older than the newest, "
-                    f"{self.seen_generation}",
+                    f"generation {order.generation} is outdated; the newest is"
+                    f" {self.seen_generation}",
                 )
             ]
         if order.generation == self.seen_generation and not self._repairs(
@@ -466,7 +466,7 @@ class Machine:
             return [
                 Refuse(
                     codes.STALE_GENERATION,
-                    f"generation {generation} was never assigned here",
+                    f"generation {generation} was never assigned to this slot",
                 )
             ]
         if self.order is None or generation != self.order.generation:

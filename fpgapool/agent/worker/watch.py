@@ -118,8 +118,8 @@ class Watch:
         if 0 < limits.max_hold_s <= now - self._first_s:
             return (
                 codes.HOLD_TIMEOUT,
-                f"the session held the slot for {limits.max_hold_s:g} s, the"
-                " maximum",
+                "the session held the slot for the maximum time of"
+                f" {limits.max_hold_s:g} s",
             )
         return self._look_at_rate(now)
 
