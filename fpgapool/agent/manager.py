@@ -108,7 +108,8 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         epoch = _EPOCH(leader_epoch, "leader_epoch")
         generation = _GENERATION(request.generation, "generation")
-        # With an invalid, high generation, a slot would refuse all valid ones.
+        # With a generation that is too high, a slot would refuse all valid
+        # ones.
         if not agent_api.can_be_of(generation, epoch):
             raise ValueError(
                 f"no leader can have issued generation {generation} yet"

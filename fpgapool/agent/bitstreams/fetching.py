@@ -19,8 +19,8 @@ class Fetcher:
     """Calls the cache in other threads; used only in the loop's thread.
 
     A request for a file that is already being fetched joins that fetch. A
-    request's time limit starts with the request, not when a thread is free,
-    because the client that requested the slot has a deadline, too.
+    request's time limit starts with the request, not when a thread becomes
+    free, because the client that requested the slot has a deadline, too.
     """
 
     caller: sender.Caller

@@ -49,7 +49,7 @@ class Sockets:
     def certificate_sha256(self) -> str | None:
         """Return the certificate hash by which clients recognize this process.
 
-        :returns: the hash, or None without TLS. The first call creates it.
+        :returns: None without TLS. The first call creates the certificate.
         """
         certificate = self._certificate
         return None if certificate is None else certificate.sha256()

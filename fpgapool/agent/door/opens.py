@@ -98,7 +98,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Query the conductor for changes of silent sessions.
+    """Query the conductor for changes of sessions without recent views.
 
     :ivar sessions: project id, session id and known revision of each.
     """
@@ -459,7 +459,7 @@ class Opens:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Give up, repeat and poll the entries that are due."""
+        """Give up, repeat or poll each entry that is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
         for entry in list(self._opens):

@@ -47,7 +47,7 @@ SECRET_BYTES = 32
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
-    :param push: sends the client with a given number the view of a session.
+    :param push: sends a session's view to the client with the given number.
     """
 
     settings: agent_settings.AgentSettings

@@ -98,7 +98,7 @@ class HostSlots:
         return key
 
     def sessions_in_use(self) -> Iterable[str]:
-        """Return the ids of sessions whose slots clients have connected to."""
+        """Return the ids of the sessions whose clients have connected here."""
         return {
             holder.session_id
             for key, holder in self._table.holders().items()

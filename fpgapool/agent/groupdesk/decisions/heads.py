@@ -29,7 +29,7 @@ class Heads:
         tasks, and its heads in the order in which they began to wait; ``time``
         serves the project with the least busy time, and its client with the
         least. Ties are broken by the client's id, then by the queue's number.
-    :ivar per_task: amount of service that the start of a task counts as.
+    :ivar per_task: amount of service that is charged when a task starts.
     """
 
     def __init__(self, arbitration: str) -> None:
@@ -75,7 +75,7 @@ class Heads:
         return share
 
     def charge(self, client: model.Client, slot_s: float) -> None:
-        """Count slot time as service, if ``time`` decides the order."""
+        """Charge slot time as service, if ``time`` decides the order."""
         if self.by_time:
             client.share.served += slot_s
             client.project.served += slot_s

@@ -173,7 +173,7 @@ class Announced:
 
     :param shared: whether the session's input is in shared buffers.
     :param miss: requests the block of a task from the client.
-    :param arguments: references of the arguments that the core already has.
+    :param arguments: references to the arguments that the core already has.
     """
 
     def __init__(
