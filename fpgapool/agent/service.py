@@ -52,13 +52,12 @@ from fpgapool.vocabulary import codes
 LOG = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: Maximum time for which the first report waits for the status of running
-#: workers.
+#: Maximum time for which the first report waits for workers' status.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: Time in which a worker must release its slot, in addition to the time that
-#: programming takes, which must end first.
+#: Time in which a worker must release its slot, in addition to the time for
+#: programming, which must end first.
 RELEASE_TIMEOUT_S = 10.0
 
 #: Time for which a member tries to connect to its group's desk.
@@ -67,7 +66,7 @@ DESK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: Time in which a scrape must be answered, before scrapers time out.
+#: Time in which a scrape must be answered, before the scraper times out.
 METRICS_TIMEOUT_S = 2.0
 
 LOCK_NAME = "agent.lock"
@@ -81,9 +80,8 @@ class AgentError(Exception):
 class Agent:
     """The agent of one host.
 
-    :param counts: object in which events are counted; ``conductor`` may use
-        it, too.
-    :ivar faults: each device's fault, or None if it is healthy, by name.
+    :param counts: the object that counts events; ``conductor`` may share it.
+    :ivar faults: each device's fault by its name; None for a healthy device.
     """
 
     def __init__(
@@ -100,8 +98,7 @@ class Agent:
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
         )
-        # Limits the rate of log lines, because each session with an untrusted
-        # bitstream causes one.
+        # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
         self._server: typing.Any = None
@@ -142,7 +139,7 @@ class Agent:
     def stop(self) -> None:
         """Stop serving; sessions continue if workers outlive the agent.
 
-        It is safe to call this again, or before :meth:`start`.
+        This may be called repeatedly, or before :meth:`start`.
         """
         with self._stop_lock:
             if self._started:
@@ -225,8 +222,8 @@ class Agent:
         self._opener = sender.Caller(
             self.loop, f"{name}-opener", sender.OPENING_THREADS
         )
-        # Fetches have separate threads, because they take long and must not
-        # delay other calls.
+        # Fetches have their own threads, because they take a long time and
+        # must not delay other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
 
     def _build_parts(self) -> None:
@@ -361,7 +358,7 @@ class Agent:
         self._reporter.stop()
         self._front_door.stop()
 
-    # Commands of the conductor, from any thread.
+    # Commands from the conductor, in any thread.
 
     def _command(
         self,
@@ -436,8 +433,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Check the bitstream now, not when its file arrives, because a key
-            # may have been revoked since.
+            # Check the bitstream now, not when its file arrives: a key may
+            # have been revoked since.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -457,7 +454,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Add the desk's socket, and for how long the worker tries it."""
+        """Add the desk's socket, and how long the worker tries to connect."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -471,7 +468,7 @@ class Agent:
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""
         self._untrusted_log.warning(
-            "Refused to program slot %s.%d with bitstream %s of %s: %s",
+            "Refused to program slot %s.%d with bitstream %s for %s: %s",
             *order.key,
             _bitstream_id(order) or order.members["bitstream"],
             order.members["accelerator"],
@@ -488,8 +485,7 @@ class Agent:
     def _fetch(self, order: orders.Fetch) -> None:
         """Fetch a file; only its slot waits for it."""
         key, generation = order.key, order.generation
-        # Protect the file before it is fetched, so that it is not evicted in
-        # the meantime.
+        # Protect the file from eviction even before it is fetched.
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
@@ -543,7 +539,7 @@ class Agent:
         effects = self.table.tick(self._clock.now())
         self._take_standing()
         self._carry_out(effects)
-        # Workers report changes by themselves, except for byte counts.
+        # Workers report most changes unasked, but not their byte counts.
         self.workers.tick()
         self.desks.tick()
         self._boards.check()
@@ -562,7 +558,7 @@ class Agent:
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent with its counts; RPC must already be set up."""
+    """Return an agent; RPC must already be set up."""
     counts = agent_metrics.Counts()
     return Agent(
         settings,
@@ -587,10 +583,9 @@ def _lock_state_dir(state_path: str) -> int:
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
-    """Refuse a directory whose path is too long for sockets of workers and
-    desks.
+    """Refuse a path that is too long for the sockets in the directory.
 
-    Otherwise, these would be restarted forever while clients wait.
+    Workers and desks would be restarted forever while clients wait.
     """
     state_dir = os.path.abspath(state_path)
     paths = [
@@ -610,13 +605,13 @@ def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
 def _checked(
     devices: tuple[drivers.DeviceInfo, ...],
 ) -> tuple[drivers.DeviceInfo, ...]:
-    """Check that devices' names can be part of file names; return them."""
+    """Return the devices if their names can be part of file names."""
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
                 f"the driver reports a device named {device.name!r:.80}; the "
                 "name must not be empty or contain a slash or NUL, because it "
-                "is part of sockets' names"
+                "becomes part of socket names"
             )
     return devices
 

@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Boards:
-    """Calls a driver in other threads; only the loop's thread uses it.
+    """Calls a driver in other threads; used only in the loop's thread.
 
     :param report: called in the loop's thread with a device's name, its fault
         (None if it is healthy) and its power in W (None if it is not

@@ -32,8 +32,8 @@ class Meter:
     """Integrates the power of boards and divides the energy among holders.
 
     A board is assumed to draw the power of its last reading until the next.
-    All of it, including idle power, is divided equally among the slots that
-    are held. While no slot is held, no holder is charged.
+    All of it, including idle power, is divided equally among the held slots.
+    While no slot is held, no holder is charged.
     """
 
     def __init__(self, keys: list[orders.Key]) -> None:
