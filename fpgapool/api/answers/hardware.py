@@ -32,8 +32,8 @@ class Hardware:
     :ivar documents: returns all documents; the flag says whether the caller
         may see data of other projects.
     :ivar missing: error code if the one in the path does not exist.
-    :ivar see_all: the right to see data of other projects; None: all callers
-        have it.
+    :ivar see_all: the right to see data of other projects; None if all
+        callers may.
     :ivar key: the member that identifies one in paths and markers.
     """
 
@@ -79,11 +79,11 @@ class Hardware:
     ) -> calls.Answer:
         """Change the one that the path identifies, and show it.
 
-        :param change: requests the change from the conductor; it gets the
-            document as it was before.
+        :param change: requests the change from the conductor, given the
+            previous document.
         """
         known = call.backends.inventory
-        # The one to change may be newer than the cache.
+        # The resource may be newer than the cache.
         known.forget()
         found = self._found(call)
         try:

@@ -52,7 +52,7 @@ def make_nonce() -> str:
 
 
 def make_token(key: str, instance_id: str, nonce: str) -> str:
-    """Return the token of an instance, which these parameters determine.
+    """Return the token of an instance; it depends only on the parameters.
 
     Tokens therefore need not be stored: whenever Nova asks again, for a config
     drive or the metadata service, it gets the same token.
@@ -76,10 +76,7 @@ def hash_token(token: str) -> str:
 def find_token(
     keys: Sequence[str], instance_id: str, nonce: str, token_hash: str
 ) -> str | None:
-    """Derive the token of an instance again.
-
-    :returns: the token; None if it was derived from none of these keys.
-    """
+    """Return the token of an instance; None if its key is not one of these."""
     for key in keys:
         token = make_token(key, instance_id, nonce)
         if hmac.compare_digest(hash_token(token), token_hash):

@@ -78,8 +78,8 @@ CREATE_QUERY = common.record(
     optional=["dry_run"],
     dry_run=common.described(
         common.FLAG,
-        "Whether to open no session, and only return the expected outcome with"
-        " the status 200.",
+        "Open no session: only return the expected outcome, with the status"
+        " 200.",
     ),
 )
 

@@ -214,9 +214,6 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
 
 
 def _has(header: str, tag: str) -> bool:
-    """Whether a client already has the file.
-
-    :param header: the request's ``If-None-Match``.
-    """
+    """Whether an ``If-None-Match`` header contains a file's tag."""
     known = [one.strip().removeprefix("W/") for one in header.split(",")]
     return tag in known or "*" in known
