@@ -106,8 +106,6 @@ class ShareBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeleteBitstream(base.Payload):
-    """Delete a bitstream."""
-
     bitstream_id: str
 
 

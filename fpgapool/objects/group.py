@@ -73,8 +73,6 @@ class DeleteGroup(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttachClient(base.Payload):
-    """Attach a client to a group."""
-
     client_id: str
     group_id: str
     project_id: str
@@ -84,8 +82,6 @@ class AttachClient(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RevokeClient(base.Payload):
-    """Revoke a client of a group."""
-
     group_id: str
     client_id: str
     ended: bool = False
