@@ -218,7 +218,7 @@ class Call:
     :ivar caller: the caller; an empty context if the request has no token.
     :ivar base_url: the API's URL, without a slash at the end.
     :ivar body: the body, which its schema allows; empty if there is none.
-    :ivar etags: ETags that the client sent, of the responses that it has.
+    :ivar etags: ETags of the responses that the client has cached.
     :ivar recorded: whether the response comes from the database alone, because
         no conductor answered.
     :ivar stream: the body of an upload; None if its end cannot be determined.

@@ -133,9 +133,8 @@ accelerator its session uses; if none has ``active_w``, it counts as 0 W.
         default={},
         help="""
 Power caps of individual hosts, as ``UUID:watts`` pairs separated by commas.
-The slots of such a host must stay below its cap, in addition to
-``power_cap_w``. If the host's boards file also has a cap, the lower one
-applies.
+The slots in use on such a host do not exceed its cap; ``power_cap_w`` also
+applies. If the host's boards file also has a cap, the lower one applies.
 """,
     ),
     cfg.FloatOpt(
@@ -190,8 +189,8 @@ with ``WORKER_DIED``.
         min=0,
         max=30 * 86400,
         help="""
-Seconds after its first connection when a session ends as EXPIRED with
-``HOLD_TIMEOUT``, even if it is active. 0 means never.
+A session ends as EXPIRED with ``HOLD_TIMEOUT`` this many seconds after its
+first connection, even if it is active. 0 means never.
 """,
     ),
     cfg.FloatOpt(
@@ -238,8 +237,8 @@ do not show its effect.
         help="""
 Number of consecutive failures of an accelerator in one slot after which its
 sessions avoid all of the host's slots of that shape, as long as another usable
-slot fits. They also avoid these slots if the accelerator could not be prepared
-in more than this many of them since it last worked there.
+slot fits. They also avoid these slots if, since the accelerator last worked
+there, preparing it has failed in more than this many of them.
 
 A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep this limit below

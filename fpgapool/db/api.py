@@ -383,8 +383,8 @@ class Database(connected.Connected):
     ) -> int:
         """Delete sessions that have ended.
 
-        :param finished_before: wall-clock time; later sessions stay.
-        :returns: number of sessions deleted; below the limit, none are left.
+        :param finished_before: wall-clock time; sessions ended later stay.
+        :returns: the number deleted; if it is below the limit, none are left.
         """
         query = sessions_sql.over(finished_before, limit)
         return self._purge(models.sessions, query, epoch)
@@ -517,8 +517,8 @@ class Database(connected.Connected):
     ) -> int:
         """Delete the rows of instances that Nova has deleted.
 
-        :param deleted_before: wall-clock time of the deletion in Nova.
-        :returns: number of rows deleted; below the limit, none are left.
+        :param deleted_before: wall-clock time; instances deleted later stay.
+        :returns: the number deleted; if it is below the limit, none are left.
         """
         columns = models.instances.c
         query = (

@@ -67,7 +67,7 @@ class Slot:
 
     @property
     def serves_reservation(self) -> bool:
-        """Whether it is reserved and works, and no other holder has it."""
+        """Whether it is reserved, works, and is not held by others."""
         instance_id = self.record.reserved_for
         if instance_id is None or self.record.faulty:
             return False

@@ -524,7 +524,7 @@ class Snapshot:
         return max((one for one in arrivals if one is not None), default=0.0)
 
     def moved(self, by_s: float) -> Self:
-        """Return the snapshot with the stored times moved.
+        """Return the snapshot with its times moved to a new leader's clock.
 
         :param by_s: the value that :meth:`Database.begin_term` returned.
         """

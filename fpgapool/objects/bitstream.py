@@ -12,7 +12,7 @@ from fpgapool.vocabulary import formats
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitstreamRef(base.Payload):
-    """The file to program a slot with.
+    """The file with which a slot is programmed.
 
     :param signature: signature of the checksum in base64, which the agent
         verifies; empty if there is none.

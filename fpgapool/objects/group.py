@@ -162,8 +162,7 @@ class GroupOrder(base.Payload):
     """Everything that a host's agent needs to know about a group.
 
     The agent configures the group's desk accordingly; repeating an order has
-    no further effect. An order for a group replaces orders with lower
-    revisions.
+    no further effect. An order replaces the group's orders of lower revisions.
 
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
     :param clients: all clients that may use the group; others are revoked.

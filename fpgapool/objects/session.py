@@ -56,8 +56,8 @@ class Endpoint(base.Payload):
 class SessionView(base.Payload):
     """Everything that a session's owner may know about it.
 
-    A view with a higher revision replaces it. In addition to the fields of the
-    description, it has the session's slot, and how to connect to it.
+    A view with a higher revision replaces it. In addition to the described
+    fields, it contains the session's slot and the data for connecting to it.
 
     :param secret: the secret in hexadecimal; empty except in a READY view for
         the front door that opened the session.

@@ -228,7 +228,7 @@ class TrafficControl:
     def put_queue(
         self, index: int, handle: int, parent: int, bytes_per_s: int
     ) -> None:
-        """Give a class a queue with a length that suits its rate."""
+        """Create a queue of a class; its length depends on the rate."""
         limit_bytes = max(_MIN_QUEUE_BYTES, int(bytes_per_s * _QUEUE_S))
         self._send(
             rtnl.RTM_NEWQDISC,

@@ -158,7 +158,7 @@ class Waiters:
             self._closing.wait(pause_s)
 
     def _known(self) -> frozenset[str]:
-        """Return the sessions waited for; if none, record the thread's end."""
+        """Return the sessions to query; if there are none, the thread ends."""
         with self._lock:
             if self._closing.is_set() or not self._waiters:
                 self._thread = None

@@ -73,7 +73,7 @@ def _set(
         one.resource: one.hard_limit
         for one in call.backends.database.quotas(project_id)
     }
-    # None means that the default applied.
+    # None means that the default limit applied.
     call.audit.before = {name: known.get(name) for name in limits}
     call.backends.conductor.set_quota(project_id, limits)
 

@@ -67,7 +67,7 @@ class ApiError(exceptions.PicklableError):
 
 
 def missing(code: str, kind: str, name: str) -> ApiError:
-    """Return the error for a resource that the caller cannot see."""
+    """Return the error for a resource that does not exist or is invisible."""
     return ApiError(code, f"there is no {kind} {name!r:.80}")
 
 

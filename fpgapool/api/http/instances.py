@@ -27,7 +27,7 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 
-#: Prefix of the tokens of instances, and of no other tokens.
+#: Prefix that distinguishes the tokens of instances from all others.
 PREFIX = "fpi_"
 
 #: The role of an instance; see :data:`rights.BASIC`.
@@ -85,7 +85,7 @@ def find_token(
 
 
 def instance_of(token: str) -> str | None:
-    """Return the instance that a token names; None if it is not a token."""
+    """Return the instance that a token names; None if the token is invalid."""
     matched = _TOKEN.fullmatch(token)
     if matched is None:
         return None
@@ -188,9 +188,9 @@ class InstanceAuth:
 
 
 def _presented(environ: middleware.Environ) -> str | None:
-    """Return the token of a request, if it is an instance's.
+    """Return the instance's token in a request; ignore all other tokens.
 
-    If there is an ``X-Auth-Token``, a bearer token is ignored.
+    An ``X-Auth-Token`` takes precedence over a bearer token.
     """
     token: Any = environ.get("HTTP_X_AUTH_TOKEN", "").strip()
     if not token:

@@ -27,7 +27,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 #: Key of a request's context in its WSGI environment.
 CONTEXT = "fpgapool.context"
 
-#: Key of the path of a request's route, which is set once it is known.
+#: Key of the path of a request's route; it is set once the route is known.
 ROUTE = "fpgapool.route"
 
 #: Keys of the client's address and the ``Host`` header, as the server itself
@@ -174,7 +174,7 @@ def _is_loopback(address: str) -> bool:
 
 @functools.lru_cache
 def _is_loopback_name(host: str) -> bool:
-    """Whether a ``Host``, with or without a port, is a loopback address."""
+    """Whether a ``Host``, with or without a port, names only this machine."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -65,7 +65,7 @@ class Page:
     All files are loaded into memory, so no path can lead out of their
     directory.
 
-    :param keystone_url: URL at which users get tokens; None: they cannot.
+    :param keystone_url: URL at which users get tokens; None: there is none.
     :param is_open: whether the API runs without Keystone.
     """
 

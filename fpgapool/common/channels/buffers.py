@@ -77,8 +77,8 @@ def size_bytes(fd: int) -> int:
 
 def empty(mapped: mmap.mmap) -> None:
     """Clear memory, and release its pages in all processes."""
-    # Set this first: a client that still reads 1 afterwards then knows that
-    # the output was intact.
+    # Set this first: a client that reads output, and then still reads 1, knows
+    # that the output was intact.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)
 

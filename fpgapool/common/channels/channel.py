@@ -554,7 +554,7 @@ def recv_payload(
 ) -> bytearray:
     """Receive the payload of a frame into newly allocated memory.
 
-    Use it for JSON and other rare frames: data belongs into pooled buffers.
+    Use it for JSON and other rare frames; data goes into pooled buffers.
     """
     payload = bytearray(header.wire_payload_bytes)
     channel.recv_exact_into(memoryview(payload), deadline_s)

@@ -124,7 +124,7 @@ class Ring:
         self._taken_bytes = 0
         self._written = self._words[_AT_WRITTEN]
         self._read = self._words[_AT_READ]
-        # The writer's position when the reader last looked.
+        # The writer's position when the reader last read it.
         self._seen = self._read
         self._wiped = self._written
 
@@ -348,7 +348,7 @@ class Ring:
         return True
 
     def _oldest(self) -> tuple[int, int, int]:
-        """Find the oldest record; there must be one.
+        """Find the oldest record; the ring must not be empty.
 
         :returns: its start, its length, and the number of bytes to free.
         """

@@ -596,7 +596,7 @@ def get_server(
 
 
 def _method_of(message: Mapping[str, Any]) -> str:
-    """Return the method of a message; empty if it is not at the start."""
+    """Return the method of a message; empty if it cannot be found."""
     method, arguments = message.get("method"), message.get("args")
     if method == SIGNED and isinstance(arguments, dict):
         begin = _SIGNED_METHOD.match(str(arguments.get("body")))
