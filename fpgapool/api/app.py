@@ -114,7 +114,7 @@ def connect(
         call_timeout_s=min(
             options.read_timeout_s, options.conductor_timeout_s
         ),
-        # If the conductor does not answer, the database does.
+        # The database answers if the conductor does not.
         tries=1,
         watch=counts.rpc.note,
         keys=keys,

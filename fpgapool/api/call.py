@@ -85,7 +85,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: cfg.ConfigOpts.GroupAttr, **others: Any) -> Self:
-        """Return the configured limits, some of which others replace."""
+        """Return the configured limits; ``others`` replace some of them."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: options[name] for name in names} | others)
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# Maximum size of cached documents, and maximum number of ended values.
+# Maximum total size of cached documents, and maximum number of cached values.
 _MOST_BYTES = 16 * 2**20
 _MOST_VALUES = 1000
 

@@ -50,7 +50,7 @@ _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 # Shorter keys can be guessed.
 _MIN_KEY_LENGTH = 32
 
-#: Time limit of a request to Nova. A lookup that is too slow to be waited for
+#: Time limit of a request to Nova. A lookup that exceeds ``lookup_timeout_s``
 #: continues until then, so that the instance's next request finds a token.
 REQUEST_TIMEOUT_S = 5.0
 

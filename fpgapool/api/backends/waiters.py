@@ -76,8 +76,8 @@ class Waiters:
     ) -> bool:
         """Wait until a session has a later revision.
 
-        If too many requests wait, one of the project with the most stops
-        waiting, to make room.
+        If too many requests wait, one must make room: it belongs to the
+        project with the most requests.
 
         :param place: rank within the project; the request with the highest
             place is the first to make room.

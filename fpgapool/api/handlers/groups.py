@@ -203,7 +203,7 @@ def _find(call: calls.Call) -> objects.GroupView:
 
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
-    """Return a group, with the members that only the leader knows."""
+    """Return a group with the data that only the leader has."""
     found = call.ask(lambda leader: leader.get_groups([view.group_id]))
     return found[0] if found else view
 

@@ -148,7 +148,7 @@ def delete(call: calls.Call) -> calls.Answer:
 def reopen(call: calls.Call) -> calls.Answer:
     """Request another slot for a session that has lost its slot.
 
-    Only the client knows that its data flow has stopped.
+    The client requests this: only it knows when its data flow has stopped.
     """
     lost = call.body["reopen"]["generation"]
     row = _find(call)
@@ -286,9 +286,7 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
 
 
 def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
-    """Return the current state of a session, including what only the leader
-    knows.
-    """
+    """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
