@@ -489,8 +489,7 @@ def connect_unix(
 ) -> socket.socket:
     """Connect to a Unix stream socket.
 
-    :param deadline_s: absolute deadline, up to which this waits if the backlog
-        is full.
+    :param deadline_s: until then, this waits while the backlog is full.
     :param pause: waits for the given seconds; an exception ends the attempt.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -200,7 +200,7 @@ class Ring:
         """Write records that the reader sees all at once.
 
         :returns: how many were written; the ring had no room for the rest.
-        :raises: as :meth:`put`; earlier records are written.
+        :raises: the errors of :meth:`put`; earlier records are written.
         """
         count = 0
         try:
@@ -490,8 +490,7 @@ class Channel:
         #: Whether the peer has freed all records; see
         #: :meth:`Ring.is_drained`.
         self.is_drained = outgoing.is_drained
-        #: Whether the peer has not discarded its ring; see
-        #: :meth:`Ring.is_whole`.
+        #: Whether the peer's ring is still in use; see :meth:`Ring.is_whole`.
         self.is_whole = incoming.is_whole
 
     @classmethod

@@ -235,7 +235,7 @@ class Client:
         Each server gets a single message with all its casts in order: another
         cast in a message costs far less than another message.
 
-        :raises: as :meth:`cast`, at the end; some casts may have been sent.
+        :raises: the errors of :meth:`cast`; some casts may have been sent.
         """
         held: list[tuple[str | None, str, dict[str, Any]]] = []
         self._held.casts = held

@@ -130,7 +130,7 @@ class Page:
         """Add the values of all rows of a table.
 
         :param labels: values of the first labels of each row.
-        :param more: additional values for rows, which the source lacks.
+        :param more: values for rows that the source does not have.
         """
         for row in rows:
             self.put(row, _read(row.read, source, more), *labels)
