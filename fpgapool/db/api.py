@@ -533,7 +533,7 @@ class Database(connected.Connected):
 def _write(
     connection: sa.Connection, changes: Changes, left_out: set[int]
 ) -> None:
-    """Write changes, except of the left-out sessions, which are deleted."""
+    """Write changes, but delete the rows of the sessions to leave out."""
     wanted = changes.without_sessions(left_out)
     columns = models.assignments.c
     gone = sorted(left_out)

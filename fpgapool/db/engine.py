@@ -115,7 +115,7 @@ def _with_mysql_defaults(
     if read_timeout_s is not None:
         defaults["read_timeout"] = str(read_timeout_s)
         defaults["write_timeout"] = str(read_timeout_s)
-    # oslo.db only translates the errors of "mysql".
+    # oslo.db translates errors only if the dialect is named "mysql".
     driver = url.drivername.replace("mariadb", "mysql", 1)
     return url.set(drivername=driver, query={**defaults, **url.query})
 
@@ -311,7 +311,7 @@ def _is_passing(error: Exception, original: BaseException) -> bool:
 
 def _sqlite_code(original: BaseException) -> int | None:
     code = getattr(original, "sqlite_errorcode", None)
-    # The higher bits are details.
+    # The higher bits contain details.
     return None if code is None else code & 0xFF
 
 
