@@ -261,7 +261,7 @@ def _readers(
 
 
 def _plain(type_: Any) -> frozenset[type]:
-    """Return the types whose values need no reader; NaN and infinity do."""
+    """Return the types whose values need no reader, if they are finite."""
     is_union = typing.get_origin(type_) in (types.UnionType, typing.Union)
     kinds = typing.get_args(type_) if is_union else (type_,)
     return frozenset(

@@ -55,8 +55,8 @@ class UploadBitstream(base.Payload):
 
     :param location: the file's location, in the store's own format.
     :param signed_by: name of the key that verified the signature.
-    :param shapes: shapes of the slots that it fits; empty means all that have
-        the resources.
+    :param shapes: shapes of the slots that it fits; empty means all with
+        enough resources.
     """
 
     bitstream_id: str

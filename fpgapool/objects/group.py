@@ -31,7 +31,7 @@ class Goal(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.request_members(_OPTIONS))
 class CreateGroup(base.Payload):
-    """Create a group, with options of the description.
+    """Create a group, with the options that its description defines.
 
     :param accelerator: the accelerator's name in the project.
     """

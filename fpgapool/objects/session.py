@@ -217,7 +217,7 @@ class AssignRequest(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared(base.Payload):
-    """A slot is ready for its session's client.
+    """Reports that a slot is ready for its session's client.
 
     :param secret: single-use secret in hexadecimal; empty if the client has
         its own.
