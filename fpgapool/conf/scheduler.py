@@ -78,7 +78,6 @@ may also take one from a project that has used up its share; between projects,
 priorities count only up to ``[quota] max_priority``. The session that loses
 its slot returns to its place in the queue, and continues in another slot from
 the first missing byte.
-Its client must be of this release or later.
 
 Each project needs a queue of its own, which requires ``[conductor]
 fair_share`` or a quota of sessions.

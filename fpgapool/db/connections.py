@@ -102,9 +102,7 @@ class KeptConnection:
 
 
 class Readers:
-    """Runs single queries, several in parallel, each on a connection that is
-    reused.
-    """
+    """Runs single queries, also in parallel, on connections that it reuses."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of the number of requests that projects have in progress."""
+"""Limits on the number of requests that projects have in progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpgapool.api.http import errors
 
 
 class Crowd:
-    """Places for requests that projects share; thread-safe.
+    """A number of places for requests, shared by projects; thread-safe.
 
     :param what: name of the requests, for error messages.
     :param code: error code if there is no free place.

@@ -93,7 +93,7 @@ WORDS = {
 
 
 def matching(pattern: str, words: str) -> Schema:
-    """Return the part of a schema that requires strings of a pattern.
+    """Return the part of a schema that requires strings to match a pattern.
 
     :param pattern: a regular expression for the whole string.
     :param words: description of such a string, for error messages.
@@ -352,7 +352,7 @@ def _comparisons(listed: fields.Fields) -> Iterator[tuple[str, Schema]]:
     shown = {field.shown: field for field in listed.shown}
     for parameter, member in listed.filters.items():
         field = shown[member]
-        # The text in a query must not be empty or of unlimited length.
+        # Text in a query must not be empty, and has a maximum length.
         kind = fields.NAME if field.kind is fields.TEXT else field.kind
         limits = {} if isinstance(field, fields.Option) else field.limits
         yield (

@@ -65,7 +65,7 @@ class Page:
     All files are loaded into memory, so no path can lead out of their
     directory.
 
-    :param keystone_url: URL at which users get tokens; None: they cannot.
+    :param keystone_url: URL at which users get tokens; None: there is none.
     :param is_open: whether the API runs without Keystone.
     """
 
@@ -214,9 +214,6 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
 
 
 def _has(header: str, tag: str) -> bool:
-    """Whether a client already has the file.
-
-    :param header: the request's ``If-None-Match``.
-    """
+    """Whether an ``If-None-Match`` header contains a file's tag."""
     known = [one.strip().removeprefix("W/") for one in header.split(",")]
     return tag in known or "*" in known
