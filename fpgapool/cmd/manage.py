@@ -59,7 +59,7 @@ _TARGETS = (
 )
 
 _PURGE_BATCH_ROWS = 1000
-# More leaders than any backup can have missed: each usually leads for minutes.
+# More than the leaders since any backup: each usually leads for minutes.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
@@ -69,7 +69,6 @@ _AUDIT_S = 20.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command."""
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     register_commands(conf)
