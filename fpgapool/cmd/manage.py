@@ -233,7 +233,7 @@ def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
     total = _purge_all(database.purge_instances, finished_before)
-    print(f"{total} rows of deleted instances deleted.")
+    print(f"{total} rows of former instances deleted.")
     return 0
 
 

@@ -132,7 +132,7 @@ class Auditor:
         yield findings.Finding(
             kind=findings.NO_LEADER,
             subject="conductor",
-            detail="no conductor responds; the lease is held by"
+            detail="no conductor responds; holder of the lease:"
             f" {who or 'none'}",
         )
         yield from audit.in_database(holdings)

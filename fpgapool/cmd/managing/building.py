@@ -66,8 +66,8 @@ ARGUMENTS = (
     option(
         "platform",
         "PATTERN",
-        "compile for a device whose platform name matches PATTERN, which has"
-        " the syntax of boards files",
+        "compile for a device whose platform name matches PATTERN, which is"
+        " written as in boards files",
         default="*",
     ),
     option(

@@ -254,7 +254,7 @@ def parser() -> argparse.ArgumentParser:
         "pool.",
         epilog="Encrypt: fpgapool-run aes --key-file KEY --in FILE --out "
         "FILE.enc. Decrypt: fpgapool-run aes --decrypt --key-file KEY --in "
-        "FILE.enc --out FILE. Exit status: 0 done, 1 failed, 2 wrong usage, "
+        "FILE.enc --out FILE. Exit status: 0 done, 1 failed, 2 invalid usage, "
         "130 interrupted.",
     )
     declared.add(_DECLARED, made)

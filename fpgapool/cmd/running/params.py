@@ -131,7 +131,7 @@ def _with_iv(
         same = iv == _read_iv(iv_path).hex()
         if cipher != AES or not same:
             raise command_line.UsageError(
-                f"{source} is already encrypted, because {iv_path} exists: use"
+                f"{source} seems to be encrypted: {iv_path} exists; use"
                 " --decrypt, or --encrypt to encrypt it again"
             )
     if "iv" in params:
