@@ -54,13 +54,12 @@ def acc_dry_run(
 ) -> DryRun:
     """Report what :func:`acc_open` would get now, without opening a session.
 
-    The result is valid only at this moment, and does not reserve a slot.
+    The result is valid only for this moment; no slot is reserved. Parameters
+    not described here are those of :func:`acc_open`.
 
-    :param params: parameters that are already known, to be checked.
-    :param accelerator: see :func:`acc_open`, also for the other parameters.
-    :raises errors.RequestRejected: with code ``RATE_LIMITED`` if there were
-        too many dry runs, or ``DRY_RUN_UNSUPPORTED`` if the pool does not
-        support them.
+    :param params: parameters to check; those not known yet may be omitted.
+    :raises errors.RequestRejected: with code ``RATE_LIMITED`` after too many
+        dry runs, or ``DRY_RUN_UNSUPPORTED`` if the pool cannot do them.
     :raises: otherwise, as :func:`acc_open`.
     """
     members = checks.request(accelerator, size_bytes, **options)

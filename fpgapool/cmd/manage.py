@@ -59,7 +59,7 @@ _TARGETS = (
 )
 
 _PURGE_BATCH_ROWS = 1000
-# More leaders than any backup can have missed: each usually leads for minutes.
+# More than the leaders since any backup: each usually leads for minutes.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
@@ -69,7 +69,6 @@ _AUDIT_S = 20.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command."""
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     register_commands(conf)
@@ -234,7 +233,7 @@ def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
     total = _purge_all(database.purge_instances, finished_before)
-    print(f"{total} rows of deleted instances deleted.")
+    print(f"{total} rows of former instances deleted.")
     return 0
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The larger commands of ``fpgapool-manage``; :mod:`fpgapool.cmd.manage` calls
-them.
+"""The larger commands of ``fpgapool-manage``.
 
 * ``commands``: how commands are declared.
 * ``auditing``: compares conductor, agents, database and store, and repairs.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting for a session's slot."""
+"""Wait for a session's slot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.vocabulary import states
 
-# Short, so that users see the queue move.
+# Short enough that users see the queue move.
 _POLL_S = 10.0
-# If the response comes sooner, the service did not wait.
+# If a response arrives sooner than this, the service did not wait.
 _SHORTEST_S = 0.1
 _PAUSE_S = 1
 
