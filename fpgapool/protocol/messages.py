@@ -4,7 +4,7 @@
 
 A message is a JSON object, preceded by its length in four big-endian bytes.
 Both sockets carry requests, replies with the request's ``id``, and
-notifications with an ``event`` and no ``id``. This module only converts bytes.
+notifications with an ``event`` and no ``id``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MessageDecoder:
             or without data, return the rest.
         :returns: the messages that are now complete, oldest first.
         :raises frames.ProtocolError: if a length is 0 or too large, or a
-            message is not a JSON object; the connection is then unusable.
+            message is not a JSON object. The connection is then unusable.
         """
         self._buffer += data
         messages: list[Message] = []
