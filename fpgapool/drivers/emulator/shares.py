@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the processes of a cluster use their shared resources.
+"""How the processes of a cluster divide their shared resources.
 
 Each slot has its own process. In a mapped file, the processes record which
 slots are busy and what each uses: its device's DMA pipe and, for remote data,
@@ -163,7 +163,7 @@ class ShareTable:
     @staticmethod
     def _begin(memory: memoryview) -> None:
         # The clock restarts at boot. Entries from an earlier boot would make
-        # slots look busy for days, so clear them.
+        # slots look busy for days, so they are cleared.
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
         identity = _key(_LAYOUT + boot)
         if memory[_PLACES.identity] != identity:
@@ -253,7 +253,7 @@ class ShareTable:
     def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
         """Change a stream's peak rate.
 
-        :param peak_bytes_per_s: its rate when it shares nothing.
+        :param peak_bytes_per_s: its rate when it shares no resources.
         :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
@@ -270,7 +270,7 @@ class ShareTable:
         self._busy_until_ns[stream] = busy_until_ns
 
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
-        """Compute the fair rate of a stream among the busy ones.
+        """Compute a stream's fair rate among the busy streams.
 
         :raises TableTruncated: if the file was truncated since it joined.
         """

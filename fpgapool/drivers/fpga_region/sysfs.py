@@ -46,8 +46,8 @@ def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
 class Manager:
     """Programs the regions of an FPGA from files.
 
-    Only vendors' kernels, such as ``linux-xlnx``, have the attributes
-    ``firmware`` and ``flags`` that it uses.
+    It uses the attributes ``firmware`` and ``flags``, which only vendors'
+    kernels have, such as ``linux-xlnx``.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Manager:
     def program(self, contents: bytes, name: str, *, partial: bool) -> None:
         """Program a region; block until this is done.
 
-        :param name: name for the file, unique to the region.
+        :param name: name of the file, unique to the region.
         :param partial: whether the rest of the FPGA stays unchanged.
         :raises base.DriverError: ``PROGRAMMING_FAILED``.
         """
@@ -92,8 +92,8 @@ class Manager:
             raise self._failed("the FPGA is not operating")
 
     def _write(self, attribute: str, value: str) -> None:
-        # Without O_CREAT: the kernel creates attributes, and a wrong path must
-        # not create a file.
+        # O_CREAT is not set: the kernel creates attributes, and a wrong path
+        # must not create a file.
         flags = os.O_WRONLY | os.O_TRUNC
         descriptor = os.open(self._directory / attribute, flags)
         with open(descriptor, "w") as file:

@@ -34,7 +34,8 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "choice": ("choices",),
     "bytes": ("lengths_bytes",),
 }
-#: Suffix that makes a parameter's name stand for its length in expressions.
+#: Suffixes that turn a parameter's name into that of its length in
+#: expressions.
 _LENGTHS = {"bytes": "_bytes", "uints": "_count"}
 
 
@@ -46,7 +47,8 @@ class Param:
         ``bytes`` (in hexadecimal) or ``uints`` (a list).
     :ivar choices: allowed values of a ``choice``.
     :ivar lengths_bytes: allowed lengths of ``bytes``.
-    :ivar default: value if a session sets none; None: it is required.
+    :ivar default: value if the session sets none; None: the session must set
+        one.
     """
 
     kind: str
@@ -63,13 +65,13 @@ class Param:
         return self.kind in _LENGTHS
 
     def variable(self, name: str) -> str | None:
-        """Return the name by which expressions use it, or None."""
+        """Return its name in expressions; None: they cannot use it."""
         if self.kind == "float":
             return None
         return name + _LENGTHS.get(self.kind, "")
 
     def number(self, value: typing.Any) -> int:
-        """Return the number for which it stands in expressions."""
+        """Return its value in expressions."""
         if self.kind == "choice":
             return self.choices.index(value)
         return len(value) if self.is_buffer else int(value)
@@ -163,7 +165,7 @@ def read(
 def parse(value: object, where: str) -> Param:
     """Check a parameter in a manifest.
 
-    :raises ValueError: giving the reason, if it is invalid.
+    :raises ValueError: with the reason, if it is invalid.
     """
     document = shapes.mapping_of(shapes.anything)(value, where)
     kind = shapes.one_of(MEMBERS)(document.get("type"), f"{where}.type")

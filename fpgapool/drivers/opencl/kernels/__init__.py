@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Kernels of the built-in accelerators, each with source and manifest."""
+"""Kernels of the built-in accelerators, each with its source and manifest."""
 
 from __future__ import annotations
 
