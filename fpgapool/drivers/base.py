@@ -155,11 +155,7 @@ class Health:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Measurements of a board.
-
-    :ivar power_w: current power; None if it is not measured.
-    :ivar temperature_c: temperature of the chip; None if it is not measured.
-    """
+    """Measurements of a board and its chip; None: not measured."""
 
     power_w: float | None
     temperature_c: float | None
@@ -356,9 +352,7 @@ class Driver(abc.ABC):
         Workers call it between tasks of different clients or projects, so that
         a task cannot find data of earlier tasks. The accelerator stays
         programmed. By default, this calls :meth:`scrub`; override it if the
-        driver can do this faster.
-
-        :raises DriverError: see :meth:`scrub`.
+        driver can do this faster. The errors are the same.
         """
         self.scrub(device, slot)
 

@@ -66,9 +66,8 @@ def boards(
 
 
 def file_version(path: str | os.PathLike[str]) -> str:
-    """Return the version of a file.
+    """Return a string that changes when a file is written or replaced.
 
-    :returns: a string that changes when the file is written or replaced.
     :raises OSError: if there is no such file.
     """
     return _version(os.stat(path))

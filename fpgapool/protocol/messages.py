@@ -83,10 +83,7 @@ class MessageDecoder:
 def request(
     request_number: int, operation: str, **members: object
 ) -> dict[str, object]:
-    """Build a request.
-
-    :param request_number: the ``id`` that the reply repeats.
-    """
+    """Build a request; the reply repeats its number as ``id``."""
     return {"id": request_number, "op": operation, **members}
 
 
@@ -98,10 +95,7 @@ def reply(request_number: object, **members: object) -> dict[str, object]:
 def error_reply(
     request_number: object, code: str, message: str
 ) -> dict[str, object]:
-    """Build the reply to a request that failed.
-
-    :param request_number: ``id`` of the request; None if it had none.
-    """
+    """Build the reply to a failed request, whose number may be None."""
     return {
         "id": request_number,
         "ok": False,

@@ -100,10 +100,7 @@ class Record(typing.NamedTuple):
 def header(
     kind: int, task_id: int = 0, middle_bytes: int = 0, number: int = 0
 ) -> bytes:
-    """Encode the header of a record.
-
-    :param middle_bytes: length of ``params`` or ``detail``.
-    """
+    """Encode a record's header; the middle is ``params`` or ``detail``."""
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 
 

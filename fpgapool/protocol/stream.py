@@ -145,10 +145,7 @@ class Outbound(typing.Generic[_Piece]):
         return is_short or (bool(self.unsent) and not self.has_credit())
 
     def ask(self) -> int:
-        """Request an acknowledgement; see :meth:`may_ask`.
-
-        :returns: the offset up to which it is requested.
-        """
+        """Request an acknowledgement up to the offset that is returned."""
         self.asked_bytes = self.sent_bytes
         return self.sent_bytes
 

@@ -131,10 +131,7 @@ class FreePacer(_Cancellable):
         self._started_ns = self._clock_ns()
 
     def finish(self, work_bytes: int) -> None:
-        """Wait if the computation is slowed down.
-
-        :raises Cancelled: if :meth:`cancel` was called.
-        """
+        """Wait if the computation is slowed down; may raise Cancelled."""
         if self._slowness == 1.0:
             return
         computing_ns = self._clock_ns() - self._started_ns

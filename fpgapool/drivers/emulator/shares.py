@@ -82,7 +82,8 @@ class ShareTable:
     Entries are only ever added, under a lock on the file. Each stream belongs
     to one slot, and only that slot's process changes it. The time until which
     a stream is busy is a single word, so it is read and written atomically, in
-    ns of ``CLOCK_MONOTONIC``. If a process dies, this time passes soon.
+    ns of ``CLOCK_MONOTONIC``. If a process dies, this time passes soon. Except
+    for :meth:`mend`, methods raise TableTruncated if the file was truncated.
 
     :param directory: directory that the processes of a cluster share; created
         if it is missing.
@@ -180,7 +181,6 @@ class ShareTable:
         :param is_owner: if false, the capacity is an assumption that is used
             until the owner has declared it.
         :raises TableFull: if there are too many resources.
-        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             number = self._entry(
@@ -209,10 +209,7 @@ class ShareTable:
         return count
 
     def busy_users(self, resource: int, now_ns: int) -> int:
-        """Count the busy streams that use a resource.
-
-        :raises TableTruncated: if the file was truncated.
-        """
+        """Count the busy streams that use a resource."""
         self._check()
         return sum(
             resource in dict(self._uses(stream))
@@ -233,7 +230,6 @@ class ShareTable:
         :param uses: bytes of capacity that one byte of the stream takes, by
             resource; at most :data:`MAX_USES` resources.
         :raises TableFull: if there are too many streams.
-        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             stream = self._entry(
@@ -254,7 +250,6 @@ class ShareTable:
         """Change a stream's peak rate.
 
         :param peak_bytes_per_s: its rate when it shares no resources.
-        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             self._check()
@@ -262,10 +257,7 @@ class ShareTable:
             self._counters[_CHANGES] += 1
 
     def announce(self, stream: int, busy_until_ns: int) -> None:
-        """Record until when a stream is busy.
-
-        :raises TableTruncated: if the file was truncated.
-        """
+        """Record until when a stream is busy."""
         self._check()
         self._busy_until_ns[stream] = busy_until_ns
 

@@ -39,8 +39,7 @@ _SHUT_DOWN = 6
 def payload(contents: bytes, compat_id: str | None) -> bytes:
     """Return the partial bitstream in a file.
 
-    :param compat_id: ID of the region's interface, in hexadecimal; None:
-        unknown.
+    :param compat_id: the region's interface ID, hexadecimal; None: unknown.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is not a green
         bitstream, or ``BITSTREAM_UNFIT`` if it is for another board.
     """

@@ -24,10 +24,7 @@ _MILLI = 1e-3
 
 
 def read(path: pathlib.Path) -> str | None:
-    """Return an attribute without surrounding white space.
-
-    :returns: None if it is missing or cannot be read.
-    """
+    """Return an attribute, stripped; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(_MAX_ATTRIBUTE_BYTES).decode("utf-8").strip()
@@ -115,10 +112,7 @@ class Manager:
 def telemetry(
     directories: collections.abc.Iterable[pathlib.Path],
 ) -> base.Telemetry:
-    """Read the sensors of a board.
-
-    :returns: the total power and the highest temperature.
-    """
+    """Read a board's sensors: total power and highest temperature."""
     powers_w, temperatures_c = [], []
     for directory in directories:
         powers_w += _values(directory, "power*_input", _MICRO)

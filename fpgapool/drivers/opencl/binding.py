@@ -174,10 +174,7 @@ class Binding:
         }
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return how much room a piece needs for its output.
-
-        :param input_bytes: length of the piece; 0: the end of the input.
-        """
+        """Return the room for a piece's output; 0: the end of the input."""
         offsets = (0, self.block_bytes)
         return max(
             self.output_bytes(input_bytes, offset) for offset in offsets

@@ -129,10 +129,7 @@ class Device:
         return self.found.pci or self.board.pci
 
     def memory_bytes(self, slot: int) -> int | None:
-        """Return a slot's share of the device's memory.
-
-        :returns: None if the size of the device's memory is unknown.
-        """
+        """Return a slot's share of the device's memory; None: unknown."""
         shares = self.board.shares
         return self.found.memory_bytes * shares[slot] // sum(shares) or None
 

@@ -108,8 +108,7 @@ def _of_amd(device: cl.Device) -> str:
 def _of_xrt(device: cl.Device) -> str:
     if device.platform.name != _XRT_PLATFORM:
         raise ValueError
-    # PyOpenCL supports only standard queries, so call the library, which is
-    # already loaded, directly.
+    # PyOpenCL supports only standard queries, so call the loaded library.
     ask = ctypes.CDLL(_XRT_LIBRARY).clGetDeviceInfo
     text = ctypes.create_string_buffer(_XRT_TEXT_BYTES)
     status = ask(

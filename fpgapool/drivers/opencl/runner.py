@@ -48,7 +48,6 @@ class Lane:
     :ivar input_bytes: length of the piece; 0: the end of the input.
     :ivar output_bytes: length of the output, unless a kernel reports less.
     :ivar pending: objects that its commands use, kept until these have ended.
-    :ivar mapped: the output, if it is mapped.
     """
 
     input: cl.Buffer
@@ -143,7 +142,7 @@ class Runner:
         self._missing = self.binding.arguments
 
     def set_argument(self, number: int, data: memoryview) -> None:
-        """Set data for all pieces, before the first piece.
+        """Set data for all pieces; called before the first.
 
         :raises InvalidArgument: if the kernels do not accept it.
         """

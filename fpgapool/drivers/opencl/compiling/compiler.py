@@ -373,9 +373,8 @@ def _libraries() -> list[str]:
 
 
 def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
-    """Compile, in the confined process.
+    """Compile in the confined process; see :func:`compile_source`.
 
-    :raises DriverError: see :func:`compile_source`.
     :raises ImportError, OSError: if OpenCL cannot be used.
     :raises InvalidManifest: if the program lacks a kernel.
     """

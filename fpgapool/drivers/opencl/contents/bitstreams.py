@@ -72,10 +72,7 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 
 
 def load_file(file: base.BitstreamFile) -> Bitstream:
-    """Read a bitstream from the library.
-
-    :raises base.DriverError: see :func:`package.load`.
-    """
+    """Read a bitstream from the library; see :func:`package.load`."""
     package = packages.load(file)
     said = profiles.members(package.manifest)
     profile = base.Profile(

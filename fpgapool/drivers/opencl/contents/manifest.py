@@ -239,10 +239,7 @@ class Manifest:
 
 
 def parse(data: bytes) -> Manifest:
-    """Read and check a manifest.
-
-    :raises InvalidManifest: naming the member and the error.
-    """
+    """Read and check a manifest, or raise InvalidManifest."""
     try:
         document = untrusted.decode(
             data, "manifest", MAX_SIZE_BYTES, MAX_DEPTH

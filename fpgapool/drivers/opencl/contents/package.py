@@ -89,10 +89,7 @@ def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
 
 
 def unpack(contents: bytes) -> Package:
-    """Read a package.
-
-    :raises: see :func:`check`.
-    """
+    """Read a package; see :func:`check`."""
     found = check(parts.Forward([contents], len(contents)))
     payload = contents[len(contents) - found.payload_bytes :]
     return Package(

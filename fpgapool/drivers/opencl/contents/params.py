@@ -34,8 +34,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "choice": ("choices",),
     "bytes": ("lengths_bytes",),
 }
-#: Suffixes that turn a parameter's name into that of its length in
-#: expressions.
+#: In expressions, a parameter's length has its name with this suffix.
 _LENGTHS = {"bytes": "_bytes", "uints": "_count"}
 
 
@@ -47,8 +46,7 @@ class Param:
         ``bytes`` (in hexadecimal) or ``uints`` (a list).
     :ivar choices: allowed values of a ``choice``.
     :ivar lengths_bytes: allowed lengths of ``bytes``.
-    :ivar default: value if the session sets none; None: the session must set
-        one.
+    :ivar default: value if the session sets none; None: it must set one.
     """
 
     kind: str
@@ -77,10 +75,7 @@ class Param:
         return len(value) if self.is_buffer else int(value)
 
     def contents(self, value: typing.Any) -> bytes:
-        """Return its contents in device memory.
-
-        :param value: value from :meth:`read`; the parameter is a buffer.
-        """
+        """Return its contents in device memory, from a value of read()."""
         if self.kind == "uints":
             return struct.pack(f"<{len(value)}I", *value)
         return bytes(value)
@@ -116,10 +111,7 @@ class Param:
         return schema
 
     def read(self, value: object, name: str) -> typing.Any:
-        """Check a session's value.
-
-        :raises InvalidParams: if it is invalid.
-        """
+        """Check a session's value, or raise InvalidParams."""
         given = {name: value}
         match self.kind:
             case "flag":
@@ -146,10 +138,7 @@ def read(
     params: collections.abc.Mapping[str, Param],
     values: collections.abc.Mapping[str, object],
 ) -> dict[str, typing.Any]:
-    """Check a session's values.
-
-    :raises InvalidParams: if a value is missing, unknown or invalid.
-    """
+    """Check a session's values, or raise InvalidParams."""
     required = [name for name, each in params.items() if each.default is None]
     defaults = {
         name: each.default
@@ -163,10 +152,7 @@ def read(
 
 
 def parse(value: object, where: str) -> Param:
-    """Check a parameter in a manifest.
-
-    :raises ValueError: with the reason, if it is invalid.
-    """
+    """Check a parameter in a manifest, or raise ValueError."""
     document = shapes.mapping_of(shapes.anything)(value, where)
     kind = shapes.one_of(MEMBERS)(document.get("type"), f"{where}.type")
     shapes.members(document, where, ("type",), ("default", *MEMBERS[kind]))

@@ -119,10 +119,7 @@ class Xclbin:
 
 
 def parse(data: bytes) -> Xclbin:
-    """Read a file.
-
-    :raises XclbinError: see :func:`read`.
-    """
+    """Read a file in memory; see :func:`read`."""
     return read(parts.Forward([data], len(data)), 0)
 
 
