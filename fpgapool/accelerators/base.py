@@ -238,7 +238,7 @@ class Core(abc.ABC):
     def cancel(self) -> None:
         """Make a running call return early; may be called from any thread.
 
-        The core is not used afterwards. Needed only if calls may take long.
+        The core is not used afterwards. Override this if calls may take long.
         """
         return
 

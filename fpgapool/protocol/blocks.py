@@ -178,7 +178,7 @@ def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
 def _decode_head(
     data: memoryview, max_bytes: int
 ) -> tuple[list[Reference], int, bytes]:
-    """Return the references, a bit mask of those with data, and the list."""
+    """Return the references, a bitmask of those with data, and the list."""
     front = bytes(data[: head_bytes(MAX_REFERENCES)])
     if len(front) < _HEAD_BYTES:
         raise _damaged_list()

@@ -45,7 +45,7 @@ GROUPS_FEATURE = "groups"
 #: Name of the feature of connections that carry only what a worker sends.
 RETURN_FEATURE = "return"
 
-# Flags, as plain integers: each frame's are tested, and enums are slower.
+# Flags. They are plain integers, because testing enums would be slower.
 END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
@@ -418,7 +418,7 @@ def require(
     name: str,
     kind: type | tuple[type, ...],
 ) -> typing.Any:
-    """Return a required member; check its type.
+    """Check the type of a required member, and return the member.
 
     :param kind: required type; ``bool`` does not count as a number.
     :raises ProtocolError: if it is missing or has the wrong type.

@@ -136,9 +136,9 @@ class Outbound(typing.Generic[_Piece]):
         """Whether to request an acknowledgement of everything sent.
 
         The other end acknowledges only when it has enough bytes, but fewer on
-        request. Only one request may be open.
+        request. There is at most one open request.
 
-        :param is_short: whether room for more pieces is short.
+        :param is_short: whether there is little room left for more pieces.
         """
         if not self.asked_bytes <= self.acknowledged_bytes < self.sent_bytes:
             return False

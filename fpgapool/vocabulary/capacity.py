@@ -32,7 +32,7 @@ class Capacity:
     def of(
         self, profile: collections.abc.Mapping[str, typing.Any]
     ) -> dict[str, int]:
-        """Return the numbers of ``slots`` and ``free_slots`` that it fits."""
+        """Return an accelerator's numbers of ``slots`` and ``free_slots``."""
         # An accelerator without shapes fits all slots.
         shapes = profile["shapes"] or self._slots
         return {
