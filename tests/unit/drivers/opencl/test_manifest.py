@@ -292,7 +292,7 @@ WRONG = [
     (
         [*FIRST, "buffers", "table"],
         {"hex": "00", "argument": 1},
-        "argument is only allowed with bytes",
+        "argument is allowed only with bytes",
     ),
     *(
         (
@@ -310,7 +310,7 @@ WRONG = [
     (
         [*FIRST, "buffers"],
         {name: {"bytes": 8, "argument": 1} for name in ("rows", "more")},
-        "more.argument: another buffer already has it",
+        "more.argument: another buffer already has this argument",
     ),
     ([*FIRST, "state"], ..., "the variant has no state"),
     ([*FIRST, "state", "initial"], "rows", "state.initial: must be"),
@@ -374,7 +374,7 @@ def test_bombs_and_noise_are_refused(data, what):
         (
             [*FIRST, "block_bytes"],
             0,
-            "block_bytes: is not from 1",
+            "block_bytes: is outside the range from 1",
         ),
         ([*FIRST, "block_bytes"], "1 - width", "block_bytes: is not"),
         ([*FIRST, "block_bytes"], 2**26 + 1, "block_bytes: is not"),
@@ -393,17 +393,17 @@ def test_bombs_and_noise_are_refused(data, what):
         (
             [*ARGUMENTS, 4, "uint"],
             2**32,
-            "uint: is not from",
+            "uint: is outside the range from",
         ),
         (
             [*ARGUMENTS, 4, "uint"],
             "0 - 1",
-            "uint: is not from",
+            "uint: is outside the range from",
         ),
         (
             [*ARGUMENTS, 11, "local"],
             0,
-            "local: is not from 1",
+            "local: is outside the range from 1",
         ),
         (
             [*FIRST, "process", "steps", 0, "global"],
