@@ -34,7 +34,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     except (cl.Error, RuntimeError) as error:
         # Some runtimes raise internal errors.
         raise base.DriverError(
-            codes.DEVICE_FAILED, f"no usable OpenCL runtime: {error}"
+            codes.DEVICE_FAILED, f"found no usable OpenCL runtime: {error}"
         ) from error
     found = []
     for platform in platforms:

@@ -44,7 +44,7 @@ def load_builtin(bitstream: str) -> Bitstream:
     if name == bitstream or name not in kernels.names():
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            f"no OpenCL kernel for {bitstream!r:.80}; known bitstreams: "
+            f"unknown OpenCL bitstream {bitstream!r:.80}; known bitstreams: "
             + ", ".join(
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
             ),

@@ -183,7 +183,7 @@ def _sections(
 ) -> tuple[Section, ...]:
     if not 1 <= count <= MAX_SECTIONS:
         raise _invalid(
-            f"{count} sections; from 1 to {MAX_SECTIONS} are allowed"
+            f"the file has {count} sections, not from 1 to {MAX_SECTIONS}"
         )
     table_end = HEADER_BYTES + count * SECTION_HEADER_BYTES
     if table_end > length_bytes:
@@ -215,7 +215,7 @@ def _only(
     found = [section for section in sections if section.kind == kind]
     if len(found) > 1:
         raise _invalid(
-            f"{len(found)} sections of kind {kind}; only one is allowed"
+            f"{len(found)} sections have kind {kind}; only one is allowed"
         )
     return found[0] if found else None
 
@@ -226,7 +226,9 @@ def _check_topology(data: bytes) -> None:
         raise _invalid("the memory topology is too short")
     (count,) = _BANK_COUNT.unpack_from(data)
     if not 0 <= count <= MAX_BANKS:
-        raise _invalid(f"{count} memories; at most {MAX_BANKS} are allowed")
+        raise _invalid(
+            f"the file lists {count} memories; at most {MAX_BANKS} are allowed"
+        )
     if _BANK_COUNT.size + count * _BANK_BYTES > len(data):
         raise _invalid("the memory topology is too short")
 
