@@ -337,8 +337,7 @@ CANCELLED_BY_CLIENT = _code(
 )
 CLIENT_GONE = _code(
     "CLIENT_GONE",
-    "The client left the front door, or disconnected without closing the "
-    "session.",
+    "The client disconnected from the front door or aborted the session.",
 )
 
 # Errors of the client library itself.
@@ -352,7 +351,7 @@ FILE_ERROR = _code(
     "A command cannot read or write the file that the message names.",
 )
 FRONT_DOOR_UNAVAILABLE = _code(
-    "FRONT_DOOR_UNAVAILABLE", "The client library found no way to the pool."
+    "FRONT_DOOR_UNAVAILABLE", "The client library cannot reach the pool."
 )
 INCOMPATIBLE_SLOT = _code(
     "INCOMPATIBLE_SLOT", "The session moved to a worker with smaller buffers."
@@ -473,7 +472,7 @@ BITSTREAM_UNTRUSTED = _code(
 # OpenCL: a bitstream's package, manifest, source or xclbin.
 INVALID_PACKAGE = _code(
     "INVALID_PACKAGE",
-    "The file is not a package of manifest and payload, or is damaged.",
+    "The file is not a package with a manifest and a payload, or is damaged.",
     400,
     bitstream_fault=True,
 )
@@ -835,10 +834,10 @@ ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 #: Why the pool takes a slot from a session that may continue in another one.
 TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
 
-#: A worker's responses to a client whose session has lost the slot. If it is
-#: stateless, the session has or waits for another slot.
+#: A worker's responses to a client whose session has lost the slot. A
+#: stateless session has, or waits for, another slot.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
 
-#: Ends of sessions that a slot may have served without the leader's
+#: End codes of sessions that a slot may have served without the leader's
 #: knowledge, because the agent, the worker or their reports were lost.
 UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}

@@ -14,7 +14,7 @@ import typing
 SLOT_ORDERS: typing.Final = {
     "index": "by host, then by slot number; predictable",
     "random": "random, from ``seed``; spreads load without measuring it",
-    "least_busy": "by the host's number of busy slots, the fewest first",
+    "least_busy": "the hosts with the fewest busy slots first",
 }
 
 
@@ -29,7 +29,7 @@ def _option(
     """Declare an option.
 
     :param conf: the option's name in the configuration, if it differs.
-    :param unset: the value that stands for None in the configuration.
+    :param unset: the value in the configuration that means None.
     :param bounds: ``min``, ``max`` and ``choices`` of the option in the
         configuration.
     """
@@ -53,13 +53,13 @@ class SharedOptions:
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
 Sessions are assigned to queues by size. The size limits of the queues, called
-thresholds, are computed: they start at ``first_threshold_bytes``, grow by
-``threshold_ratio`` up to the queue ``geometric_queues``, by equal steps up to
-the queue ``linear_queues_end``, and by the ratio again after it. The defaults
-suit exponentially distributed sizes. For heavy-tailed sizes (few sessions with
-most of the bytes) use
-``threshold_ratio = 1.8``, ``geometric_queues = 10``,
-``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
+thresholds, are computed: they start at ``first_threshold_bytes``, grow by the
+factor ``threshold_ratio`` up to queue number ``geometric_queues``, by equal
+steps up to queue number ``linear_queues_end``, and by the same factor after
+that. The defaults suit exponentially distributed sizes. For heavy-tailed sizes
+(few sessions with most of the bytes) use ``threshold_ratio = 1.8``,
+``geometric_queues = 10``, ``linear_queues_end = 11``,
+``first_threshold_bytes = 26000000``.
 
 Related options:
 
@@ -189,8 +189,8 @@ sessions.
     affinity: bool = _option(
         False,
         """
-Whether sessions avoid slots of boards that run other accelerators, with
-``ra`` and ``wra``. This avoids reprogramming slots where that takes long.
+Whether, with ``ra`` and ``wra``, sessions avoid slots of boards that run other
+accelerators. This saves reprogramming where it takes a long time.
 
 A session from another host takes a slot only if a large enough share of the
 sessions on the board use its accelerator: at first all of them must, and the
@@ -203,12 +203,12 @@ this, for all sessions and regardless of this option.
     affinity_wait_s: float = _option(
         10.0,
         """
-Seconds after which a session takes a slot of any board, with ``affinity``.
-They count from its arrival, or from the last time that a session of the same
+With ``affinity``, seconds after which a session takes a slot of any board,
+counted from its arrival, or from the last time that a session of the same
 ``application`` got a slot.
 
-A good value is a few times as long as a session and as programming a slot
-takes. With 0, the other sessions on a board do not matter.
+A good value is a few times the duration of a session plus the time to program
+a slot. With 0, the other sessions on a board do not matter.
 """,
         min=0,
         max=86400,
@@ -245,7 +245,7 @@ HYBRID: typing.Final = ("E_bytes", "q", "k1", "k2", "queues")
 
 
 def kind(name: str) -> type:
-    """Return the type that an option has unless it is None."""
+    """Return the type of an option's values other than None."""
     given: typing.Any = FIELDS[name].type
     if isinstance(given, types.UnionType):
         given = typing.get_args(given)[0]
@@ -254,5 +254,5 @@ def kind(name: str) -> type:
 
 
 def conf_name(name: str) -> str:
-    """Return the name that an option has in the configuration."""
+    """Return an option's name in the configuration."""
     return FIELDS[name].metadata["conf"] or name

@@ -131,8 +131,8 @@ FIELDS = fields.Fields(
         default=None,
         shown="deadline_s",
         column=False,
-        help="time in which the session should end; it is refused if no slot"
-        " is fast enough",
+        help="time within which the session should end; it is refused if no"
+        " slot is fast enough",
         in_view=0,
         in_notification=0,
     ),
@@ -189,7 +189,7 @@ FIELDS = fields.Fields(
     fields.Field("arrival_s", fields.SECONDS, default=None),
     fields.count("input_bytes", column=False),
     fields.count("output_bytes", column=False),
-    # In slots that it had before its current one.
+    # Totals from slots that it held before its current one.
     fields.Field("former_input_bytes", fields.COUNT, default=0),
     fields.Field("former_output_bytes", fields.COUNT, default=0),
     fields.public(
@@ -242,9 +242,9 @@ FIELDS = fields.Fields(
 class Options(TypedDict, total=False):
     """Options of a session that programs may set; see :data:`FIELDS`.
 
-    :param wait_timeout_s: maximum time that the request may stay in the
-        queue; can only lower the pool's limit. It also applies, to within 2
-        seconds, while the pool cannot report the request's state.
+    :param wait_timeout_s: maximum time that the request may stay in the queue;
+        can only lower the pool's limit. It also applies, within 2 seconds,
+        while the pool cannot report the request's state.
     :param priority: from -1000 to 1000. In pools that share slots between
         projects or limit them, sessions with a higher priority come before
         others of the same project, and may take their slots if the pool
