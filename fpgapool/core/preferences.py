@@ -14,7 +14,9 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import sharing
+from fpgapool.core.topology import loads as pipe_loads
 
 
 @model.value
@@ -75,13 +77,9 @@ class Preferences(abc.ABC):
     #: :class:`~fpgapool.core.queues.applications.AffineJobs`.
     wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
-    #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`
-    #: sets rates.
+    #: the index of :meth:`make_kinds`, and
+    #: :class:`~fpgapool.core.events.Progress` sets rates.
     wants_rates: bool = False
-    #: If a pass leaves both jobs and idle slots, the next pass follows after
-    #: this time, because the strategy's inputs depend on time. None: no such
-    #: pass.
-    look_again_s: float | None = None
     #: A job passed over this often may go to other hosts; None: skips are not
     #: counted.
     skip_limit: int | None = None
@@ -117,12 +115,9 @@ class Preferences(abc.ABC):
         """Return how long a job waits for its own host; None: forever."""
         return None
 
-    def weight(self, job: model.Job) -> float:
-        """Return the job's entry in the column of weights.
-
-        It is used only if the strategy estimates rates.
-        """
-        return 0.0
+    def make_kinds(self, loads: pipe_loads.Loads) -> kinds.Kinds:
+        """Make the index of waiting jobs, if the strategy wants rates."""
+        raise NotImplementedError
 
     def remote_limit(self, slot_count: int) -> int | None:
         """Return how many remote jobs a host may have; None: any number."""

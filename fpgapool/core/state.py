@@ -368,7 +368,7 @@ class PoolState:
             )
 
     def _next_look_s(self) -> float:
-        after_s = self._strategy.look_again_s
+        after_s = self._strategy.look_again_s(self._view)
         if after_s is None:
             return self._jobs.look_s if self._wakeups else math.inf
         if (

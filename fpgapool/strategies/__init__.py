@@ -26,6 +26,7 @@ from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies import options as opts
 from fpgapool.strategies import orderings
+from fpgapool.strategies.joint import auto as auto_strategy
 from fpgapool.strategies.joint import era as era_strategy
 from fpgapool.strategies.joint import hjf as hjf_strategy
 from fpgapool.strategies.placements import affinity as affinity_placement
@@ -94,6 +95,17 @@ def era(options: Options, seed: int) -> strategy.Strategy:
     See :class:`~fpgapool.strategies.joint.era.EraOptions`.
     """
     return era_strategy.EraStrategy(opts.own(options, era_strategy.EraOptions))
+
+
+def auto(options: Options, seed: int) -> strategy.Strategy:
+    """Weighs work, waiting time, expected rates and programming time.
+
+    Its own options are those of
+    :class:`~fpgapool.strategies.joint.candidates.AutoOptions`.
+    """
+    return auto_strategy.AutoStrategy(
+        opts.own(options, auto_strategy.AutoOptions)
+    )
 
 
 def hjf(options: Options, seed: int) -> strategy.Strategy:

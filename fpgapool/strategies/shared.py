@@ -12,7 +12,9 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import sharing
+from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 from fpgapool.strategies import preemption
 from fpgapool.strategies import rounds
@@ -55,7 +57,6 @@ class SharedStrategy(strategy.Strategy):
         self.wants_hosts = inner.wants_hosts
         self.wants_affinity = inner.wants_affinity
         self.wants_rates = inner.wants_rates
-        self.look_again_s = inner.look_again_s
         self.skip_limit = inner.skip_limit
         self.preempt_gain = preempt_gain
         self._rounds: rounds.Rounds | None = None
@@ -89,8 +90,11 @@ class SharedStrategy(strategy.Strategy):
     def patience_s(self, job: model.Job) -> float | None:
         return self.inner.patience_s(job)
 
-    def weight(self, job: model.Job) -> float:
-        return self.inner.weight(job)
+    def make_kinds(self, loads: pipe_loads.Loads) -> kinds.Kinds:
+        return self.inner.make_kinds(loads)
+
+    def look_again_s(self, view: pool_view.PoolView) -> float | None:
+        return self.inner.look_again_s(view)
 
     def remote_limit(self, slot_count: int) -> int | None:
         return self.inner.remote_limit(slot_count)

@@ -54,8 +54,8 @@ def check(state: pool_state.PoolState) -> None:
     _check_times(view.jobs)
     if view.loads is not None:
         _check_loads(view, view.loads)
-    if view.columns is not None:
-        _check_columns(view, view.columns)
+    if isinstance(view.kinds, job_columns.Columns):
+        _check_columns(view, view.kinds)
     if view.boards is not None:
         _check_boards(view, view.boards)
 

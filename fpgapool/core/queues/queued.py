@@ -24,8 +24,8 @@ class JobRecord:
         been charged yet.
     :ivar done_bytes: the part of its claim that has been computed, as far as
         known.
-    :ivar column: its place in the columns, while it waits and the view keeps
-        them.
+    :ivar column: its place among its kind's jobs or in the columns, while it
+        waits and the view keeps kinds; -1: it has never been there.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class JobRecord:
         self.paid_bytes: float | None = None
         self.done_bytes = job.done_bytes
         self.seen_s = job.arrival_s
-        self.column = 0
+        self.column = -1
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)

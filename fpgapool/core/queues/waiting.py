@@ -9,7 +9,7 @@ from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
-from fpgapool.core.queues import columns as job_columns
+from fpgapool.core.queues import kinds as job_kinds
 from fpgapool.core.queues import lanes
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
@@ -35,12 +35,12 @@ class WaitingJobs(lanes.Lanes):
         self,
         strategy: preferences.Preferences,
         is_home: abc.Callable[[queued.JobGroup, model.HostId], bool],
-        columns: job_columns.Columns | None = None,
+        kinds: job_kinds.Kinds | None = None,
         accounts: sharing.Accounts | None = None,
     ) -> None:
         super().__init__(strategy.max_wait_s, accounts)
         self._strategy = strategy
-        self._columns = columns
+        self._kinds = kinds
         self._skip_limit = strategy.skip_limit
         self.skipped: set[model.JobId] | None = None
         self.by_host = strategy.wants_hosts
@@ -95,8 +95,8 @@ class WaitingJobs(lanes.Lanes):
             if job.host_id is not None:
                 self._add_of_host(group, job.host_id, key)
             self._place(record, group, now)
-        if self._columns is not None:
-            self._columns.add(record, group)
+        if self._kinds is not None:
+            self._kinds.add(record, group, now)
         if job.wait_timeout_s is not None:
             limit_s = job.arrival_s + job.wait_timeout_s
             if limit_s < math.inf:
@@ -166,9 +166,9 @@ class WaitingJobs(lanes.Lanes):
                     group.homes.discard(host_id)
         if not group.count:
             self.changes += 1
+        if self._kinds is not None:
+            self._kinds.remove(record)
         record.group = None
-        if self._columns is not None:
-            self._columns.remove(record)
         if record.limit_s is not None:
             self.limits.remove(record.limit_s, record.job.id)
             record.limit_s = None
@@ -197,14 +197,14 @@ class WaitingJobs(lanes.Lanes):
         self._update_home(group, host_id)
         if (host_id in group.homes) == was_home:
             return
-        if self._columns is not None:
-            self._columns.rehome(group, host_id)
+        if self._kinds is not None:
+            self._kinds.rehome(group, host_id)
         for key in jobs:
             record = self.records[key[-1]]
             self._displace(record, group)
             self._place(record, group, now)
-            if self._columns is not None:
-                self._columns.jobs.homed[record.column] = record.homed
+            if self._kinds is not None:
+                self._kinds.set_homed(record)
 
     def _update_home(
         self, group: queued.JobGroup, host_id: model.HostId
@@ -285,8 +285,8 @@ class WaitingJobs(lanes.Lanes):
         record.homed = False
         group.homed_count -= 1
         group.roaming.add(record.key)
-        if self._columns is not None:
-            self._columns.jobs.homed[record.column] = False
+        if self._kinds is not None:
+            self._kinds.set_homed(record)
 
     def _has_skips_enough(self, record: queued.JobRecord) -> bool:
         limit = self._skip_limit

@@ -114,8 +114,6 @@ class EraStrategy(strategy.Strategy):
     """
 
     wants_rates = True
-    # Rates change, and patience ends, without any event.
-    look_again_s = 1.0
 
     def __init__(self, options: EraOptions) -> None:
         self.options = options
@@ -123,8 +121,15 @@ class EraStrategy(strategy.Strategy):
     def key(self, job: model.Job) -> ordered.Key:
         return (job.arrival_s, job.id)
 
-    def weight(self, job: model.Job) -> float:
+    def make_kinds(self, loads: pipe_loads.Loads) -> job_columns.Columns:
+        return job_columns.Columns(loads, self._weight)
+
+    def _weight(self, job: model.Job) -> float:
         return float(job.claimed_bytes**self.options.size_power)
+
+    def look_again_s(self, view: pool_view.PoolView) -> float | None:
+        # Rates change, and patience ends, without any event.
+        return 1.0
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.options.leave_s_per_byte * job.claimed_bytes
@@ -177,7 +182,7 @@ class _Pass:
         self._view = view
         self._now = now
         self._loads = typing.cast(pipe_loads.Loads, view.loads)
-        self._columns = typing.cast(job_columns.Columns, view.columns)
+        self._columns = typing.cast(job_columns.Columns, view.kinds)
         self._boards = typing.cast(idle_boards.Boards, view.boards)
         self._up_count = sum(view.slots.up_by_shape.values())
         self._long_bytes = self._columns.recent_sizes.quantile(
@@ -405,7 +410,7 @@ class _Pass:
         )
         fits = [
             [
-                _slot_for(groups[number], target, "") is not None
+                target.slot_for(groups[number], "") is not None
                 for target in self._boards.at(self._targets)
             ]
             for number in found.tolist()
@@ -498,13 +503,10 @@ class _Pass:
                 self._first if self._is_local[kind, at] else self._far_first
             )
             record = self._record(int(first[kind]))
+            target = self._boards.targets[self._targets[at]]
+            group = typing.cast(queued.JobGroup, record.group)
             slot = typing.cast(
-                slots.Slot,
-                _slot_for(
-                    typing.cast(queued.JobGroup, record.group),
-                    self._boards.targets[self._targets[at]],
-                    record.job.accelerator,
-                ),
+                slots.Slot, target.slot_for(group, record.job.accelerator)
             )
             ranked.append(
                 (
@@ -531,19 +533,3 @@ def _is_choosy(group: queued.JobGroup) -> bool:
 def _excess(wanted: _Floats, left: _Floats) -> _Floats:
     """Return by how much the wanted rates exceed the free ones."""
     return np.maximum(wanted - left, 0.0)
-
-
-def _slot_for(
-    group: queued.JobGroup, target: idle_boards.Target, accelerator: str
-) -> slots.Slot | None:
-    """Return the target's slot that a group's job gets, if any fits."""
-    if not group.fits_shape(target.shape):
-        return None
-    found: slots.Slot | None = None
-    for slot in target.slots:
-        if slot.id in group.avoiding:
-            continue
-        if slot.starts_at_once(accelerator):
-            return slot
-        found = found or slot
-    return found
