@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import pathlib
+import zlib
 from collections.abc import Iterator
 
 from fpgapool.client.transfers import files as client_files
@@ -15,6 +17,8 @@ from fpgapool.sim import errors
 
 #: The largest file that is read; enough for a scenario of 2 million jobs.
 MAX_BYTES = 256 * 2**20
+#: How files begin that are compressed with gzip.
+_GZIP = b"\x1f\x8b"
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
@@ -57,16 +61,34 @@ def check_size(path: pathlib.Path, size_bytes: int) -> None:
 
 
 def read_text(path: pathlib.Path) -> str:
-    """Read a file of UTF-8 text; a byte order mark is left out.
+    """Read a file of UTF-8 text, which may be compressed with gzip.
 
-    :raises errors.InputError: if it cannot be read.
+    A byte order mark is left out.
+
+    :raises errors.InputError: if it cannot be read, or is too large.
     """
+    content = read(path)
+    if content.startswith(_GZIP):
+        content = _unpack(path, content)
     try:
-        return read(path).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise errors.InputError(
             str(path), f"byte {error.start}", error.reason
         ) from error
+
+
+def _unpack(path: pathlib.Path, content: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            # A small file may hold more than fits into memory.
+            unpacked = file.read(MAX_BYTES + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise errors.InputError(
+            str(path), "", f"is not a complete gzip file: {error}"
+        ) from error
+    check_size(path, len(unpacked))
+    return unpacked
 
 
 def read_table(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
