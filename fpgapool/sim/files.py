@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import os
 import pathlib
+import typing
 import zlib
 from collections.abc import Iterator
 
@@ -28,9 +30,19 @@ def write(path: pathlib.Path, content: bytes) -> None:
         is written to directly.
     :raises errors.InputError: if it cannot be written; the old content stays.
     """
+    with replacing(path) as stream:
+        client_files.write_all(stream, memoryview(content))
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[typing.BinaryIO]:
+    """Open a file whose content is replaced at the end, as by :func:`write`.
+
+    :raises errors.InputError: if it cannot be written; the old content stays.
+    """
     try:
         with client_files.replacing(path) as stream:
-            client_files.write_all(stream, memoryview(content))
+            yield stream
     except OSError as error:
         raise unusable(path, error) from error
 
