@@ -337,11 +337,12 @@ def _treatment_cells(
 
 
 def _over_seeds(values: Sequence[float], pattern: str) -> str:
+    """Return the mean and, below it, half of its confidence interval."""
     mean, half = gains.confidence(values)
     text = pattern.format(mean)
     if half == math.inf:
         return text
-    return f"{text} ± {half:.2g}"
+    return f"{text}\n± {pattern.format(half)}"
 
 
 def _print(

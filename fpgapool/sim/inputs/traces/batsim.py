@@ -8,11 +8,13 @@ for its ``walltime``.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator
 
 import msgspec
 
 from fpgapool.sim import errors
+from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.inputs.traces import rows
 
@@ -38,7 +40,9 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class _Workload(msgspec.Struct, frozen=True):
-    jobs: list[_Job]
+    jobs: typing.Annotated[
+        list[_Job], msgspec.Meta(max_length=scenarios.MAX_JOBS)
+    ]
     profiles: dict[str, _Profile]
 
 
