@@ -86,7 +86,9 @@ def read_text(path: pathlib.Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise errors.InputError(
-            str(path), f"byte {error.start}", error.reason
+            str(path),
+            f"byte {error.start}",
+            f"{error.reason}; the file must be UTF-8, and iconv converts it",
         ) from error
 
 
