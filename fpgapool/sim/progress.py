@@ -45,7 +45,8 @@ class Work:
         parts = ""
         if self._total is not None:
             parts = f": {self.done} of {self._total} {self._unit}"
-        return f"{self._text}{parts}, {passed_s:.0f} s so far"
+        note = f"; {_notes[-1]}" if _notes else ""
+        return f"{self._text}{parts}, {passed_s:.0f} s so far{note}"
 
     @contextlib.contextmanager
     def bar(self) -> Iterator[None]:
@@ -71,12 +72,27 @@ class Work:
     def move_bar(self) -> bool:
         bar = self._bar
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=self.done)
+            text = "; ".join([self._text, *_notes[-1:]])
+            bar.update(bar.task_ids[0], completed=self.done, description=text)
         return bar is not None
 
 
 #: What the command is doing, outermost first.
 _works: list[Work] = []
+
+
+#: What delays the work, outermost first.
+_notes: list[str] = []
+
+
+def begin_note(text: str) -> None:
+    """Say with the progress of the work what it waits for."""
+    _notes.append(text)
+
+
+def end_note() -> None:
+    """Stop saying what was said last."""
+    _notes.pop()
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from fpgapool.sim import progress
+
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 _Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
 
@@ -78,10 +80,27 @@ def compiled(function: _Function) -> _Function:
 
 @functools.cache
 def register() -> None:
-    """Let compiled functions call the functions marked by in_place."""
+    """Let compiled functions call the functions marked by in_place.
+
+    From then on, the progress says when one is compiled.
+    """
+    _note_compiling()
     extending = importlib.import_module("numba.extending")
     for function in _in_place:
         extending.register_jitable(**_OPTIONS)(function)
+
+
+def _note_compiling() -> None:
+    event = importlib.import_module("numba.core.event")
+
+    class Listener(event.Listener):  # type: ignore[misc,name-defined]
+        def on_start(self, event: object) -> None:
+            progress.begin_note("compiling the engine")
+
+        def on_end(self, event: object) -> None:
+            progress.end_note()
+
+    event.register("numba:compile", Listener())
 
 
 def arrays(vectors: _Vectors) -> _Vectors:

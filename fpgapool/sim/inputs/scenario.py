@@ -339,6 +339,7 @@ class JobSpec(_Record, frozen=True):
     :ivar cpu_s_per_task: processor time before each task.
     :ivar claimed_bytes: the size that strategies see, as in the pool; None:
         its true size.
+    :ivar name: its id in a trace, if the ids there are not numbers.
     """
 
     id: _Id
@@ -353,6 +354,7 @@ class JobSpec(_Record, frozen=True):
     tasks: _Count | None = None
     cpu_s_per_task: _NotNegative = 0.0
     claimed_bytes: _Bytes | None = None
+    name: str = ""
 
     @property
     def deadline_at_s(self) -> float | None:

@@ -14,6 +14,8 @@ from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import sizes
 from fpgapool.sim.inputs import workloads
+from fpgapool.sim.inputs.traces import reading
+from fpgapool.sim.inputs.traces import table
 from fpgapool.vocabulary import shapes
 
 #: The default strategies of a scenario.
@@ -40,6 +42,8 @@ DEFAULTS: dict[str, typing.Any] = {
     "tenant": (),
 }
 _MAX_LIMIT = 2**31
+#: The options among them that also apply to a trace.
+FOR_TRACES = ("load", "jobs")
 #: Default number of jobs per host.
 JOBS_PER_HOST = 50
 #: Each kind of sizes with its distribution, and the options that it takes.
@@ -78,6 +82,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     _add_cluster(parser.add_argument_group("cluster"))
     _add_workload(parser.add_argument_group("workload"))
+    _add_trace(parser.add_argument_group("trace"))
     _add_strategies(parser.add_argument_group("strategies"))
 
 
@@ -175,6 +180,44 @@ _SIZES = {
 }
 
 
+#: Options of traces that take a number: type, meaning.
+_TRACE: dict[str, tuple[_Type, str]] = {
+    "--hash-tenants": (
+        screen.whole(1),
+        "spread tenants by a hash over this number of tenants; default: keep "
+        "them",
+    ),
+    "--max-gap-s": (
+        _ABOVE_0,
+        "shorten longer times between two arrivals to this; default: keep "
+        "them",
+    ),
+    "--min-run-s": (
+        _ABOVE_0,
+        "raise shorter run times to this; default: keep them, and leave out "
+        "jobs with run time 0",
+    ),
+    "--sessions-per-job": (
+        screen.whole(1, scenarios.MAX_SLOTS_PER_DEVICE),
+        "job logs: a job of P processors becomes P sessions of its run time, "
+        "but at most this many; default: 1",
+    ),
+    "--other-peak-bytes-per-s": (
+        _RATE,
+        "peak input rate per slot of the accelerators that the trace names, "
+        "and for which no other rate is known; default: they are refused",
+    ),
+}
+#: Options that need a trace.
+WITH_TRACE = (
+    "trace_format",
+    "column",
+    "skip_incomplete",
+    "hash_hosts",
+    *(name.removeprefix("--").replace("-", "_") for name in _TRACE),
+)
+
+
 def _add_cluster(group: argparse._ArgumentGroup) -> None:
     for option, (default, most, text) in _COUNTS.items():
         kind = screen.whole(1, most)
@@ -186,24 +229,12 @@ def _add_cluster(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=X",
-        help="add an accelerator with this peak input rate per slot; "
-        "may be repeated; default: "
-        + ", ".join(
-            f"{name}={peak:g}"
-            for name, peak in workloads.PEAKS_BYTES_PER_S.items()
-        ),
+        help="add an accelerator with this peak input rate per slot; may be "
+        "repeated; default, and with --trace in addition: fpgapool's own",
     )
 
 
 def _add_workload(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--trace",
-        type=pathlib.Path,
-        metavar="FILE.csv",
-        help="read the jobs from this CSV file, which has the columns "
-        "arrival_s, host, size_bytes, accelerator and, optionally, id, "
-        "tenant, priority, deadline_s and claimed_bytes",
-    )
     group.add_argument(
         "--sizes",
         choices=sorted(SIZES),
@@ -225,7 +256,9 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME[=WEIGHT]",
         help="let jobs request this accelerator, in proportion to its weight; "
-        "may be repeated; default: all accelerators with equal weights",
+        "may be repeated; default: all accelerators with equal weights, but "
+        "of fpgapool's own only "
+        f"{', '.join(workloads.PEAKS_BYTES_PER_S)}",
     )
     _add_number(
         group,
@@ -252,13 +285,49 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         group.add_argument(option, action="append", metavar=metavar, help=text)
 
 
+def _add_trace(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--trace",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="read the jobs from this file, which may be compressed with gzip",
+    )
+    group.add_argument(
+        "--trace-format",
+        choices=sorted(reading.FORMATS),
+        help="format of the trace: a table of jobs (csv), or a job log of "
+        "Batsim, Slurm's sacct, or the Standard Workload Format (swf); "
+        "default: what its name and content say",
+    )
+    group.add_argument(
+        "--column",
+        action="append",
+        metavar="NAME=COLUMN",
+        help="csv: the file calls the column NAME COLUMN; may be repeated; "
+        f"its other columns are ignored; names: {', '.join(table.COLUMNS)}",
+    )
+    for option, text in (
+        ("--skip-incomplete", "csv: leave out jobs that lack a value"),
+        (
+            "--hash-hosts",
+            "csv: spread hosts over the cluster by a hash of their names, as "
+            "for job logs by the user",
+        ),
+    ):
+        group.add_argument(option, action="store_const", const=True, help=text)
+    for option, (kind, text) in _TRACE.items():
+        _add_number(group, option, None, kind, text)
+
+
 def _add_amount(group: argparse._ArgumentGroup) -> None:
     rate = group.add_mutually_exclusive_group()
     for option, text in (
         (
             "--load",
             "bytes that arrive per second, divided by the rate of all boards' "
-            "DMA pipes",
+            "DMA pipes; with --trace: the time that jobs need at their "
+            "accelerators' rates, divided by the time of all slots until the "
+            "last arrival, to which arrivals are stretched",
         ),
         (
             "--arrivals-per-s",
@@ -273,7 +342,7 @@ def _add_amount(group: argparse._ArgumentGroup) -> None:
             "--jobs-per-host",
             f"number of jobs from each host; default: {JOBS_PER_HOST}",
         ),
-        ("--jobs", "total number of jobs"),
+        ("--jobs", "total number of jobs; with --trace: only the first N"),
     ):
         _add_number(count, option, None, screen.whole(1), text, "N")
     _add_number(

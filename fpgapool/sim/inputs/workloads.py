@@ -84,12 +84,12 @@ class Workload:
         _check_positive(given[0], "the number of jobs or their duration")
         _check_positive(self.load, "load")
         _check_positive(self.bias, "bias")
-        _check_weights(self.accelerators, "accelerators")
+        check_weights(self.accelerators, "accelerators")
         shares = {tenant.name: tenant.share for tenant in self.tenants}
         if len(shares) < len(self.tenants):
             raise ValueError("duplicate tenant name")
         if shares:
-            _check_weights(shares, "tenants")
+            check_weights(shares, "tenants")
         for tenant in self.tenants:
             if not 0 <= (tenant.board_share or 0) <= 1:
                 raise ValueError(
@@ -365,7 +365,11 @@ def _check_positive(value: float, name: str) -> None:
         raise ValueError(f"{name} must be above 0 and finite, not {value}")
 
 
-def _check_weights(weights: Mapping[str, float], name: str) -> None:
+def check_weights(weights: Mapping[str, float], name: str) -> None:
+    """Check that something can be drawn by weight.
+
+    :raises ValueError: if a weight is invalid, or all are 0.
+    """
     for key, weight in weights.items():
         if not 0 <= weight < math.inf:
             raise ValueError(

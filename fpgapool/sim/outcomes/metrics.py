@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -128,6 +129,17 @@ def measure_columns(jobs: Columns) -> Metrics:
     )
 
 
+def mean(found: Sequence[Metrics]) -> Metrics:
+    """Return the means of schedules of the same jobs."""
+    return Metrics(
+        found[0].jobs,
+        *(
+            statistics.fmean(getattr(each, member.name) for each in found)
+            for member in dataclasses.fields(Metrics)[1:]
+        ),
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Service:
     """How well a schedule met its deadlines.
@@ -158,6 +170,51 @@ class Packing:
 
     reprogrammings: int
     distance_to_bound: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Treatment:
+    """How jobs and tenants were treated.
+
+    A job's slowdown is its completion time, divided by the time that it would
+    take alone on the fastest slot that is programmed for it.
+
+    :ivar jain: Jain's index of the tenants' mean slowdowns: 1 if all are
+        equal, 1 / tenants if only one tenant is slowed down; None: there are
+        not two tenants.
+    """
+
+    slowdown_mean: float
+    slowdown_p95: float
+    slowdown_p99: float
+    slowdown_max: float
+    programmings_per_job: float
+    jain: float | None
+
+
+def treat(
+    slowdowns: Floats, programmings: Floats, tenants: Sequence[str]
+) -> Treatment:
+    """Measure how jobs were treated; all have the same order.
+
+    :raises ValueError: if there are no jobs.
+    """
+    p95, p99 = np.percentile(slowdowns, (95, 99))
+    _, places = np.unique(np.array(tenants), return_inverse=True)
+    means = np.bincount(places, slowdowns) / np.bincount(places)
+    return Treatment(
+        slowdown_mean=float(slowdowns.mean()),
+        slowdown_p95=float(p95),
+        slowdown_p99=float(p99),
+        slowdown_max=float(slowdowns.max()),
+        programmings_per_job=float(programmings.mean()),
+        jain=jain(means) if means.size > 1 else None,
+    )
+
+
+def jain(values: Floats) -> float:
+    """Return Jain's index of fairness of what each gets."""
+    return float(values.sum() ** 2 / (values.size * (values**2).sum()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

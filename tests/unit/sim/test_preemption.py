@@ -276,7 +276,8 @@ def test_pictures_have_a_bar_for_each_stay(
     for name in ("draw_completions", "draw_utilisation"):
         monkeypatch.setattr(plots, name, lambda *_, **__: None)
     found = {"fifo": results.evaluate(scenario, outcomes)}
-    pictures.draw(scenario, found, {"fifo": observer}, tmp_path)
+    names = pictures.Files(tmp_path)
+    pictures.draw(scenario, found, {"fifo": observer}, names)
     [(jobs, subtitle)] = drawn
     assert [(job.job_id, job.arrival_s, job.start_s) for job in jobs] == [
         ("0", 0.0, 0.0),
