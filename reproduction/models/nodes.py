@@ -203,8 +203,9 @@ class _Job:
         return strategy_api.Contender(
             self.job,
             left,
-            left * self.slot_chunk_s + attach_s,
+            left * self.slot_chunk_s,
             left * self.cpu_chunk_s,
+            attach_s,
         )
 
 
