@@ -507,7 +507,7 @@ def advance(net: Tasks, limit_s: float) -> int:
     """Continue until a time, or until a group changes.
 
     A group changes when members leave or join, or when the tasks counted by
-    ``due`` have ended. Events of the instant of the limit are included.
+    ``due`` have ended. Events at the time limit itself are included.
 
     :param limit_s: the time; infinite: continue as long as there are events.
     :returns: 1 if a group has changed, else 0.
@@ -527,23 +527,27 @@ def advance(net: Tasks, limit_s: float) -> int:
         if net.times[_LINK] < math.inf:
             end_s = net.times[NOW] + (end - net.times[_WORK]) / pace
         time_s = max(min(time_s, end_s), net.times[NOW])
-        if instants.are_one(time_s, limit_s):
-            time_s = limit_s
         if time_s == math.inf or time_s > limit_s:
             if limit_s < math.inf:
                 _pass(net, max(limit_s, net.times[NOW]), pace)
             return 0
         _pass(net, time_s, pace)
+        if end_s <= time_s:
+            net.times[_WORK] = end
         last_s = time_s + instants.tolerance_s(time_s)
-        if end_s <= last_s:
-            net.times[_WORK] = max(end, net.times[_WORK])
-        last_end = net.times[_WORK] + instants.tolerance_s(net.times[_WORK])
+        last_end = net.times[_WORK]
+        if (
+            net.sizes[NEXT_BATCH] < len(net.arrival)
+            and net.arrival[net.sizes[NEXT_BATCH]] <= last_s
+        ):
+            # Tasks that end with this arrival make room for it.
+            last_end += instants.tolerance_s(last_end)
         stops = 0
         for slot in range(slots):
             if net.end[slot] <= last_end:
                 stops += _end_task(net, slot)
         for slot in range(slots):
-            if net.ready[slot] <= last_s:
+            if net.ready[slot] <= time_s:
                 _join(net, slot)
                 stops += 1
         while (

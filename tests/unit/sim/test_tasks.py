@@ -150,16 +150,6 @@ def test_an_end_and_an_arrival_that_fall_together_are_one_instant(
     assert engine.refused(range(1)) == 0
 
 
-@pytest.mark.parametrize("limit_s", [0.3, 0.1 + 0.2])
-def test_what_falls_together_with_the_limit_is_included(
-    limit_s: float,
-) -> None:
-    engine = make_engine([client([0.1], 0.2)], [1])
-    engine.advance(0.1)
-    engine.advance(limit_s)
-    assert (engine.now, engine.counts(0).ended) == (limit_s, 1)
-
-
 def test_a_shared_link_slows_all_slots_alike() -> None:
     """8 slots of 16.6 tasks/s share 96: 6, 1 and 1 slots."""
     clients = [
