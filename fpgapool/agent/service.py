@@ -31,7 +31,6 @@ from fpgapool.agent.child import process
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
-from fpgapool.agent.host import energy
 from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
@@ -51,7 +50,7 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-TICK_S = 1.0
+TICK_S = boards.CHECK_S
 #: Maximum time for which the first report waits for workers' status.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
@@ -201,7 +200,6 @@ class Agent:
             release_timeout_s=RELEASE_TIMEOUT_S + 2 * programming_s,
         )
         _check_socket_paths(settings.state_path, self.table.slot_keys())
-        self._meter = energy.Meter(self.table.slot_keys())
 
     def _build_messages(self) -> None:
         name = f"agent-{self._settings.host_name}"
@@ -229,7 +227,11 @@ class Agent:
     def _build_parts(self) -> None:
         settings = self._settings
         self._boards = boards.Boards(
-            self._driver, self._devices, self._caller, self._take_health
+            self._driver,
+            self._devices,
+            self.loop,
+            self._caller,
+            self._take_health,
         )
         self.workers = workers.Workers(
             settings, self.loop, self._counts, self._happened
@@ -327,7 +329,7 @@ class Agent:
 
     def _serve(self, found: dict[str, str | None]) -> None:
         for device, fault in found.items():
-            self._take_health(device, fault, None)
+            self._take_health(device, fault)
         self._front_door.start()
         self._serving = True
         self._tick()
@@ -412,7 +414,7 @@ class Agent:
         """Update the parts that depend on the slots' holders."""
         generations, members, unreported = self.table.standing()
         self._reporter.busy = len(generations)
-        self._meter.set_holders(generations, self.loop.now())
+        self._boards.set_holders(generations)
         self.desks.set_members(members, unreported)
 
     def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
@@ -522,7 +524,7 @@ class Agent:
             nic_rx_bytes=reading.rx_bytes,
             nic_tx_bytes=reading.tx_bytes,
             devices=self.table.device_reports(
-                lambda key: self._meter.energy_j(key, now), now
+                lambda key: self._boards.meter.energy_j(key, now), now
             ),
             driver=settings.driver_name,
             link_message=self._link.state.message,
@@ -544,11 +546,8 @@ class Agent:
         self.desks.tick()
         self._boards.check()
 
-    def _take_health(
-        self, device: str, fault: str | None, power_w: float | None
-    ) -> None:
+    def _take_health(self, device: str, fault: str | None) -> None:
         self.faults[device] = fault
-        self._meter.set_power(device, power_w, self.loop.now())
         changes = self.table.device_health(device, fault)
         if changes and fault is not None:
             LOG.error("Device %s cannot be used: %s", device, fault)

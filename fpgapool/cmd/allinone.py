@@ -31,6 +31,7 @@ from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
+from fpgapool.vocabulary import scheduling
 
 _LOG_TAIL_LINES = 20
 
@@ -106,7 +107,9 @@ def parser() -> argparse.ArgumentParser:
         help="do not limit rates; run as fast as possible",
     )
     cluster.add_argument(
-        "--strategy", metavar="NAME", help="scheduling strategy"
+        "--strategy",
+        metavar="NAME",
+        help=f"scheduling strategy; default wra; {scheduling.FITTING_SIZES}",
     )
     cluster.add_argument(
         "--driver",

@@ -42,8 +42,8 @@ order like ``fifo`` and ``wa``, and keep data on its host where possible.
 ``edf`` and ``hjf`` order by deadlines. ``affinity`` avoids reprogramming
 slots.
 
-The default, ``wra``, suits most clouds. Its options are in the group
-``[scheduler]``.
+The options of the default, ``wra``, are in the group ``[scheduler]``. It needs
+thresholds that fit the sizes of the sessions: see ``[scheduler] queues``.
 """,
     ),
     cfg.FloatOpt(

@@ -32,16 +32,18 @@ class Contender(typing.NamedTuple):
 
     :param chunks: the remaining work in chunks, or in any other unit that is
         the same for all contenders.
-    :param slot_s: the time that this work takes in the slot, including the
-        time until the slot can start.
+    :param slot_s: the time that this work takes in the slot.
     :param cpu_s: the time that it takes on a CPU core alone; infinite: the job
         needs a slot.
+    :param attach_s: the time until the slot can start computing; a job that
+        has the slot needs none.
     """
 
     job: model.Job
     chunks: float
     slot_s: float
     cpu_s: float = math.inf
+    attach_s: float = 0.0
 
     @property
     def deadline_s(self) -> float:

@@ -244,7 +244,7 @@ class PoolView:
         left_s = left_bytes / self.best_peak_bytes_per_s(
             self.accelerators[job.accelerator]
         )
-        return preferences.Contender(job, left_s, left_s + attach_s)
+        return preferences.Contender(job, left_s, left_s, attach_s=attach_s)
 
     def is_stateless(self, name: str) -> bool:
         """Return whether an accelerator's sessions can change slots."""

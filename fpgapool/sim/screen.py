@@ -14,6 +14,7 @@ import rich.console
 import rich.markup
 import rich.table
 
+from fpgapool.vocabulary import scheduling
 from fpgapool.vocabulary import shapes
 
 _T = typing.TypeVar("_T")
@@ -59,13 +60,17 @@ def make_table(
 
 
 def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add an option for strategies.
+
+    :param text: what they are for.
+    """
     parser.add_argument(
         "--strategy",
         action="extend",
         nargs="+",
         default=[],
         metavar="NAME",
-        help=text,
+        help=f"{text}; {scheduling.FITTING_SIZES} ('fpgapool-sim tune')",
     )
 
 

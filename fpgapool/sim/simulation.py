@@ -30,6 +30,7 @@ from fpgapool.sim import power_caps
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.engines import instants
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
@@ -353,13 +354,24 @@ class _Simulation:
         )
 
     def _next_s(self) -> float:
-        """Return the time of the next event outside the engine."""
-        next_s = self._wake_s
-        if self._to_come:
-            next_s = min(next_s, self._to_come[-1].arrival_s)
+        """Return the time of the next events outside the engine.
+
+        It is the latest of those that are one instant with the first, so that
+        none of them comes before its time.
+        """
+        times_s = [self._wake_s]
         if self._programming:
-            next_s = min(next_s, self._programming[0][0])
-        return next_s
+            times_s.append(self._programming[0][0])
+        if self._to_come:
+            times_s.append(self._to_come[-1].arrival_s)
+        first_s = min(times_s)
+        for job in reversed(self._to_come):
+            if not instants.are_one(first_s, job.arrival_s):
+                break
+            times_s.append(job.arrival_s)
+        return max(
+            time_s for time_s in times_s if instants.are_one(first_s, time_s)
+        )
 
     def _end_piece(self, number: int, now: float) -> Iterator[events.Event]:
         """End a piece that a slot computes without interruption."""

@@ -7,6 +7,7 @@ scenario file. A strategy ignores the options that it does not use.
 """
 
 import dataclasses
+import textwrap
 import types
 import typing
 
@@ -16,6 +17,14 @@ SLOT_ORDERS: typing.Final = {
     "random": "random, from ``seed``; spreads load without measuring it",
     "least_busy": "the hosts with the fewest busy slots first",
 }
+
+#: Which sizes the default thresholds fit; the limits are the first threshold
+#: and the last.
+FITTING_SIZES: typing.Final = (
+    "the default thresholds of wa and wra fit sizes of 20 MB to 9.7 GB: "
+    "smaller sessions all share the first queue, and larger ones the last, "
+    "first come, first served"
+)
 
 
 def _option(
@@ -49,7 +58,7 @@ class SharedOptions:
 
     queues: int = _option(
         20,
-        """
+        f"""
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
 Sessions are assigned to queues by size. The size limits of the queues, called
@@ -60,6 +69,9 @@ that. The defaults suit exponentially distributed sizes. For heavy-tailed sizes
 (few sessions with most of the bytes) use ``threshold_ratio = 1.8``,
 ``geometric_queues = 10``, ``linear_queues_end = 11``,
 ``first_threshold_bytes = 26000000``.
+
+{textwrap.fill(f"Check your sizes: {FITTING_SIZES}.", 79)}
+``fpgapool-sim tune`` finds thresholds for other sizes.
 
 Related options:
 

@@ -20,6 +20,7 @@ import math
 import typing
 
 from fpgapool.sim.engines import compiling
+from fpgapool.sim.engines import instants
 
 #: Finish time of a batch that has not ended.
 NOT_ENDED = -1.0
@@ -533,9 +534,17 @@ def advance(net: Tasks, limit_s: float) -> int:
         _pass(net, time_s, pace)
         if end_s <= time_s:
             net.times[_WORK] = end
+        last_s = time_s + instants.tolerance_s(time_s)
+        last_end = net.times[_WORK]
+        if (
+            net.sizes[NEXT_BATCH] < len(net.arrival)
+            and net.arrival[net.sizes[NEXT_BATCH]] <= last_s
+        ):
+            # Tasks that end with this arrival make room for it.
+            last_end += instants.tolerance_s(last_end)
         stops = 0
         for slot in range(slots):
-            if net.end[slot] <= net.times[_WORK]:
+            if net.end[slot] <= last_end:
                 stops += _end_task(net, slot)
         for slot in range(slots):
             if net.ready[slot] <= time_s:
@@ -543,7 +552,7 @@ def advance(net: Tasks, limit_s: float) -> int:
                 stops += 1
         while (
             net.sizes[NEXT_BATCH] < len(net.arrival)
-            and net.arrival[net.sizes[NEXT_BATCH]] <= time_s
+            and net.arrival[net.sizes[NEXT_BATCH]] <= last_s
         ):
             _arrive(net, net.sizes[NEXT_BATCH])
             net.sizes[NEXT_BATCH] += 1

@@ -18,6 +18,7 @@ import typing
 
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import heaps
+from fpgapool.sim.engines import instants
 
 #: Maximum number of resources that one flow uses.
 USES = 5
@@ -255,13 +256,15 @@ def extend(net: Network, flow: int, total: float, now: float) -> None:
 def _set_end(net: Network, flow: int) -> None:
     """Compute the end of a flow.
 
-    A flow counts as done when at most 1e-9 of its bytes, or at most 1e-12 ×
-    its rate × (1 + time), are left.
+    A flow counts as done when at most 1e-9 of its bytes are left, or what it
+    moves within one instant.
     """
     rate = net.rate[flow]
     end = net.since[flow] + net.left[flow] / rate
     net.end[flow] = end
-    net.due[flow] = end - 1e-9 * net.total[flow] / rate - 1e-12 * (1.0 + end)
+    net.due[flow] = (
+        end - 1e-9 * net.total[flow] / rate - instants.tolerance_s(end)
+    )
     heaps.put(net.due, net.due_order, net.due_place, flow)
 
 
@@ -269,8 +272,9 @@ def _set_end(net: Network, flow: int) -> None:
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     """Find the flows that end next.
 
-    :returns: the time at which the next flow ends, or the limit; and how many
-        flows end then. Their numbers are the first ones in ``found``.
+    :returns: the time at which the next flow ends, or the limit if that is the
+        same instant or earlier; and how many flows end then. Their numbers are
+        the first ones in ``found``.
     """
     # A flow with a later end can be due sooner, because large flows have a
     # larger tolerance.
@@ -281,7 +285,8 @@ def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
         heaps.remove(net.due, net.due_order, net.due_place, flow)
         net.found[count] = flow
         count += 1
-        time_s = min(time_s, net.end[flow])
+        if not instants.are_one(net.end[flow], limit_s):
+            time_s = min(time_s, net.end[flow])
     done = 0
     for at in range(count):
         flow = net.found[at]
