@@ -71,6 +71,7 @@ class Loads:
     The vectors have spare entries after the last pipe.
 
     :ivar loads: bytes/s that flows put on each pipe.
+    :ivar count: the number of pipes.
     :ivar changed: the pipes that changed since the reader last cleared it.
     """
 
@@ -80,7 +81,7 @@ class Loads:
         self.counts: _Floats = np.zeros(16)
         self.flows: dict[model.SlotId, Flow] = {}
         self.changed: set[int] = set()
-        self._count = 1
+        self.count = 1
         self._dma: dict[model.DeviceId, int] = {}
         self._egress: dict[model.HostId, int] = {}
         self._ingress: dict[model.HostId, int] = {}
@@ -103,8 +104,8 @@ class Loads:
         return number or self._make(self._ingress, host_id)
 
     def _make(self, numbers: dict[int, int], owner_id: int) -> int:
-        number = numbers[owner_id] = self._count
-        self._count += 1
+        number = numbers[owner_id] = self.count
+        self.count += 1
         if number == len(self.loads):
             self._grow()
         return number
@@ -132,11 +133,10 @@ class Loads:
         """Return the bytes/s of each pipe that no flow uses."""
         return np.maximum(self.capacities[pipes] - self.loads[pipes], 0.0)
 
-    def has_free(self, pipes: _Numbers, part: float) -> npt.NDArray[np.bool_]:
-        """Return whether this part of each pipe is free, or nearly so."""
-        least = np.minimum(self.capacities[pipes], _MOST) * (part - 1e-9)
-        enough: npt.NDArray[np.bool_] = self.left(pipes) >= least
-        return enough
+    def spare(self, pipes: _Numbers, part: float) -> _Floats:
+        """Return the rate that leaves this part of each pipe free."""
+        kept = np.minimum(self.capacities[pipes], _MOST) * part
+        return self.left(pipes) - kept
 
     def set_host(self, spec: model.HostSpec) -> None:
         """Set the capacities of a host's pipes."""

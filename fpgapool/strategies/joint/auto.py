@@ -41,8 +41,8 @@ _FEW = 8
 # The strategy looks again after at least this time, so that tiny jobs do not
 # keep the pool busy with looking.
 _LEAST_LOOK_S = 0.01
-# Kinds at least this close to the previous winner are examined first.
-_CLOSE = 0.7
+# How far each portion of kinds reaches down from the one before.
+_PORTIONS = (0.5, 0.5, 0.2, 0.05, 0.0)
 
 
 class AutoStrategy(strategy.Strategy):
@@ -112,6 +112,8 @@ class _Targets(typing.NamedTuple):
         and on its host's ``ingress`` and ``egress``, in bytes/s.
     :ivar dma_left: what no flow uses of it.
     :ivar spread: the factor for each board's taken slots.
+    :ivar light_rate: up to this rate, the network of some of the boards' hosts
+        stays free enough.
     :ivar is_free: whether some of them has enough of its pipes free.
     """
 
@@ -121,6 +123,7 @@ class _Targets(typing.NamedTuple):
     egress: _Floats
     dma_left: _Floats
     spread: _Floats
+    light_rate: float
     is_free: bool
 
 
@@ -167,13 +170,13 @@ class _Decision:
         """Assign the best pair; None: no pair is allowed."""
         if self._groups:
             self._targets = self._read_targets()
+            self._is_near = self._boards.hosts_with_idle(self._loads.count)
             self._find()
         best = self._best
         if best is None:
             return None
         choice = self._view.give(best.record, best.slot)
         self._loads.set_rate(best.slot.id, best.rate)
-        self._kinds.latest_score = best.score
         return choice
 
     def _read_targets(self) -> _Targets:
@@ -182,7 +185,10 @@ class _Decision:
         dma = boards.dma[numbers]
         inward, out = boards.ingress[numbers], boards.egress[numbers]
         busy = loads.counts[dma] / boards.slot_counts[numbers]
-        is_free = loads.has_free(dma, options.min_free)
+        least_free = options.min_free * _ROUNDING
+        is_free = (loads.spare(dma, least_free) >= 0) & (
+            loads.spare(inward, least_free) >= 0
+        )
         return _Targets(
             numbers,
             loads.share(dma),
@@ -190,36 +196,60 @@ class _Decision:
             loads.share(out),
             loads.left(dma),
             1.0 + options.spread * busy,
-            bool((is_free & loads.has_free(inward, options.min_free)).any()),
+            float(loads.spare(inward, options.leave_min_free).max()),
+            bool(is_free.any()),
         )
 
     # -- which kinds to evaluate -----------------------------------------
 
     def _find(self) -> None:
         """Find the best pair of all kinds that are shown."""
-        kinds, targets = self._kinds, self._targets
+        kinds = self._kinds
         rows = self._shown_rows()
         urgency = kinds.starts[rows] + kinds.slopes[rows] * self._time_s
-        bounds = kinds.bounds_idle if self._is_idle else kinds.bounds
-        reach = urgency * bounds[rows]
-        is_near = self._boards.hosts_with_idle(len(self._loads.loads))
-        near = (is_near[kinds.egress[rows]] & kinds.has_home[rows]).nonzero()
-        reach[near] = urgency[near] * targets.dma.max()
-        self._is_near = is_near
+        reach = urgency / self._least_costs(rows)
         if isinstance(rows, slice) and len(self._groups) < len(kinds.of_group):
             reach *= kinds.is_of(self._groups)
-        done: set[int] = set()
-        floor = _CLOSE / kinds.latest_score
-        while True:
+        # Nearly always, the best pair is among the most promising kinds, so
+        # the search takes them in portions.
+        below, floor = math.inf, float(reach.max())
+        for ratio in _PORTIONS:
+            floor *= ratio
             if self._best is not None:
                 floor = max(floor, _ROUNDING / self._best.score)
-            places = (reach >= floor).nonzero()[0]
-            chosen = places if isinstance(rows, slice) else rows[places]
-            self._search(chosen, self._bound(chosen, urgency[places]), done)
-            best = self._best
-            if floor <= 0 or (best is not None and best.score * floor <= 1):
+            places = ((reach >= floor) & (reach < below)).nonzero()[0]
+            if len(places):
+                chosen = places if isinstance(rows, slice) else rows[places]
+                self._search(chosen, self._bound(chosen, urgency[places]))
+            best, below = self._best, floor
+            if best is not None and best.score * floor <= 1:
                 return
-            floor = 0.0
+
+    def _least_costs(self, rows: _Numbers | slice) -> _Floats:
+        """Return for each kind a lower bound of its score times its urgency.
+
+        This is a quick bound; :meth:`_bound` has a better one for fewer kinds.
+        """
+        kinds, targets = self._kinds, self._targets
+        costs = kinds.costs
+        if self._is_idle:
+            costs = kinds.costs_light
+        elif targets.light_rate <= 0:
+            costs = kinds.costs_heavy
+        _, most_rates, programming_s = self._limits()
+        found = np.maximum(costs[rows], 1.0 / most_rates.max())
+        if programming_s.any():
+            weights = (self._weight * programming_s)[kinds.accelerators[rows]]
+            found += weights * kinds.per_byte[rows]
+        least = 1.0 / targets.dma.max()
+        if isinstance(rows, slice) and len(targets.numbers) <= _FEW:
+            hosts = self._view.slots.idle_hosts
+            near = [kind.row for host in hosts for kind in kinds.of_host(host)]
+            found[near] = np.minimum(found[near], least)
+        else:
+            is_near = self._is_near[kinds.egress[rows]] & kinds.has_home[rows]
+            found[is_near] = np.minimum(found[is_near], least)
+        return found
 
     def _shown_rows(self) -> _Numbers | slice:
         """Return the rows of the kinds to consider.
@@ -232,7 +262,7 @@ class _Decision:
             [self._kinds.rows_of(group) for group in self._groups]
         )
 
-    def _search(self, rows: _Numbers, reach: _Floats, done: set[int]) -> None:
+    def _search(self, rows: _Numbers, reach: _Floats) -> None:
         """Evaluate the kinds that can be better than the best pair."""
         while len(reach):
             place = int(reach.argmax())
@@ -243,10 +273,7 @@ class _Decision:
             ):
                 return
             reach[place] = 0.0
-            row = rows.item(place)
-            if row not in done:
-                done.add(row)
-                self._evaluate(self._kinds.kinds[row])
+            self._evaluate(self._kinds.kinds[rows.item(place)])
 
     def _bound(self, rows: _Numbers, urgency: _Floats) -> _Floats:
         """Return an upper bound of one by the score, for each kind."""
@@ -258,7 +285,7 @@ class _Decision:
         allowed = rates >= _ROUNDING * least
         penalties = np.full(len(rows), options.leave_penalty_idle)
         if not self._is_idle:
-            halves = kinds.halves[rows]
+            halves = np.minimum(kinds.halves[rows], targets.light_rate)
             allowed &= (halves >= least) | ~kinds.homed[rows]
             penalties[rates > halves] = options.leave_penalty
         losses = np.maximum(rates - kinds.lefts[rows], 0.0)
@@ -283,7 +310,7 @@ class _Decision:
         gains = np.maximum(
             rates - options.loss_weight * losses, candidates.LEAST_GAIN * rates
         )
-        costs = self._weight * programming_s[numbers] / kinds.sizes[rows]
+        costs = self._weight * programming_s[numbers] * kinds.per_byte[rows]
         found: _Floats = (urgency * allowed) / (
             penalties * targets.spread.min() * (1.0 / gains + costs)
         )

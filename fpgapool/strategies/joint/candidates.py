@@ -148,8 +148,10 @@ class Candidates(kinds.Kinds):
     :ivar rates: the rate at which the kind's host can send, and receive.
     :ivar lefts: how much of its sending rate no flow uses.
     :ivar halves: up to this rate, its host's pipes stay free enough.
-    :ivar bounds: the highest gain over penalty of a job that leaves its host;
-        ``bounds_idle`` is the same while many slots are idle.
+    :ivar costs: the least penalty over gain of a job that leaves its host;
+        ``costs_light`` and ``costs_heavy`` are those if the networks stay free
+        enough, and if not.
+    :ivar per_byte: one by the size of the first job.
     :ivar fresh: the urgency of the first job when it arrived.
     """
 
@@ -171,17 +173,18 @@ class Candidates(kinds.Kinds):
         self._due_s = math.inf
         self.starts = self.slopes = self.until_s = np.zeros(0)
         self.fresh = self.rates = self.lefts = self.halves = np.zeros(0)
-        self.sizes = self.bounds = self.bounds_idle = np.zeros(0)
+        self.per_byte = self.costs = np.zeros(0)
+        self.costs_light = self.costs_heavy = np.zeros(0)
         self.peaks_max = self.peaks_min = np.zeros(0)
         self.has_home = self.homed = self.is_free = np.zeros(0, dtype=np.bool_)
         self.accelerators = np.zeros(0, dtype=np.int64)
         self._accelerator_numbers: dict[str, int] = {}
         # Of each accelerator: its lowest and highest peak, and return ratio.
         self._rates: list[tuple[float, float, float]] = []
+        self._rate_vectors: tuple[_Floats, _Floats, _Floats] | None = None
         self.egress = self.groups = np.zeros(0, dtype=np.int64)
         self._group_numbers: dict[queued.JobGroup, int] = {}
         self._unused: list[int] = []
-        self.latest_score = math.inf
 
     # -- jobs ------------------------------------------------------------
 
@@ -253,6 +256,10 @@ class Candidates(kinds.Kinds):
             queued.JobRecord, kind.jobs.records[kind.jobs.leader]
         )
 
+    def of_host(self, host_id: model.HostId) -> abc.Iterable[Kind]:
+        """Return the kinds of jobs that come from a host."""
+        return self.on_host.get(host_id, ())
+
     def rows_of(self, group: queued.JobGroup) -> npt.NDArray[np.int64]:
         """Return the rows of a group's kinds."""
         found = self.of_group.get(group, {})
@@ -263,8 +270,10 @@ class Candidates(kinds.Kinds):
 
         The third vector has its ratio of output to input, at least tiny.
         """
-        lowest, highest, ratios = np.array(self._rates).T
-        return lowest, highest, np.maximum(ratios, 1e-200)
+        if self._rate_vectors is None:
+            lowest, highest, ratios = np.array(self._rates).T
+            self._rate_vectors = lowest, highest, np.maximum(ratios, 1e-200)
+        return self._rate_vectors
 
     def programming_s(
         self, least_s: float, at_once: abc.Iterable[str]
@@ -370,8 +379,10 @@ class Candidates(kinds.Kinds):
         rates = (kind.peak_min, kind.peak_max, kind.ratio)
         if number == len(self._rates):
             self._rates.append(rates)
-        else:
+            self._rate_vectors = None
+        elif self._rates[number] != rates:
             self._rates[number] = rates
+            self._rate_vectors = None
         return number
 
     def _show_first(self, kind: Kind) -> None:
@@ -382,7 +393,7 @@ class Candidates(kinds.Kinds):
         first = self.first(kind)
         self.homed[row] = first.homed
         claimed_bytes = first.job.claimed_bytes
-        self.sizes[row] = claimed_bytes
+        self.per_byte[row] = 1.0 / claimed_bytes
         self.fresh[row] = claimed_bytes**-self._options.size_power
         self.until_s[row] = until_s = jobs.until_s
         self._due_s = min(self._due_s, until_s)
@@ -429,15 +440,12 @@ class Candidates(kinds.Kinds):
         self.lefts[row] = out.left
         self.halves[row] = half
         self.is_free[row] = is_free
+        light = heavy = 1.0
         if kind.has_home:
-            idle_gain = gain / options.leave_penalty_idle
-            self.bounds_idle[row] = idle_gain
-            self.bounds[row] = max(
-                min(idle_gain, half / options.leave_penalty_idle),
-                gain / options.leave_penalty,
-            )
-        else:
-            self.bounds[row] = self.bounds_idle[row] = gain
+            light, heavy = options.leave_penalty_idle, options.leave_penalty
+        self.costs_light[row] = light / gain
+        self.costs_heavy[row] = heavy / gain
+        self.costs[row] = 1.0 / max(min(gain, half) / light, gain / heavy)
 
 
 #: The least gain of a job, as a fraction of its rate.
