@@ -281,14 +281,16 @@ def _accelerators(
         bytes_per_s = _measured_bytes_per_s(own)
         profile = profiles.get(key)
         share, peaks = 1.0, {}
-        if profile is not None:
+        if profile is not None and profile.peak_bytes_per_s:
             share = min(1.0, bytes_per_s / profile.peak_bytes_per_s)
             bytes_per_s = share * profile.peak_bytes_per_s
             peaks = platforms.peaks(profile.platforms)
-        output_bytes = sum(one.output_bytes for one in own)
+        ratio = sum(one.output_bytes for one in own) / sum(
+            one.input_bytes for one in own
+        )
         found[names_of.accelerator(key)] = scenarios.AcceleratorProfile(
             bytes_per_s,
-            output_bytes / sum(one.input_bytes for one in own),
+            min(ratio, scenarios.MAX_RETURN_RATIO),
             platforms={
                 shape: scenarios.Platform(share * peak)
                 for shape, peak in peaks.items()
@@ -311,23 +313,24 @@ def _measured_bytes_per_s(used: Sequence[db_api.SessionRecord]) -> float:
 
 def _strategy(conf: cfg.ConfigOpts) -> scenarios.StrategyOptions:
     """Return the configured strategy's options."""
-    given = strategy_loading.options(conf)
     group = conf.scheduler
     preempts = group.preempt != "none"
-    shared = {
-        name: value
-        for name, value in given.items()
-        if name in scheduling.FIELDS and value is not None
-    }
     try:
+        given = strategy_loading.options(conf)
+        shared = {
+            name: given[name]
+            for name in scheduling.FIELDS
+            if given[name] is not None
+        }
+        own = {
+            name: value
+            for name, value in given.items()
+            if name not in scheduling.FIELDS
+        }
         return msgspec.convert(
             {
                 **shared,
-                "own": {
-                    name: value
-                    for name, value in given.items()
-                    if name not in scheduling.FIELDS
-                },
+                "own": own,
                 "seed": group.seed,
                 "preempt": group.preempt,
                 "preempt_gain": group.preempt_gain if preempts else 0.0,

@@ -116,13 +116,6 @@ def run(arguments: argparse.Namespace) -> None:
         ):
             names.append(name)
     found = _replay(arguments, names, console)
-    if configured not in found:
-        raise errors.InputError(
-            source,
-            f"strategies.{configured}",
-            f"the replay takes longer than {arguments.max_s:g} s; export "
-            "fewer sessions (--newest), or raise --max-s",
-        )
     _show(console, scenario, found, configured)
 
 
@@ -156,7 +149,10 @@ def _replay(
     names: list[str],
     console: rich.console.Console,
 ) -> dict[str, metrics.Floats]:
-    """Return the measures of the strategies whose replays have ended."""
+    """Return the measures of the strategies that can be compared.
+
+    :raises errors.InputError: if the first one, the configured, has none.
+    """
     tasks = [
         advising.Task(
             arguments.scenario,
@@ -174,18 +170,18 @@ def _replay(
         ):
             found[task.name] = measured
             work.advance()
+    measured_of = {}
     for name in names:
-        if found[name] is None:
-            screen.say(
-                console,
-                f"left out: {name}: the replay takes longer than "
-                f"{arguments.max_s:g} s (--max-s)",
+        measured = found[name]
+        if not isinstance(measured, str):
+            measured_of[name] = measured
+        elif name == names[0]:
+            raise errors.InputError(
+                str(arguments.scenario), f"strategies.{name}", measured
             )
-    return {
-        name: measured
-        for name in names
-        if (measured := found[name]) is not None
-    }
+        else:
+            screen.say(console, f"left out: {name}: {measured}")
+    return measured_of
 
 
 # -- what the user sees ----------------------------------------------------
@@ -220,8 +216,7 @@ def _show(
     screen.say(
         console,
         f"× is the ratio to {configured}, with the 95 % interval that holds "
-        "for all strategies at once (bootstrap of "
-        f"{advising.BLOCKS} blocks of the history).",
+        "for all strategies at once (bootstrap of blocks of the history).",
     )
     _show_fidelity(console, scenario, found[configured], configured)
     text = advising.advice(found, configured)

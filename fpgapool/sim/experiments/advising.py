@@ -6,7 +6,9 @@ A history is one course of events, and jobs that wait for each other are not
 independent. So the intervals come from a block bootstrap: the history is cut
 into consecutive blocks of jobs, and blocks are drawn with replacement. Every
 strategy gets the same draws, so that what its jobs have in common with those
-of the other strategies cancels out in the ratios.
+of the other strategies cancels out in the ratios. Nobody knows how long jobs
+depend on each other: of several lengths of blocks, the one with the widest
+intervals counts.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from fpgapool.sim import errors
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.outcomes import gains
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
 
-#: Blocks are longer than most queues, and still as many as intervals need.
-BLOCKS: typing.Final = 30
-#: With fewer jobs, a block would be a handful.
-MIN_JOBS: typing.Final = 10 * BLOCKS
-_DRAWS = 1000
+#: The numbers of blocks into which a history is cut.
+BLOCKS: typing.Final = (30, 15, 10, 6)
+#: With fewer jobs, intervals are too narrow too often.
+MIN_JOBS: typing.Final = 1000
+_DRAWS = 250
 _CONFIDENCE = 0.95
 #: A strategy whose mean is less than this much shorter is not recommended,
 #: however narrow the interval is.
@@ -63,7 +66,7 @@ class Task(typing.NamedTuple):
     max_s: float
 
 
-class TooLong(Exception):
+class _TooLong(Exception):
     """A replay was given up."""
 
 
@@ -96,19 +99,18 @@ def _read(path: pathlib.Path) -> scenarios.Scenario:
     return msgspec.structs.replace(scenario, jobs=jobs)
 
 
-def replay(task: Task) -> metrics.Floats | None:
+def replay(task: Task) -> metrics.Floats | str:
     """Replay jobs under a strategy and measure them.
 
     :returns: a row of :data:`MEASURES` for the history, and one for each draw
-        of its blocks; None: it took too long.
-    :raises errors.InputError: if the strategy cannot run these jobs.
+        of its blocks, for each of :data:`BLOCKS`; a text: why there are none.
     """
     scenario = with_all(_read(task.path), [task.name])
     give_up_at = time.monotonic() + task.max_s
 
     def check_time() -> None:
         if time.monotonic() > give_up_at:
-            raise TooLong
+            raise _TooLong
 
     try:
         outcomes = simulation.run(
@@ -119,15 +121,18 @@ def replay(task: Task) -> metrics.Floats | None:
             fair_share=task.fair_share,
             on_end=check_time,
         )
-    except TooLong:
-        return None
+    except _TooLong:
+        return (
+            f"the replay takes longer than {task.max_s:g} s; export fewer "
+            "sessions (--newest), or raise --max-s"
+        )
+    except errors.InputError as error:
+        return str(error)
     jobs = results.columns(scenario, outcomes)
     completions_s = jobs.finishes_s - jobs.arrivals_s
     slowdowns = results.evaluate(scenario, outcomes).slowdowns
     if slowdowns is None:
-        raise errors.InputError(
-            str(task.path), "cluster", "advice is for clusters without cores"
-        )
+        return "jobs need more than slots"
     _, tenants = np.unique(
         np.array([job.tenant for job in scenario.jobs]), return_inverse=True
     )
@@ -147,27 +152,30 @@ def resampled(
     :param tenants: the number of each job's tenant.
     :returns: see :func:`replay`.
     """
+    times_s = np.stack([completions_s, waits_s])
 
     def measure(chosen: npt.NDArray[np.intp] | slice) -> list[float]:
-        done_s, waited_s = completions_s[chosen], waits_s[chosen]
+        some_s = times_s[:, chosen]
+        tails_s = np.percentile(some_s, (95, 99), axis=1)
         counts = np.bincount(tenants[chosen])
         sums = np.bincount(tenants[chosen], slowdowns[chosen])
         return [
-            done_s.mean(),
-            *np.percentile(done_s, (95, 99)),
-            waited_s.mean(),
-            *np.percentile(waited_s, (95, 99)),
+            some_s[0].mean(),
+            *tails_s[:, 0],
+            some_s[1].mean(),
+            *tails_s[:, 1],
             slowdowns[chosen].mean(),
             metrics.jain(sums[counts > 0] / counts[counts > 0]),
         ]
 
-    blocks = np.array_split(np.arange(completions_s.size), BLOCKS)
     # The same draws for every strategy.
     random = np.random.default_rng(0)
     rows = [measure(slice(None))]
-    for _ in range(_DRAWS):
-        drawn = random.integers(BLOCKS, size=BLOCKS)
-        rows.append(measure(np.concatenate([blocks[at] for at in drawn])))
+    for count in BLOCKS:
+        blocks = np.array_split(np.arange(completions_s.size), count)
+        for _ in range(_DRAWS):
+            drawn = random.integers(count, size=count)
+            rows.append(measure(np.concatenate([blocks[at] for at in drawn])))
     return np.array(rows)
 
 
@@ -209,18 +217,25 @@ def _ratios(logs: metrics.Floats) -> list[Ratio]:
     """
     known = np.isfinite(logs).all(axis=1)
     halves = np.full(len(logs), np.nan)
-    draws = logs[known, 1:]
-    # A draw varies less than a history, by one of the blocks.
-    errors_ = draws.std(axis=1, ddof=1) * (BLOCKS / (BLOCKS - 1)) ** 0.5
-    deviations = np.abs(draws - draws.mean(axis=1, keepdims=True))
-    scaled = np.divide(
-        deviations,
-        errors_[:, None],
-        out=np.zeros_like(deviations),
-        where=errors_[:, None] > 0,
-    )
     if known.any():
-        halves[known] = errors_ * np.quantile(scaled.max(axis=0), _CONFIDENCE)
+        draws = logs[known, 1:].reshape(known.sum(), len(BLOCKS), _DRAWS)
+        deviations = np.abs(draws - draws.mean(axis=2, keepdims=True))
+        spreads = draws.std(axis=2, ddof=1)
+        scaled = np.divide(
+            deviations,
+            spreads[:, :, None],
+            out=np.zeros_like(deviations),
+            where=spreads[:, :, None] > 0,
+        )
+        factor = np.quantile(scaled.max(axis=0), _CONFIDENCE)
+        # Few blocks vary less, and are less sure of it, than many.
+        widths = [
+            gains.student(count - 1)
+            / gains.student(_DRAWS)
+            * (count / (count - 1)) ** 0.5
+            for count in BLOCKS
+        ]
+        halves[known] = factor * (spreads * widths).max(axis=1)
     return [
         Ratio(*np.exp([log, log - half, log + half]).tolist())
         for log, half in zip(logs[:, 0], halves, strict=True)
