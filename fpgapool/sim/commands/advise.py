@@ -65,7 +65,7 @@ def add_parser(subparsers: typing.Any) -> None:
         parser,
         "strategy to compare with the configured one: one of the file's, or "
         "an installed one with the configured one's options; may be repeated; "
-        "default: all installed",
+        "default: all of the file's, and all installed",
     )
     parser.add_argument(
         "--fair-share",
@@ -110,7 +110,8 @@ def run(arguments: argparse.Namespace) -> None:
     console = screen.make_console()
     configured = next(iter(scenario.strategies))
     names = [configured]
-    for name in arguments.strategy or sorted(simulation.installed()):
+    every = [*scenario.strategies, *sorted(simulation.installed())]
+    for name in arguments.strategy or every:
         if name not in names and _is_usable(
             scenario, name, arguments, console
         ):

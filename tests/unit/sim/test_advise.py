@@ -208,13 +208,14 @@ def test_others_have_the_options_of_the_configured_strategy() -> None:
     }
 
 
-def test_all_installed_strategies_are_compared(
+def test_all_strategies_of_the_file_and_installed_are_compared(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = {"fifo": {"jobs": [], "metrics": {"act_s": 1e-6}}}
-    path = history(tmp_path, expected=expected)
+    own = {"fifo": {}, "mine": {"strategy": "sjf"}}
+    path = history(tmp_path, expected=expected, strategies=own)
     text = said(capsys, path)
-    for name in simulation.installed():
+    for name in ("mine", *simulation.installed()):
         assert re.search(rf"^ {name} ", text, re.MULTILINE)
     assert "projects: 2, slots: 8, configured strategy: fifo" in text
     assert "They differ much" in text
