@@ -9,5 +9,6 @@ invalid input, and may return an exit code.
 
 #: The module of each command, by name.
 MODULES = {
-    name: f"{__name__}.{name}" for name in ("run", "generate", "sweep", "tune")
+    name: f"{__name__}.{name}"
+    for name in ("run", "generate", "sweep", "tune", "advise")
 }

@@ -20,6 +20,7 @@ _LONG_S = 30.0
 ARGUMENTS = {
     "run": ["s.json"],
     "generate": ["--output", "s.json"],
+    "advise": ["s.json"],
     "sweep": ["s.yaml", "--out", "d"],
     "tune": ["--dist", "exponential", "--load", "0.5"],
 }
