@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a pool has seen so far, for estimates of waits.
+
+Work is in seconds at an accelerator's peak rate. Nothing here knows a
+strategy's rule or an absolute scale of sizes or times.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from fpgapool.core import ordered
+
+# Arrivals to remember; the older half is thinned when there are more.
+_MOST_ARRIVALS = 256
+# Precedence distinguishes ratios of work from 2^-4 to 2^4.
+_STEPS = 4
+# Weight of the assumption that keys decide, and what remains of older
+# observations after each new one.
+_ASSUMED = 2.0
+_KEPT = 0.999
+# Pairs to observe at each start.
+_PAIRS = 6
+
+
+@dataclasses.dataclass(slots=True)
+class Job:
+    """A session's work, and its places in the queue.
+
+    :ivar late_key: the key that it would have if it had only just arrived.
+    :ivar log_work: binary logarithm of its work in seconds.
+    """
+
+    id: int
+    key: ordered.Key
+    late_key: ordered.Key
+    work_s: float
+    arrived_s: float
+    log_work: float = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log_work = math.log2(max(self.work_s, 1e-9))
+
+
+class Arrivals:
+    """Recent arrivals; the older, the fewer of them, with more weight."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
+        self._all: list[tuple[Job, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, job: Job) -> None:
+        """Remember an arrival; one that is out of order is left out."""
+        if self._all and job.arrived_s < self._all[-1][0].arrived_s:
+            return
+        self._all.append((job, 1.0))
+        if len(self._all) > _MOST_ARRIVALS:
+            half = _MOST_ARRIVALS // 2
+            pairs = zip(self._all[:half:2], self._all[1:half:2], strict=True)
+            self._all[:half] = [
+                (self._generator.choice((one, other))[0], one[1] + other[1])
+                for one, other in pairs
+            ]
+
+    def backwards(self) -> Iterator[tuple[Job, float]]:
+        """Yield arrivals and their weights, latest first."""
+        return reversed(self._all)
+
+
+class Precedence:
+    """How often one of two waiting jobs gets its slot first.
+
+    It is learnt from pairs, by which of the two has the smaller key and by
+    the ratio of their work. So it also holds for strategies that choose pairs
+    of jobs and slots, and for jobs that decline slots.
+    """
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
+        bins = 2 * _STEPS + 1
+        #: Weights of observations, by [key is smaller][ratio of work].
+        self._first = [[0.0] * bins, [_ASSUMED] * bins]
+        self._seen = [[_ASSUMED] * bins for _ in range(2)]
+
+    def learn(self, started: Job, waiting: Sequence[Job]) -> None:
+        """Observe that a job got a slot before others that still wait."""
+        for other in self._generator.sample(
+            waiting, min(_PAIRS, len(waiting))
+        ):
+            is_smaller = started.key < other.key
+            self._note(is_smaller, _step(started, other), 1.0)
+            self._note(not is_smaller, _step(other, started), 0.0)
+
+    def _note(self, is_smaller: bool, step: int, first: float) -> None:
+        rows = self._first[is_smaller], self._seen[is_smaller]
+        for row, value in zip(rows, (first, 1.0), strict=True):
+            row[step] = row[step] * _KEPT + value
+
+    def share(self, one: Job, key: ordered.Key, job: Job) -> float:
+        """Return how likely one job, with this key, gets a slot before
+        another.
+        """
+        row, step = key < job.key, _step(one, job)
+        return self._first[row][step] / self._seen[row][step]
+
+
+def _step(one: Job, other: Job) -> int:
+    steps = round(one.log_work - other.log_work)
+    return min(max(steps, -_STEPS), _STEPS) + _STEPS
+
+
+# Kinds of estimates: by how many mean intervals between two slots, in powers
+# of two.
+_KINDS = 10
+# Observations of a kind, and what remains of a weight after each newer one.
+_OBSERVED = 100
+_FADING = 0.98
+# Weight of the observations of the next shorter and longer kind.
+_NEIGHBOURS = 0.2
+# Ratios of the actual wait to the estimate that are assumed at first.
+_GUESSES = (0.3, 0.5, 1.0, 1.0, 1.5, 2.5)
+_GUESS_WEIGHT = 0.3
+# A session that still waits will have waited this many times as long, and its
+# weight.
+_LONGER = 1.3
+_LONGER_WEIGHT = 0.5
+# Nine of ten ratios lie between these quantiles of earlier ones; they are a
+# little wider than 5 % and 95 %, because the future is not the past.
+_LOW, _HIGH = 0.04, 0.96
+
+
+@dataclasses.dataclass(slots=True)
+class Estimate:
+    """A first estimate, which its session's wait will test.
+
+    :ivar kind: see :data:`_KINDS`.
+    :ivar expected_s: how long the session was told that it would wait.
+    """
+
+    made_s: float
+    raw_s: float
+    kind: int
+    expected_s: float
+    is_open: bool = True
+
+
+class Calibration:
+    """Ratios of actual waits to their estimates, by kind of estimate."""
+
+    def __init__(self) -> None:
+        self._ratios = [
+            collections.deque[float](maxlen=_OBSERVED) for _ in range(_KINDS)
+        ]
+        self._open = [
+            collections.deque[Estimate](maxlen=_OBSERVED // 2)
+            for _ in range(_KINDS)
+        ]
+
+    @staticmethod
+    def kind(raw_s: float, interval_s: float) -> int:
+        """Return the kind of an estimate.
+
+        :param interval_s: mean time between two slots.
+        """
+        if raw_s <= interval_s:
+            return 0
+        return min(int(math.log2(raw_s / interval_s)), _KINDS - 1)
+
+    def watch(self, estimate: Estimate) -> None:
+        """Follow a session that has been told an estimate."""
+        self._open[estimate.kind].append(estimate)
+
+    def close(self, estimate: Estimate, now: float, *, served: bool) -> None:
+        """Learn from the end of a wait.
+
+        :param served: whether the session got a slot.
+        """
+        estimate.is_open = False
+        if served:
+            waited_s = now - estimate.made_s
+            self._ratios[estimate.kind].append(waited_s / estimate.raw_s)
+
+    def factors(self, kind: int, now: float) -> tuple[float, float, float]:
+        """Return what to multiply an estimate with: for the lower end of the
+        range, for the expected wait, and for the upper end.
+
+        Short waits depend on chance more than long ones do. There the expected
+        wait is cautious: hardly one session in 30 waits twice as long.
+        """
+        points = sorted(self._points(kind, now))
+        ends = list(
+            itertools.accumulate(weight for _, weight in points)
+        )
+
+        def quantile(share: float) -> float:
+            place = bisect.bisect_left(ends, share * ends[-1])
+            return points[min(place, len(points) - 1)][0]
+
+        middle = quantile(0.5)
+        cautious = min(0.97, 1.13 - 0.04 * kind)
+        return (
+            quantile(_LOW),
+            max(middle, quantile(cautious) / 2),
+            quantile(_HIGH),
+        )
+
+    def _points(
+        self, kind: int, now: float
+    ) -> Iterator[tuple[float, float]]:
+        for ratio in _GUESSES:
+            yield ratio, _GUESS_WEIGHT
+        for near in range(max(kind - 1, 0), min(kind + 2, _KINDS)):
+            weight = 1.0 if near == kind else _NEIGHBOURS
+            for ratio in reversed(self._ratios[near]):
+                yield ratio, weight
+                weight *= _FADING
+        for one in self._open[kind]:
+            waited_s = now - one.made_s
+            if one.is_open and waited_s > one.expected_s:
+                yield _LONGER * waited_s / one.raw_s, _LONGER_WEIGHT
