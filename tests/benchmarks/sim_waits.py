@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import sys
 import time
 
 from fpgapool.sim.inputs import scenario_files
@@ -26,19 +27,23 @@ def main() -> None:
         "--strategy", nargs="+", default=["fifo", "wra", "sjf"]
     )
     options = parser.parse_args()
-    print(f"{'scenario':20} {'strategy':9} answers ratio short  inside  time")
+    _say(f"{'scenario':20} {'strategy':9} answers ratio short  inside  time")
     for path in options.scenarios:
         scenario = scenario_files.read(path)
         for strategy in options.strategy:
             began_s = time.monotonic()
             told = wait_replay.replay(scenario, strategy)
             score = wait_replay.Score.of(told)
-            print(
+            _say(
                 f"{path.stem:20} {strategy:9} {score.count:7}"
                 f" {score.mean_ratio:5.2f} {score.too_short:6.1%}"
-                f" {score.inside:6.1%} {time.monotonic() - began_s:4.0f} s",
-                flush=True,
+                f" {score.inside:6.1%} {time.monotonic() - began_s:4.0f} s"
             )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

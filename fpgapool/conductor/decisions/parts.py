@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence

@@ -14,7 +14,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-import random
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -33,6 +32,8 @@ _LEAST = 5
 _STARTS = 50
 # How much of the older sums remains after each release.
 _KEPT = 0.995
+# Pairs of jobs to learn from at each start.
+_PAIRS = 6
 # Waiting jobs to look at on each side of a job.
 _LOOKS = 32
 # The least ratio of the expected wait to the ends of its range.
@@ -81,11 +82,9 @@ class ExpectedWaits:
 
     def __init__(self, core: core_state.PoolState) -> None:
         self._core = core
-        # The same events lead to the same estimates.
-        generator = random.Random(0)
-        self._generator = generator
-        self._arrivals = wait_history.Arrivals(generator)
-        self._precedence = wait_history.Precedence(generator)
+        self._spread = wait_history.Spread()
+        self._arrivals = wait_history.Arrivals()
+        self._precedence = wait_history.Precedence()
         self._calibration = wait_history.Calibration()
         self._waiting: dict[int, wait_history.Job] = {}
         self._keys = ordered.SortedKeys()
@@ -184,15 +183,14 @@ class ExpectedWaits:
         self._running[order.slot_id] = job, now
         if self._waiting:
             self._started_s.append(now)
-            self._precedence.learn(job, self._some_waiting())
-
-    def _some_waiting(self) -> list[wait_history.Job]:
-        count = len(self._keys)
-        if count <= _LOOKS:
-            return list(self._waiting.values())
-        return [
-            self._at(self._generator.randrange(count)) for _ in range(8)
-        ]
+            count = len(self._keys)
+            self._precedence.learn(
+                job,
+                (
+                    self._at(self._spread.below(count))
+                    for _ in range(min(count, _PAIRS))
+                ),
+            )
 
     def _at(self, rank: int) -> wait_history.Job:
         return self._waiting[self._keys[rank][-1]]
@@ -258,16 +256,16 @@ class ExpectedWaits:
         rate = max(len(self._running), 1) * self._done_work_s / self._held_s
         if rate <= 0:
             return 0.0
-        raw_s = interval_s
+        work_s = interval_s * rate
         for other, weight in self._around(job):
-            raw_s += weight * other.work_s * share(other, other.key, job) / rate
+            work_s += weight * other.work_s * share(other, other.key, job)
         for other, weight in self._arrivals.backwards():
-            if now - other.arrived_s >= raw_s:
+            if now - other.arrived_s >= work_s / rate:
                 break
             if other.id != job.id:
                 first = share(other, other.late_key, job)
-                raw_s += weight * other.work_s * first / rate
-        return raw_s
+                work_s += weight * other.work_s * first
+        return work_s / rate
 
     def _around(
         self, job: wait_history.Job

@@ -13,9 +13,8 @@ import collections
 import dataclasses
 import itertools
 import math
-import random
+from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
 
 from fpgapool.core import ordered
 
@@ -27,8 +26,8 @@ _STEPS = 4
 # observations after each new one.
 _ASSUMED = 2.0
 _KEPT = 0.999
-# Pairs to observe at each start.
-_PAIRS = 6
+# Multiples of it modulo 1 are spread evenly.
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -50,11 +49,23 @@ class Job:
         self.log_work = math.log2(max(self.work_s, 1e-9))
 
 
+class Spread:
+    """Numbers that fill an interval evenly, the same each time."""
+
+    def __init__(self) -> None:
+        self._value = 0.0
+
+    def below(self, count: int) -> int:
+        """Return the next number from 0 to ``count - 1``."""
+        self._value = (self._value + _GOLDEN) % 1.0
+        return min(int(self._value * count), count - 1)
+
+
 class Arrivals:
     """Recent arrivals; the older, the fewer of them, with more weight."""
 
-    def __init__(self, generator: random.Random) -> None:
-        self._generator = generator
+    def __init__(self) -> None:
+        self._spread = Spread()
         self._all: list[tuple[Job, float]] = []
 
     def __len__(self) -> int:
@@ -69,8 +80,8 @@ class Arrivals:
             half = _MOST_ARRIVALS // 2
             pairs = zip(self._all[:half:2], self._all[1:half:2], strict=True)
             self._all[:half] = [
-                (self._generator.choice((one, other))[0], one[1] + other[1])
-                for one, other in pairs
+                (pair[self._spread.below(2)][0], pair[0][1] + pair[1][1])
+                for pair in pairs
             ]
 
     def backwards(self) -> Iterator[tuple[Job, float]]:
@@ -86,18 +97,15 @@ class Precedence:
     of jobs and slots, and for jobs that decline slots.
     """
 
-    def __init__(self, generator: random.Random) -> None:
-        self._generator = generator
+    def __init__(self) -> None:
         bins = 2 * _STEPS + 1
         #: Weights of observations, by [key is smaller][ratio of work].
         self._first = [[0.0] * bins, [_ASSUMED] * bins]
         self._seen = [[_ASSUMED] * bins for _ in range(2)]
 
-    def learn(self, started: Job, waiting: Sequence[Job]) -> None:
+    def learn(self, started: Job, waiting: Iterable[Job]) -> None:
         """Observe that a job got a slot before others that still wait."""
-        for other in self._generator.sample(
-            waiting, min(_PAIRS, len(waiting))
-        ):
+        for other in waiting:
             is_smaller = started.key < other.key
             self._note(is_smaller, _step(started, other), 1.0)
             self._note(not is_smaller, _step(other, started), 0.0)
@@ -199,9 +207,7 @@ class Calibration:
         wait is cautious: hardly one session in 30 waits twice as long.
         """
         points = sorted(self._points(kind, now))
-        ends = list(
-            itertools.accumulate(weight for _, weight in points)
-        )
+        ends = list(itertools.accumulate(weight for _, weight in points))
 
         def quantile(share: float) -> float:
             place = bisect.bisect_left(ends, share * ends[-1])
@@ -215,9 +221,7 @@ class Calibration:
             quantile(_HIGH),
         )
 
-    def _points(
-        self, kind: int, now: float
-    ) -> Iterator[tuple[float, float]]:
+    def _points(self, kind: int, now: float) -> Iterator[tuple[float, float]]:
         for ratio in _GUESSES:
             yield ratio, _GUESS_WEIGHT
         for near in range(max(kind - 1, 0), min(kind + 2, _KINDS)):
