@@ -16,14 +16,12 @@ import dataclasses
 import math
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from typing import Any
 
 from fpgapool.conductor.decisions.requests import wait_history
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import ordered
 from fpgapool.core import state as core_state
 
 # Starts and arrivals needed for an estimate.
@@ -34,8 +32,6 @@ _STARTS = 50
 _KEPT = 0.995
 # Pairs of jobs to learn from at each start.
 _PAIRS = 6
-# Waiting jobs to look at on each side of a job.
-_LOOKS = 32
 # The least ratio of the expected wait to the ends of its range.
 _LEAST_WIDTH = 1.2
 # A session's estimate is made anew after this part of it.
@@ -82,12 +78,10 @@ class ExpectedWaits:
 
     def __init__(self, core: core_state.PoolState) -> None:
         self._core = core
-        self._spread = wait_history.Spread()
         self._arrivals = wait_history.Arrivals()
         self._precedence = wait_history.Precedence()
         self._calibration = wait_history.Calibration()
-        self._waiting: dict[int, wait_history.Job] = {}
-        self._keys = ordered.SortedKeys()
+        self._waiting = wait_history.Queue()
         #: The job of each slot, and when it began; None: before a takeover.
         self._running: dict[int, tuple[wait_history.Job, float | None]] = {}
         self._started_s = collections.deque[float](maxlen=_STARTS)
@@ -135,22 +129,18 @@ class ExpectedWaits:
 
     def _submit(self, job: model.Job) -> None:
         record = self._core.view.jobs.records.get(job.id)
-        if record is None or record.group is None or job.id in self._waiting:
+        if record is None or record.group is None or self._waiting.get(job.id):
             return
         known = self._known(job)
         if known is not None:
             self._arrivals.add(known)
-            self._wait(known)
-
-    def _wait(self, job: wait_history.Job) -> None:
-        self._waiting[job.id] = job
-        self._keys.add(job.key)
+            self._waiting.add(known)
 
     def _wait_again(self, job_id: int) -> None:
         for slot_id, (job, _) in list(self._running.items()):
             if job.id == job_id:
                 del self._running[slot_id]
-                self._wait(job)
+                self._waiting.add(job)
 
     def _known(self, job: model.Job) -> wait_history.Job | None:
         accelerator = self._core.view.accelerators.get(job.accelerator)
@@ -166,10 +156,8 @@ class ExpectedWaits:
         )
 
     def _leave(self, job_id: int, now: float, *, served: bool) -> None:
-        job = self._waiting.pop(job_id, None)
-        if job is None:
+        if self._waiting.pop(job_id) is None:
             return
-        self._keys.remove(job.key)
         self._told.pop(job_id, None)
         first = self._firsts.pop(job_id, None)
         if first is not None:
@@ -183,17 +171,7 @@ class ExpectedWaits:
         self._running[order.slot_id] = job, now
         if self._waiting:
             self._started_s.append(now)
-            count = len(self._keys)
-            self._precedence.learn(
-                job,
-                (
-                    self._at(self._spread.below(count))
-                    for _ in range(min(count, _PAIRS))
-                ),
-            )
-
-    def _at(self, rank: int) -> wait_history.Job:
-        return self._waiting[self._keys[rank][-1]]
+            self._precedence.learn(job, self._waiting.some(_PAIRS))
 
     def _release(self, slot_id: int, now: float) -> None:
         job, began_s = self._running.pop(slot_id, (None, None))
@@ -257,29 +235,15 @@ class ExpectedWaits:
         if rate <= 0:
             return 0.0
         work_s = interval_s * rate
-        for other, weight in self._around(job):
-            work_s += weight * other.work_s * share(other, other.key, job)
+        for is_smaller, size, other_s in self._waiting.around(job):
+            work_s += other_s * share(is_smaller, size, job)
         for other, weight in self._arrivals.backwards():
             if now - other.arrived_s >= work_s / rate:
                 break
             if other.id != job.id:
-                first = share(other, other.late_key, job)
+                first = share(other.late_key < job.key, other.size, job)
                 work_s += weight * other.work_s * first
         return work_s / rate
-
-    def _around(
-        self, job: wait_history.Job
-    ) -> Iterator[tuple[wait_history.Job, float]]:
-        """Yield some waiting jobs, evenly before and behind a job, and how
-        many each stands for.
-        """
-        rank, count = self._keys.rank(job.key), len(self._keys)
-        behind = rank + (job.id in self._waiting)
-        for start, end in ((0, rank), (behind, count)):
-            looks = min(end - start, _LOOKS)
-            for look in range(looks):
-                weight = (end - start) / looks
-                yield self._at(start + int((look + 0.5) * weight)), weight
 
 
 def _rounded(value: float, to_whole: Callable[[float], int]) -> float:

@@ -35,7 +35,7 @@ class Job:
     """A session's work, and its places in the queue.
 
     :ivar late_key: the key that it would have if it had only just arrived.
-    :ivar log_work: binary logarithm of its work in seconds.
+    :ivar size: binary logarithm of its work in seconds, as a whole number.
     """
 
     id: int
@@ -43,10 +43,10 @@ class Job:
     late_key: ordered.Key
     work_s: float
     arrived_s: float
-    log_work: float = dataclasses.field(init=False)
+    size: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        self.log_work = math.log2(max(self.work_s, 1e-9))
+        self.size = round(math.log2(max(self.work_s, 1e-9)))
 
 
 class Spread:
@@ -59,6 +59,62 @@ class Spread:
         """Return the next number from 0 to ``count - 1``."""
         self._value = (self._value + _GOLDEN) % 1.0
         return min(int(self._value * count), count - 1)
+
+
+class Queue:
+    """The waiting jobs, by size."""
+
+    def __init__(self) -> None:
+        self._spread = Spread()
+        self._jobs: dict[int, Job] = {}
+        self._keys = ordered.SortedKeys()
+        #: Keys and work in seconds of the jobs of each size.
+        self._sizes: dict[int, tuple[ordered.SortedKeys, list[float]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def get(self, job_id: int) -> Job | None:
+        """Return a waiting job."""
+        return self._jobs.get(job_id)
+
+    def add(self, job: Job) -> None:
+        """Add a job."""
+        self._jobs[job.id] = job
+        self._keys.add(job.key)
+        if job.size not in self._sizes:
+            self._sizes[job.size] = ordered.SortedKeys(), [0.0]
+        keys, work_s = self._sizes[job.size]
+        keys.add(job.key)
+        work_s[0] += job.work_s
+
+    def pop(self, job_id: int) -> Job | None:
+        """Remove a job, if it waits."""
+        job = self._jobs.pop(job_id, None)
+        if job is not None:
+            self._keys.remove(job.key)
+            keys, work_s = self._sizes[job.size]
+            keys.remove(job.key)
+            work_s[0] -= job.work_s
+            if not keys:
+                del self._sizes[job.size]
+        return job
+
+    def some(self, count: int) -> Iterator[Job]:
+        """Yield some jobs from all over the queue."""
+        for _ in range(min(count, len(self))):
+            rank = self._spread.below(len(self))
+            yield self._jobs[self._keys[rank][-1]]
+
+    def around(self, job: Job) -> Iterator[tuple[bool, int, float]]:
+        """Yield the work of the other jobs in seconds, as far as their keys
+        are smaller or not, by size.
+        """
+        for size, (keys, work_s) in self._sizes.items():
+            each_s = work_s[0] / len(keys)
+            rank = keys.rank(job.key)
+            yield True, size, rank * each_s
+            yield False, size, (len(keys) - rank) * each_s
 
 
 class Arrivals:
@@ -107,25 +163,25 @@ class Precedence:
         """Observe that a job got a slot before others that still wait."""
         for other in waiting:
             is_smaller = started.key < other.key
-            self._note(is_smaller, _step(started, other), 1.0)
-            self._note(not is_smaller, _step(other, started), 0.0)
+            self._note(is_smaller, _step(started.size, other), 1.0)
+            self._note(not is_smaller, _step(other.size, started), 0.0)
 
     def _note(self, is_smaller: bool, step: int, first: float) -> None:
         rows = self._first[is_smaller], self._seen[is_smaller]
         for row, value in zip(rows, (first, 1.0), strict=True):
             row[step] = row[step] * _KEPT + value
 
-    def share(self, one: Job, key: ordered.Key, job: Job) -> float:
-        """Return how likely one job, with this key, gets a slot before
-        another.
+    def share(self, is_smaller: bool, size: int, job: Job) -> float:
+        """Return how likely a job of a size gets a slot before another.
+
+        :param is_smaller: whether its key is smaller.
         """
-        row, step = key < job.key, _step(one, job)
-        return self._first[row][step] / self._seen[row][step]
+        step = _step(size, job)
+        return self._first[is_smaller][step] / self._seen[is_smaller][step]
 
 
-def _step(one: Job, other: Job) -> int:
-    steps = round(one.log_work - other.log_work)
-    return min(max(steps, -_STEPS), _STEPS) + _STEPS
+def _step(size: int, job: Job) -> int:
+    return min(max(size - job.size, -_STEPS), _STEPS) + _STEPS
 
 
 # Kinds of estimates: by how many mean intervals between two slots, in powers
