@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from fpgapool.core import ordered
 
 # Arrivals to remember; the older half is thinned when there are more.
-_MOST_ARRIVALS = 256
+_MOST_ARRIVALS = 512
 # Precedence distinguishes ratios of work from 2^-4 to 2^4.
 _STEPS = 4
 # Weight of the assumption that keys decide, and what remains of older
@@ -259,8 +259,9 @@ class Calibration:
         """Return what to multiply an estimate with: for the lower end of the
         range, for the expected wait, and for the upper end.
 
-        Short waits depend on chance more than long ones do. There the expected
-        wait is cautious: hardly one session in 30 waits twice as long.
+        The expected wait is cautious: few sessions wait twice as long. Short
+        waits depend on chance more than long ones do, and are estimated with
+        more caution.
         """
         points = sorted(self._points(kind, now))
         ends = list(itertools.accumulate(weight for _, weight in points))
@@ -270,10 +271,11 @@ class Calibration:
             return points[min(place, len(points) - 1)][0]
 
         middle = quantile(0.5)
-        cautious = min(0.97, 1.13 - 0.04 * kind)
+        mean = sum(ratio * weight for ratio, weight in points) / ends[-1]
+        cautious = quantile(0.98 - 0.02 * kind) / 2
         return (
             quantile(_LOW),
-            max(middle, quantile(cautious) / 2),
+            max(middle, min(mean, 2 * middle), cautious),
             quantile(_HIGH),
         )
 
