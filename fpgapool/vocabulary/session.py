@@ -216,8 +216,8 @@ FIELDS = fields.Fields(
         "expected_wait_s",
         fields.SECONDS,
         "Expected remaining wait, estimated from the work that will probably"
-        " be done before; at most about one session in twelve waits more than"
-        " twice as long. Null: unknown.",
+        " be done before; about one session in ten waits more than twice as"
+        " long. Null: unknown.",
     ),
     fields.now(
         "expected_wait_low_s",

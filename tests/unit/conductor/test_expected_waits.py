@@ -141,7 +141,8 @@ def test_the_rest_of_a_wait_gets_shorter(served) -> None:
     before = served.remaining(21)
     served.serve(1)
     after = served.remaining(21)
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert after.expected_s == pytest.approx(before.expected_s - 10, rel=0.1)
 
 
@@ -157,7 +158,8 @@ def test_who_leaves_is_no_longer_waited_for(served) -> None:
         served.happen(events.JobCancelled(job_id, "CANCELLED_BY_CLIENT"))
     served.submit(22)
     after = served.remaining(22)
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert after.expected_s < before.expected_s / 2
     assert served.remaining(13) is None
 

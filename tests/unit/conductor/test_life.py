@@ -2,7 +2,6 @@
 
 """The life of a session, from the request to the end."""
 
-
 from fpgapool.conductor.decisions import effects
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
@@ -134,7 +133,7 @@ def test_who_waits_hears_for_how_long(single):
     """One slot, given from one to the next seven times."""
     opened = [single.open() for _ in range(10)]
     assert single.view(opened[-1]).expected_wait_s is None
-    for request_id in opened[:7]:
+    for _ in range(7):
         single.settle()
         steps.activate(single)
         single.now += 2

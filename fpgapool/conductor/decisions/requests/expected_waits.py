@@ -230,19 +230,21 @@ class ExpectedWaits:
         self, job: wait_history.Job, interval_s: float, now: float
     ) -> float:
         """Return the wait until all work is done that comes first."""
-        share = self._precedence.share
         rate = max(len(self._running), 1) * self._done_work_s / self._held_s
         if rate <= 0:
             return 0.0
+        shares = self._precedence.shares(job)
         work_s = interval_s * rate
         for is_smaller, size, other_s in self._waiting.around(job):
-            work_s += other_s * share(is_smaller, size, job)
+            work_s += other_s * shares[size][is_smaller]
+        # Hundreds of arrivals: this loop takes most of an estimate's time.
+        key = job.key
         for other, weight in self._arrivals.backwards():
-            if now - other.arrived_s >= work_s / rate:
+            if (now - other.arrived_s) * rate >= work_s:
                 break
-            if other.id != job.id:
-                first = share(other.late_key < job.key, other.size, job)
-                work_s += weight * other.work_s * first
+            share = shares[other.size][other.late_key < key]
+            if share and other is not job:
+                work_s += weight * other.work_s * share
         return work_s / rate
 
 

@@ -13,6 +13,7 @@ import collections
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Iterable
 from collections.abc import Iterator
 
@@ -166,18 +167,34 @@ class Precedence:
             self._note(is_smaller, _step(started.size, other), 1.0)
             self._note(not is_smaller, _step(other.size, started), 0.0)
 
-    def _note(self, is_smaller: bool, step: int, first: float) -> None:
+    def _note(self, is_smaller: bool, kind: int, first: float) -> None:
         rows = self._first[is_smaller], self._seen[is_smaller]
         for row, value in zip(rows, (first, 1.0), strict=True):
-            row[step] = row[step] * _KEPT + value
+            row[kind] = row[kind] * _KEPT + value
 
-    def share(self, is_smaller: bool, size: int, job: Job) -> float:
-        """Return how likely a job of a size gets a slot before another.
-
-        :param is_smaller: whether its key is smaller.
+    def shares(self, job: Job) -> _Shares:
+        """Return how likely a job gets a slot before this one, by its size
+        and by whether its key is smaller.
         """
-        step = _step(size, job)
-        return self._first[is_smaller][step] / self._seen[is_smaller][step]
+        return _Shares(
+            job,
+            [
+                tuple(map(operator.truediv, *rows))
+                for rows in zip(self._first, self._seen, strict=True)
+            ],
+        )
+
+
+class _Shares(dict[int, tuple[float, float]]):
+    def __init__(self, job: Job, rows: list[tuple[float, ...]]) -> None:
+        self._job = job
+        self._rows = rows
+
+    def __missing__(self, size: int) -> tuple[float, float]:
+        larger, smaller = self._rows
+        kind = _step(size, self._job)
+        self[size] = larger[kind], smaller[kind]
+        return self[size]
 
 
 def _step(size: int, job: Job) -> int:
@@ -199,6 +216,8 @@ _GUESS_WEIGHT = 0.3
 # weight.
 _LONGER = 1.3
 _LONGER_WEIGHT = 0.5
+# Factors are made anew when this many more waits have ended.
+_RENEWED_AFTER = 5
 # Nine of ten ratios lie between these quantiles of earlier ones; they are a
 # little wider than 5 % and 95 %, because the future is not the past.
 _LOW, _HIGH = 0.04, 0.96
@@ -223,6 +242,9 @@ class Calibration:
     """Ratios of actual waits to their estimates, by kind of estimate."""
 
     def __init__(self) -> None:
+        self._closed = 0
+        #: The factors of each kind, and how many waits had ended then.
+        self._known: dict[int, tuple[int, tuple[float, float, float]]] = {}
         self._ratios = [
             collections.deque[float](maxlen=_OBSERVED) for _ in range(_KINDS)
         ]
@@ -253,6 +275,7 @@ class Calibration:
         estimate.is_open = False
         if served:
             waited_s = now - estimate.made_s
+            self._closed += 1
             self._ratios[estimate.kind].append(waited_s / estimate.raw_s)
 
     def factors(self, kind: int, now: float) -> tuple[float, float, float]:
@@ -263,6 +286,13 @@ class Calibration:
         waits depend on chance more than long ones do, and are estimated with
         more caution.
         """
+        ended, known = self._known.get(kind, (0, None))
+        if known is None or self._closed - ended >= _RENEWED_AFTER:
+            known = self._factors(kind, now)
+            self._known[kind] = self._closed, known
+        return known
+
+    def _factors(self, kind: int, now: float) -> tuple[float, float, float]:
         points = sorted(self._points(kind, now))
         ends = list(itertools.accumulate(weight for _, weight in points))
 
