@@ -13,6 +13,8 @@
     The state of each session, group and client.
 ``expected_waits``
     Estimates how long waiting sessions will have to wait.
+``wait_history``
+    What the estimates learn from: arrivals, who overtakes whom, earlier errors.
 
 The engine passes requests on to the core; nothing here gives a slot to a
 holder.
