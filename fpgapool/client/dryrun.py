@@ -27,18 +27,25 @@ class DryRun:
         would wait, or ``REJECTED`` if the pool would reject it.
     :ivar reasons: codes that say why it would wait or be rejected.
     :ivar message: human-readable reason why it would be rejected.
-    :ivar expected_wait_s: expected wait; None if unknown or rejected.
+    :ivar expected_wait_s: expected wait; None if unknown or rejected. Nine of
+        ten waits lie between ``expected_wait_low_s`` and
+        ``expected_wait_high_s``.
     """
 
     state: str
     reasons: tuple[str, ...] = ()
     message: str = ""
     expected_wait_s: float | None = None
+    expected_wait_low_s: float | None = None
+    expected_wait_high_s: float | None = None
 
     @property
     def fits(self) -> bool:
         """Whether it would get a slot at once."""
         return self.state == states.PREPARING
+
+
+_WAITS = ("expected_wait_s", "expected_wait_low_s", "expected_wait_high_s")
 
 
 @functools.partial(
@@ -82,9 +89,12 @@ def _read(reply: messages.Message) -> DryRun:
             frames.require(reply, "state", str),
             tuple(map(str, frames.require(reply, "reasons", list))),
             frames.require(reply, "message", str),
-            None
-            if reply.get("expected_wait_s") is None
-            else frames.require(reply, "expected_wait_s", (int, float)),
+            *(
+                None
+                if reply.get(name) is None
+                else frames.require(reply, name, (int, float))
+                for name in _WAITS
+            ),
         )
     except frames.ProtocolError as exc:
         raise errors.FrontDoorUnavailable(

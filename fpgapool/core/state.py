@@ -46,6 +46,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import native
+from fpgapool.core import ordered
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
@@ -184,6 +185,12 @@ class PoolState:
             for job_id in skipped or ()
             if job_id in self._jobs.records
         }
+
+    def order_key(self, job: model.Job) -> ordered.Key:
+        """Return a job's place in the strategy's order; see
+        :meth:`.Preferences.key`.
+        """
+        return self._strategy.key(job)
 
     def queue_position(self, job_id: model.JobId) -> int:
         """Return the number of waiting jobs before this one.

@@ -110,13 +110,16 @@ class DryRun(base.Payload):
         refused.
     :param reasons: why it would wait, or the code of the refusal.
     :param expected_wait_s: expected wait; None if unknown, or if the request
-        would be refused.
+        would be refused. Nine of ten waits lie between
+        ``expected_wait_low_s`` and ``expected_wait_high_s``.
     """
 
     state: str
     reasons: tuple[str, ...] = ()
     message: str = ""
     expected_wait_s: float | None = None
+    expected_wait_low_s: float | None = None
+    expected_wait_high_s: float | None = None
 
 
 _RECORDED = [one.name for one in description.FIELDS.in_view if one.in_record]

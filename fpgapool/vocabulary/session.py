@@ -215,8 +215,20 @@ FIELDS = fields.Fields(
     fields.now(
         "expected_wait_s",
         fields.SECONDS,
-        "Expected remaining wait, estimated from the rate at which slots were"
-        " recently assigned; null: unknown.",
+        "Expected remaining wait, estimated from the work that will probably"
+        " be done before; about one session in ten waits more than twice as"
+        " long. Null: unknown.",
+    ),
+    fields.now(
+        "expected_wait_low_s",
+        fields.SECONDS,
+        "Lower end of the range in which nine of ten remaining waits lie;"
+        " null: unknown.",
+    ),
+    fields.now(
+        "expected_wait_high_s",
+        fields.SECONDS,
+        "Upper end of that range; null: unknown.",
     ),
     fields.now(
         "pending_reasons", fields.CODES, "Why it still waits.", default=()

@@ -226,6 +226,8 @@ def _dry_run(call: calls.Call) -> calls.Answer:
                     for code, message in explained
                 ],
                 "expected_wait_s": found.expected_wait_s,
+                "expected_wait_low_s": found.expected_wait_low_s,
+                "expected_wait_high_s": found.expected_wait_high_s,
             }
         }
     )

@@ -173,6 +173,13 @@ _DRY_RUN = common.record(
         "Expected wait in seconds; null: unknown, or the session would be"
         " refused.",
     ),
+    expected_wait_low_s=common.described(
+        {"type": ["number", "null"]},
+        "Lower end of the range in which nine of ten waits lie.",
+    ),
+    expected_wait_high_s=common.described(
+        {"type": ["number", "null"]}, "Upper end of that range."
+    ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)
 

@@ -45,6 +45,8 @@ class SessionView:
     :ivar secret: for the first connection to the worker; empty unless READY.
     :ivar queue_position: position in the queue; 0 is the next to be served.
     :ivar expected_wait_s: expected remaining wait for a slot; None if unknown.
+        Nine of ten waits lie between ``expected_wait_low_s`` and
+        ``expected_wait_high_s``.
     :ivar chunk_bytes: maximum piece length that all workers of the pool
         accept; None if unknown.
     """
@@ -67,6 +69,8 @@ class SessionView:
     queue_position: int | None = None
     pending_reasons: tuple[str, ...] = ()
     expected_wait_s: float | None = None
+    expected_wait_low_s: float | None = None
+    expected_wait_high_s: float | None = None
     chunk_bytes: int | None = None
 
     @property

@@ -14,9 +14,9 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
 from typing import TypeVar
@@ -27,7 +27,9 @@ from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import expected_waits
 from fpgapool.core import events
+from fpgapool.core import instructions as core_instructions
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 
@@ -142,8 +144,10 @@ class Link:
         core: core_state.PoolState,
         clock: Clock,
         counts: conductor_counts.Counts,
+        waits: expected_waits.ExpectedWaits,
     ) -> None:
         self._core = core
+        self._waits = waits
         # The core begins to count skips at the first call.
         core.take_skips()
         self._clock = clock
@@ -156,7 +160,9 @@ class Link:
 
         Only :meth:`decide` assigns slots to waiting sessions.
         """
-        self._carry_out(self._core.apply(happened, self._clock.now))
+        orders = self._core.apply(happened, self._clock.now)
+        self._waits.hear(happened, self._clock.now)
+        self._carry_out(orders)
 
     def decide(self) -> Mapping[int, int]:
         """Let the core assign slots to waiting sessions.
@@ -170,7 +176,10 @@ class Link:
         self._carry_out(self._core.step(happened, self._clock.now))
         return self._core.take_skips()
 
-    def _carry_out(self, instructions: Iterable[object]) -> None:
+    def _carry_out(
+        self, instructions: Sequence[core_instructions.Instruction]
+    ) -> None:
+        self._waits.obey(instructions, self._clock.now)
         for instruction in instructions:
             self.handle(instruction)
 

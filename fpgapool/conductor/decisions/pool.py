@@ -59,7 +59,8 @@ class Pool:
         self.clock = parts.Clock(ahead_s)
         self.outages = parts.Outages()
         self.outbox = parts.Outbox()
-        self.link = parts.Link(core, self.clock, counts)
+        self.waits = expected_waits.ExpectedWaits(core)
+        self.link = parts.Link(core, self.clock, counts, self.waits)
         self.quotas = quotas.QuotaBook(
             settings.default_quota,
             snapshot.quotas,
@@ -89,7 +90,6 @@ class Pool:
             snapshot.group_desks, last_ids[db_api.GroupDeskRecord]
         )
         self.holds = holds.Holds(core, self.outbox)
-        self.pace = expected_waits.Pace()
         self.traffic = holds.Traffic()
         self.lives = self.room(lives.Lives)
         self.probation = self.room(probation.Probation)

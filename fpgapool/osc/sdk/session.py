@@ -71,7 +71,7 @@ class SessionProxy(base.Proxy):
         """Report what would happen to a session, without opening it.
 
         :returns: the ``state`` that it would have, ``reasons`` with ``code``
-            and ``message``, and ``expected_wait_s``.
+            and ``message``, and ``expected_wait_s`` with its range.
         """
         response = self.post(
             Session.base_path,

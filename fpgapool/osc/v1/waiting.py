@@ -12,6 +12,7 @@ from osc_lib import exceptions
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.vocabulary import states
+from fpgapool.vocabulary import waits
 
 # Short enough that users see the queue move.
 _POLL_S = 10.0
@@ -49,8 +50,8 @@ def progress(session: sessions.Session) -> str:
     text = f"session {session.id}: {session.state}"
     if session.queue_position is not None:
         text += f", {session.queue_position} before it"
-    if session.expected_wait_s is not None:
-        text += f", about {session.expected_wait_s:.0f} s"
+    if wait := waits.text(session):
+        text += f", {wait}"
     reasons = [one["message"] for one in session.pending_reasons or ()]
     return " ".join([f"{text}.", *reasons]) if reasons else text
 

@@ -16,7 +16,6 @@ from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import expected_waits
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
@@ -58,7 +57,6 @@ class Serving(parts.Room):
     _desk_accounts: desk_accounts.DeskAccounts
     _holds: holds.Holds
     _charging: charging.Charging
-    _pace: expected_waits.Pace
     _traffic: holds.Traffic
 
     # -- instructions of the core ------------------------------------------
@@ -92,7 +90,6 @@ class Serving(parts.Room):
         session.check_move("assign")
         self._sessions.count_queued(session, -1)
         waited_s = self._clock.pool_time - session.arrival_s
-        self._pace.note(waited_s, self._clock.now)
         if not session.generation:
             self._counts.waits_s.observe(waited_s)
         session.skips = self._core.skips(session.job_id)

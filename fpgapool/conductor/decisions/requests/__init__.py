@@ -12,6 +12,8 @@
     The state of each session, group and client.
 ``expected_waits``
     Estimates how long sessions will wait for a slot.
+``wait_history``
+    What the estimates learn from: arrivals, who overtakes whom, earlier errors.
 
 Nothing here assigns slots: the core does.
 """

@@ -31,7 +31,7 @@ class Lives(parts.Room):
     _registry: registry.Registry
     _sessions: sessions.SessionBook
     _ledger: usage.Ledger
-    _pace: expected_waits.Pace
+    _waits: expected_waits.ExpectedWaits
     _touched: dict[int, sessions.Session] = dataclasses.field(
         default_factory=dict, init=False
     )
@@ -73,13 +73,11 @@ class Lives(parts.Room):
         chunk_bytes = self._registry.chunk_bytes
         if session.state != states.QUEUED:
             return session.view(chunk_bytes=chunk_bytes)
-        position = self._core.queue_position(session.job_id)
+        wait = self._waits.remaining(session.job_id, self._clock.now)
         return session.view(
-            queue_position=position,
+            queue_position=self._core.queue_position(session.job_id),
             pending_reasons=self._core.status(session.job_id).reasons,
-            expected_wait_s=self._pace.expected_wait_s(
-                position, self._clock.now
-            ),
+            **expected_waits.members(wait),
             chunk_bytes=chunk_bytes,
         )
 

@@ -55,7 +55,7 @@ class Opening(parts.Room):
     _instances: instances.Directory
     _sessions: sessions.SessionBook
     _lives: lives.Lives
-    _pace: expected_waits.Pace
+    _waits: expected_waits.ExpectedWaits
     _charging: charging.Charging
     _serving: servings.Serving
 
@@ -217,15 +217,13 @@ class Opening(parts.Room):
             )
             return lambda: refused
         session = self._session(checked, self._sessions.last_row_id + 1, "")
-        job, interval_s = (
-            self._lives.job(session),
-            self._pace.interval_s(self._clock.now),
-        )
+        job = self._lives.job(session)
+        wait = self._waits.of_new(job, self._clock.now)
         try:
             snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
             raise exception.DryRunUnsupported(reason=str(error)) from error
-        return lambda: _dry_run_of(snapshot.ask(job), interval_s)
+        return lambda: _dry_run_of(snapshot.ask(job), wait)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
         """Return the host where a request's data is.
@@ -472,22 +470,20 @@ class Opening(parts.Room):
 
 
 def _dry_run_of(
-    found: what_if.Prediction, interval_s: float | None
+    found: what_if.Prediction, wait: expected_waits.Wait | None
 ) -> objects.DryRun:
     match found.status.verdict:
         case model.Verdict.OK:
-            return objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
+            state, wait = states.PREPARING, expected_waits.NONE
         case model.Verdict.NEVER:
-            state, expected_wait_s = states.REJECTED, None
+            state, wait = states.REJECTED, None
         case model.Verdict.NOT_NOW:
-            state, expected_wait_s = states.QUEUED, None
-            if found.position is not None and interval_s is not None:
-                expected_wait_s = (found.position + 1) * interval_s
+            state = states.QUEUED
     return objects.DryRun(
         state=state,
         reasons=found.status.reasons,
         message=found.message,
-        expected_wait_s=expected_wait_s,
+        **expected_waits.members(wait),
     )
 
 
