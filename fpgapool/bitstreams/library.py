@@ -98,8 +98,8 @@ _PROFILE = shapes.Members(
     },
 )
 
-#: Accelerators that slots run without a file, each with the supported values
-#: of the parameters for which not all values are supported.
+#: Accelerators that slots can run without a file. For each, the parameters of
+#: which only some values are supported, and those values.
 Builtins: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
 #: Shapes of an accelerator that no slot of the pool can run.

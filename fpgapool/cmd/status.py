@@ -197,8 +197,8 @@ class Checks(upgradecheck.UpgradeCommands):
             count = connection.scalar(query)
         if not count:
             return _warning(
-                "The library has no accelerators: to load those of this"
-                " release, run 'fpgapool-manage accelerator load --builtin'."
+                "The library has no accelerators. Run 'fpgapool-manage"
+                " accelerator load --builtin' to load this release's."
             )
         return None
 

@@ -123,9 +123,10 @@ boards is not included. The pool assigns no slot that would exceed the cap;
 sessions then wait with the reason ``POWER_CAP``. Lowering the cap does not
 take slots away from sessions. By default there is no cap.
 
-Each slot in use counts as the highest ``active_w`` that any of the pool's own
-accelerators has for its shape (``platforms`` in their profiles), whichever
-accelerator its session uses; if none has ``active_w``, it counts as 0 W.
+A slot in use is charged the highest ``active_w`` that any of the pool's own
+accelerators sets for the slot's shape (under ``platforms`` in its profile),
+regardless of which accelerator the session uses. If no accelerator sets
+``active_w`` for that shape, the slot counts as 0 W.
 """,
     ),
     cfg.DictOpt(

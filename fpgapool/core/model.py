@@ -241,8 +241,9 @@ class Group:
             raise ValueError(f"size must be at least 1, not {self.size}")
         if not 0 <= self.min_size <= self.size <= self.max_size:
             raise ValueError(
-                "0 <= min_size <= size <= max_size must hold, not min_size="
-                f"{self.min_size}, size={self.size}, max_size={self.max_size}"
+                "sizes must satisfy 0 <= min_size <= size <= max_size; got "
+                f"min_size={self.min_size}, size={self.size}, "
+                f"max_size={self.max_size}"
             )
 
 

@@ -383,7 +383,8 @@ class Database(connected.Connected):
     ) -> int:
         """Delete sessions that have ended.
 
-        :param finished_before: wall-clock time; sessions ended later stay.
+        :param finished_before: a wall-clock time; sessions that ended later
+            are kept.
         :returns: the number deleted; if it is below the limit, none are left.
         """
         query = sessions_sql.over(finished_before, limit)

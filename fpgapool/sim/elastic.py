@@ -2,10 +2,10 @@
 
 """Runs the groups of a scenario with the pool's own rules for their sizes.
 
-At any one time, tasks end first, then programmed slots join, then batches
-arrive, and then the policy resizes. A slot that changes groups is programmed
-for the cluster's ``reconfiguration_s``. Slots that groups have at the start
-are already programmed.
+Events at the same time are handled in this order: tasks end, programmed slots
+join, batches arrive, and the policy resizes. A slot that changes groups is
+programmed for the cluster's ``reconfiguration_s``. Slots that groups have at
+the start are already programmed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Model:
     ] = lambda *_: None
 
 
-#: Models by the cluster member that selects them.
+#: Models, keyed by the field of ``scenarios.Cluster`` that selects them.
 MODELS: dict[str, Model] = {}
 
 

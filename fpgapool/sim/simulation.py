@@ -137,8 +137,8 @@ def run(
             raise errors.InputError(
                 source,
                 f"cluster.{models.member_of(scenario.cluster)}",
-                f"{known.name} do not support the chunk engine, plots or "
-                "fair shares",
+                f"clusters with {known.name} do not support the chunk engine, "
+                "plots or fair sharing",
             )
         return known.run(scenario, name, seed, source, on_end)
     strategy = make_strategy(scenario.strategies, name, seed, source)

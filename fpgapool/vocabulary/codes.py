@@ -270,7 +270,7 @@ REMOTE_LIMIT = _code(
 )
 WAITING_FOR_LOCAL = _code(
     "WAITING_FOR_LOCAL",
-    "The session waits for a slot on its own host.",
+    "The session is waiting for a slot on its own host.",
     waits=True,
 )
 WAITING_FOR_PASS = _code(
@@ -280,7 +280,8 @@ WAITING_FOR_PASS = _code(
 )
 WAITING_FOR_AFFINITY = _code(
     "WAITING_FOR_AFFINITY",
-    "The session waits for a board that runs its accelerator or is idle.",
+    "The session is waiting for a board that already runs its accelerator, or "
+    "for an idle board.",
     waits=True,
 )
 POWER_CAP = _code(
@@ -434,8 +435,8 @@ HOST_LOST = _code(
 )
 SUPERSEDED = _code(
     "SUPERSEDED",
-    "Another order replaced this one, or the pool had already given up the "
-    "session.",
+    "A newer assignment replaced this one, or the pool had already given up "
+    "the session.",
 )
 HOST_OUT_OF_MEMORY = _code(
     "HOST_OUT_OF_MEMORY",
@@ -556,7 +557,8 @@ RECYCLE = _code(
     "and gets a new worker.",
 )
 SLOT_BUSY = _code(
-    "SLOT_BUSY", "The worker received an order while it had a session."
+    "SLOT_BUSY",
+    "The worker was told to start a session while it still had one.",
 )
 # The pool took the slot for others; the session can continue in another slot.
 YIELDED = _code(

@@ -80,7 +80,9 @@ def ports(value: object, where: str) -> tuple[int, int]:
             and 0 <= first <= last <= 65535
         ):
             return first, last
-    raise shapes.Invalid(where, "must be 0, a port, or first-last")
+    raise shapes.Invalid(
+        where, "must be 0, a port, or a range of ports such as 49152-49999"
+    )
 
 
 #: The shapes that check values, by the field's annotation.

@@ -78,7 +78,7 @@ class SlotTable:
 
     :param release_timeout_s: time limit for releases, after which a worker is
         killed.
-    :ivar refusals: numbers of refused commands, by reason: "epoch",
+    :ivar refusals: number of refused commands, by reason: "epoch",
         "generation", "slot", "busy".
     """
 

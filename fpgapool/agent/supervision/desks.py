@@ -63,7 +63,7 @@ def _desks_dir(state_dir: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Numbers of a group's desk, for metrics.
+    """Figures about a group's desk, for metrics.
 
     :ivar tasks: number of tasks that have ended in the group's desk processes
         that this agent has started or adopted.

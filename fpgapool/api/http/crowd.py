@@ -50,7 +50,7 @@ class Crowd:
     def _take(self, project_id: str) -> None:
         with self._lock:
             if self._taken.get(project_id, 0) >= self._each:
-                raise self._refusal(" of the project")
+                raise self._refusal(" from this project")
             if self._total is not None and self._taken.total() >= self._total:
                 raise self._refusal("")
             self._taken[project_id] += 1

@@ -302,11 +302,13 @@ def newer(shown: Iterable[fields.Field]) -> list[str]:
 
 #: Filters for lists of resources that belong to projects.
 PROJECT_FILTERS = {
-    "all_projects": described(FLAG, "Also list those of other projects."),
+    "all_projects": described(
+        FLAG, "Also list the resources of other projects."
+    ),
     "project_id": described(
         NAME,
-        "Only those of this project; for a project other than your own,"
-        " `all_projects` is required.",
+        "Only the resources of this project; for a project other than your"
+        " own, `all_projects` is required.",
     ),
 }
 LIMIT = described(

@@ -29,8 +29,8 @@ _WITH_STATE = {
         {"type": "number", "minimum": 0, "maximum": 366 * 86400},
         "Only with `draining`: seconds that sessions may stay. After that,"
         " sessions whose clients have not connected return to their places in"
-        " the queue, those of stateless accelerators continue in other slots,"
-        " and all others end.",
+        " the queue, sessions of stateless accelerators continue in other"
+        " slots, and all others end.",
     ),
 }
 

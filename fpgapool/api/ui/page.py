@@ -198,7 +198,8 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
-        # Text from other users cannot become part of the page.
+        # Keeps scripts from inserting text, such as that of other users, as
+        # HTML or code.
         "require-trusted-types-for": "'script'",
     }
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())

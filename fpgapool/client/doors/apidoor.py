@@ -42,8 +42,8 @@ SERVICE_TYPE = "fpgapool"
 _GIVE_UP_S = 5.0
 # If a response arrives sooner than this, the API did not wait.
 _SHORTEST_S = 0.1
-# A worker may report the end of a session to the pool only after the program's
-# next request; this is the maximum delay.
+# The pool may learn from the worker that a session has ended only after it has
+# received the program's next request; this is the maximum delay.
 _END_LAG_S = 5.0
 
 # The last sessions that this process ended, and when.

@@ -317,8 +317,8 @@ class _Opening:
             # else: it may be another one, or lack the bitstream's parameters.
             raise errors.InvalidRequest(
                 codes.CORE_UNAVAILABLE,
-                "there is no slot, and the CPU cannot run a project's "
-                f"bitstream: {cause}",
+                f"no slot is available ({cause}), and the CPU cannot run a "
+                "project's bitstream",
             ) from cause
         return software.Software(
             self._members["accelerator"],

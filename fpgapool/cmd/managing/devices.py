@@ -328,9 +328,9 @@ _COMMON = (
     option(
         "accelerator",
         "NAME",
-        "use only this accelerator (repeat the option for several); the"
-        " default is those of --file or, without --file, all that have a"
-        " profile on this host",
+        "use only this accelerator (repeat the option for several); by"
+        " default, the accelerators in --file or, without --file, all that"
+        " have a profile on this host",
         dest="accelerators",
         action="append",
     ),

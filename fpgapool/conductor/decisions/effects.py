@@ -103,7 +103,8 @@ class AskReport(Message):
 class Reply(Message):
     """Resolve a query that an RPC handler is waiting for.
 
-    :ivar failed: whether the handler raises the value, which is an exception.
+    :ivar failed: whether the value is an exception, which the handler then
+        raises.
     """
 
     future: concurrent.futures.Future[Any]

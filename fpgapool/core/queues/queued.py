@@ -18,7 +18,8 @@ class JobRecord:
     :ivar avoided: slots that it avoids, because it failed to start there or
         because its accelerator is out of use on that host.
     :ivar group: the group in which it waits; None: it has a slot.
-    :ivar patience_s: when it may go to other hosts; None: at once, or never.
+    :ivar patience_s: the time at which its waiting lets it use other hosts;
+        None: it already may, or no waiting lets it.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
     :ivar paid_bytes: the paid but unused part of its claim; None: it has not
         been charged yet.

@@ -37,7 +37,7 @@ class GroupSlots:
 
     :ivar waiting: the jobs for further slots, the oldest first.
     :ivar busy: number of members that run a task, by host.
-    :ivar projects: by client, its project, if that is not the owner's.
+    :ivar projects: the project of each client, if it is not the owner's.
     :ivar reported: size and state in the last :class:`.instructions.Resize`.
     :ivar failures: consecutive failures to prepare slots for it.
     :ivar retry_s: when it requests slots again after failures.

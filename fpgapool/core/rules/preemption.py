@@ -31,8 +31,8 @@ class Preemption:
 
     :ivar borders: slots whose holders reached a border in this step, with the
         generations of these holders.
-    :ivar promised: by slot that is being revoked, the job that it is promised
-        to.
+    :ivar promised: the job to which each slot that is being revoked is
+        promised, by slot.
     """
 
     def __init__(

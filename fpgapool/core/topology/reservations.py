@@ -68,8 +68,8 @@ class Reservations:
     :ivar stirred: instances with a new reserved slot or a new job since the
         last pass.
     :ivar unsettled: devices for which :meth:`settle` has something to do.
-    :ivar since: by reserved slot, the first generation assigned after the
-        reservation.
+    :ivar since: the first generation assigned after the reservation, by
+        reserved slot.
     """
 
     def __init__(

@@ -23,8 +23,8 @@ class SlotTable(idle_slots.IdleSlots):
 
     :ivar barred_devices: the devices that an operator has disabled or is
         draining, known or not.
-    :ivar reserved: by reserved slot, its instance. A reserved slot counts
-        neither as up nor as idle.
+    :ivar reserved: the instance for which each reserved slot is reserved, by
+        slot. A reserved slot counts neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
     """
 

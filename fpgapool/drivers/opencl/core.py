@@ -55,7 +55,7 @@ class OpenCLCore(base.Core):
 
     :param hang_min_s: time that every command may take.
     :param hang_factor: additional time that a command may take, as a multiple
-        of its input's time at peak rate.
+        of the time that the largest input in every lane takes at peak rate.
     """
 
     def __init__(

@@ -72,8 +72,10 @@ class Board:
     :ivar is_divided: whether these shares also divide the compute units.
     :ivar instances: kernel instance of each slot; empty: any.
     :ivar programming_time_s: time to program a slot; None: as measured.
-    :ivar hang_min_s: a launch counts as hanging after this time plus
-        ``hang_factor`` times its input's time at peak rate.
+    :ivar hang_min_s: time that every command may take.
+    :ivar hang_factor: additional time that a command may take, as a multiple
+        of the time that the largest input in every lane of every slot takes
+        at peak rate.
     """
 
     name: str = "opencl"

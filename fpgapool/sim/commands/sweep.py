@@ -42,8 +42,8 @@ def add_parser(subparsers: typing.Any) -> None:
         "specification",
         type=pathlib.Path,
         metavar="SWEEP.yaml",
-        help="YAML file with fixed and varied options of generate, seeds and "
-        "strategies",
+        help="YAML file with seeds, strategies, and the fixed and varied "
+        "options for 'fpgapool-sim generate'",
     )
     parser.add_argument(
         "--out",

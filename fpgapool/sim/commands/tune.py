@@ -124,7 +124,7 @@ def _add_confirmation(group: typing.Any) -> None:
         type=screen.whole(0),
         default=0,
         metavar="SEED",
-        help="seed of the first workload; the others use the following seeds "
+        help="seed of the first workload; each further workload adds 1 to it "
         "(default: %(default)s)",
     )
 

@@ -92,8 +92,8 @@ class Exponential(SizeDistribution):
     def __init__(self, s0_bytes: float, mean_bytes: float) -> None:
         if not 0 <= s0_bytes < mean_bytes < math.inf:
             raise ValueError(
-                "0 <= s0_bytes < mean_bytes must hold, not "
-                f"s0_bytes={s0_bytes}, mean_bytes={mean_bytes}"
+                "s0_bytes and mean_bytes must satisfy 0 <= s0_bytes < "
+                f"mean_bytes; got s0_bytes={s0_bytes}, mean_bytes={mean_bytes}"
             )
         super().__init__(s0_bytes, math.inf, mean_bytes)
         self._scale = float(mean_bytes) - float(s0_bytes)
@@ -136,8 +136,8 @@ class BoundedPowerLaw(SizeDistribution):
     ) -> None:
         if not 0 < s0_bytes < smax_bytes < math.inf:
             raise ValueError(
-                "0 < s0_bytes < smax_bytes must hold, not "
-                f"s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
+                "s0_bytes and smax_bytes must satisfy 0 < s0_bytes < "
+                f"smax_bytes; got s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
             )
         if not 0 < alpha < math.inf:
             raise ValueError(f"alpha must be positive and finite, not {alpha}")
@@ -198,8 +198,8 @@ class Lognormal(SizeDistribution):
             raise ValueError(f"sigma must be above 0 and ≤ 15, not {sigma}")
         if not 0 <= min_bytes < max_bytes:
             raise ValueError(
-                "0 <= min_bytes < max_bytes must hold, not "
-                f"min_bytes={min_bytes}, max_bytes={max_bytes}"
+                "min_bytes and max_bytes must satisfy 0 <= min_bytes < "
+                f"max_bytes; got min_bytes={min_bytes}, max_bytes={max_bytes}"
             )
         super().__init__(min_bytes, max_bytes)
         self.median_bytes = float(median_bytes)

@@ -372,8 +372,9 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         type=_limit,
         default=5,
         metavar="N",
-        help="ra, wra: a job may leave its host after slots of other hosts "
-        "have passed it over this many times (D), or 'none'; default: 5",
+        help="ra, wra: number of times that a job is passed over for slots of "
+        "other hosts before it may use one of them (D), or 'none' if only its "
+        "waiting time counts; default: 5",
     )
     _add_number(
         group,

@@ -99,7 +99,9 @@ def test_a_dry_run_says_why_there_is_none_and_when(world):
         "reasons": [
             {
                 "code": codes.WAITING_FOR_LOCAL,
-                "message": "The session waits for a slot on its own host.",
+                "message": (
+                    "The session is waiting for a slot on its own host."
+                ),
             }
         ],
         "expected_wait_s": 4.5,

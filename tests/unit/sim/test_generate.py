@@ -215,7 +215,9 @@ BAD = {
     "--duration-s 1e-9": "workload: no job arrives",
     "--jobs 99999999999999": "workload: 1e+14 jobs exceed the limit",
     "--bias 0": "--bias: must be a number above 0",
-    "--mean-size-bytes 1e6": "--sizes: exponential: 0 <= s0_bytes < mean",
+    "--mean-size-bytes 1e6": (
+        "--sizes: exponential: s0_bytes and mean_bytes must"
+    ),
     "--mean-size-bytes nan": "--sizes: exponential: ",
     "--alpha 2": "--alpha: cannot be used with --sizes exponential",
     "--sizes power-law --alpha -1": "--sizes: power-law: alpha",

@@ -219,7 +219,7 @@ BAD = {
     ),
     "mean below s0": (
         "--dist=exponential:mean_bytes=1 --load=0.5",
-        "--dist: exponential: 0 <= s0_bytes < mean_bytes must hold",
+        "--dist: exponential: s0_bytes and mean_bytes must satisfy",
     ),
     "sizes beyond the configuration": (
         "--dist=exponential:mean_bytes=1e20 --load=0.5",

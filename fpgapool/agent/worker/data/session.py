@@ -54,8 +54,9 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# Maximum number of waiting pieces, because each uses memory in addition to its
-# bytes. When it is reached, reading pauses. The protocol documents it.
+# Maximum number of waiting pieces; there is a limit because each uses memory
+# in addition to its bytes. When it is reached, reading pauses. The protocol
+# reference states this limit.
 MAX_TASKS = 4096
 
 Post: typing.TypeAlias = collections.abc.Callable[

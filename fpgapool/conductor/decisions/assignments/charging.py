@@ -103,7 +103,8 @@ class Charging(parts.Room):
     ) -> None:
         """Charge a client's own counts, because no report can confirm them.
 
-        The claim and the rate of a slot limit them.
+        These counts are limited by the session's claim, and by a rate higher
+        than that of any slot.
 
         :param input_bytes: input bytes that all its slots processed.
         :param output_bytes: output bytes that the client received.

@@ -58,9 +58,10 @@ class Figures:
     """Figures for metrics.
 
     :ivar queued_by_size: number of waiting sessions, by priority queue.
-    :ivar slots: number of slots by state; ``host_down``: no reports.
+    :ivar slots: number of slots by state; those whose host does not report
+        count as ``host_down``.
     :ivar clocks_behind_s: how far each host's clock is behind the leader's.
-    :ivar reservations: numbers of reserved slots: ``ready`` and ``pending``.
+    :ivar reservations: number of reserved slots: ``ready`` and ``pending``.
     """
 
     queued_by_project: Mapping[str, int]

@@ -56,8 +56,8 @@ _NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
 #: Variables that name directories for writing; set to the process's own.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
-#: The process's own directory. Its real path may have parents that the user
-#: nobody cannot enter.
+#: The process's own directory. Its real path may have parent directories that
+#: the ``nobody`` user cannot enter.
 _HERE = "/proc/self/cwd"
 _FIXED = {
     "LANG": "C.UTF-8",
