@@ -13,7 +13,7 @@
 ``expected_waits``
     Estimates how long sessions will wait for a slot.
 ``wait_history``
-    What the estimates learn from: arrivals, who overtakes whom, earlier errors.
+    What the estimates learn from: arrivals, overtaking, earlier errors.
 
 Nothing here assigns slots: the core does.
 """
