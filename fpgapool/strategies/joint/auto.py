@@ -231,16 +231,19 @@ class _Decision:
         This is a quick bound; :meth:`_bound` has a better one for fewer kinds.
         """
         kinds, targets = self._kinds, self._targets
+        least_rates, most_rates, programming_s = self._limits()
         costs = kinds.costs
         if self._is_idle:
             costs = kinds.costs_light
-        elif targets.light_rate <= 0:
+        elif targets.light_rate < least_rates.min():
             costs = kinds.costs_heavy
-        _, most_rates, programming_s = self._limits()
         found = np.maximum(costs[rows], 1.0 / most_rates.max())
         if programming_s.any():
             weights = (self._weight * programming_s)[kinds.accelerators[rows]]
             found += weights * kinds.per_byte[rows]
+        # Their hosts cannot send as fast as they want to compute.
+        is_slow = kinds.dma_limits[rows] < targets.dma.min() * _ROUNDING
+        found[is_slow] = math.inf
         least = 1.0 / targets.dma.max()
         if isinstance(rows, slice) and len(targets.numbers) <= _FEW:
             hosts = self._view.slots.idle_hosts

@@ -151,6 +151,8 @@ class Candidates(kinds.Kinds):
     :ivar costs: the least penalty over gain of a job that leaves its host;
         ``costs_light`` and ``costs_heavy`` are those if the networks stay free
         enough, and if not.
+    :ivar dma_limits: a board accepts a job from its host only if one more flow
+        would get at most this on its DMA pipe.
     :ivar per_byte: one by the size of the first job.
     :ivar fresh: the urgency of the first job when it arrived.
     """
@@ -173,7 +175,7 @@ class Candidates(kinds.Kinds):
         self._due_s = math.inf
         self.starts = self.slopes = self.until_s = np.zeros(0)
         self.fresh = self.rates = self.lefts = self.halves = np.zeros(0)
-        self.per_byte = self.costs = np.zeros(0)
+        self.dma_limits = self.per_byte = self.costs = np.zeros(0)
         self.costs_light = self.costs_heavy = np.zeros(0)
         self.peaks_max = self.peaks_min = np.zeros(0)
         self.has_home = self.homed = self.is_free = np.zeros(0, dtype=np.bool_)
@@ -441,7 +443,10 @@ class Candidates(kinds.Kinds):
         self.halves[row] = half
         self.is_free[row] = is_free
         light = heavy = 1.0
+        self.dma_limits[row] = math.inf
         if kind.has_home:
+            if rate < options.leave_min_share * kind.peak_min:
+                self.dma_limits[row] = rate / options.leave_min_share
             light, heavy = options.leave_penalty_idle, options.leave_penalty
         self.costs_light[row] = light / gain
         self.costs_heavy[row] = heavy / gain
