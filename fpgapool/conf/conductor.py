@@ -39,6 +39,8 @@ How waiting sessions are ordered and placed: the name of an entry point in
 ``fifo`` serves sessions in the order of arrival, ``sjf`` serves the smallest
 first, and ``wa`` uses one queue for each range of sizes. ``ra`` and ``wra``
 order like ``fifo`` and ``wa``, and keep data on its host where possible.
+``era`` and ``auto`` compare pairs of sessions and boards by their rates;
+``auto`` also counts programming, and needs no tuning for sizes.
 ``edf`` and ``hjf`` order by deadlines. ``affinity`` avoids reprogramming
 slots.
 

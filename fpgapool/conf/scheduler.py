@@ -52,9 +52,10 @@ scheduler_opts = [
         default={},
         help="""
 Options of the chosen strategy that this group does not contain, as name:value
-pairs: ``era``, ``hjf``, ``affinity`` and strategies from other packages have
-such options. A value is a number, ``true``, ``false`` or text. The conductor
-refuses to start if the strategy does not have one of these options.
+pairs: ``era``, ``auto``, ``hjf``, ``affinity`` and strategies from other
+packages have such options. A value is a number, ``true``, ``false`` or text.
+The conductor refuses to start if the strategy does not have one of these
+options.
 """,
     ),
     cfg.StrOpt(

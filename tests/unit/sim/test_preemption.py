@@ -187,9 +187,10 @@ def test_other_tenants_need_shares_and_a_priority_that_counts(
     assert outcomes[0].preemptions == preemptions
 
 
-def test_a_strategy_with_rates_lets_jobs_leave_too() -> None:
-    scenario = make_scenario([LOW, HIGH], name="era")
-    low, high = simulation.run(scenario, "era")
+@pytest.mark.parametrize("name", ["era", "auto"])
+def test_a_strategy_with_rates_lets_jobs_leave_too(name: str) -> None:
+    scenario = make_scenario([LOW, HIGH], name=name)
+    low, high = simulation.run(scenario, name)
     assert (low.preemptions, high.finish_s) == (1, pytest.approx(5.0))
 
 

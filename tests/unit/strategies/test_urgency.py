@@ -152,7 +152,7 @@ def test_random_places_in_the_queue_stay() -> None:
 def test_with_other_strategies_the_first_in_the_queue_is_the_most_urgent() -> (
     None
 ):
-    for name in ("fifo", "sjf", "wa", "ra", "wra", "era"):
+    for name in ("fifo", "sjf", "wa", "ra", "wra", "era", "auto"):
         made = getattr(strategies, name)({}, 0)
         some = [
             make(1, 1.0, 1.0, arrival_s=3.0, claimed_bytes=9e9),
