@@ -678,7 +678,7 @@ def _check_kind(
     found = (
         (kinds.starts.item(row), kinds.slopes.item(row)),
         kinds.until_s.item(row),
-        kinds.sizes.item(row),
+        kinds.per_byte.item(row),
         (kind.has_home, kinds.has_home.item(row)),
         kinds.homed.item(row),
         (kind.egress, kinds.egress.item(row)),
@@ -688,13 +688,13 @@ def _check_kind(
         kinds._rates[number],
     )
     _equal(
-        "line, until, size, has home, homed, egress, group, accelerator,"
+        "line, until, per byte, has home, homed, egress, group, accelerator,"
         " peaks, rates",
         found,
         (
             kind.jobs.line(kind.jobs.leader),
             kind.jobs.until_s,
-            size_bytes,
+            1.0 / size_bytes,
             (home, home),
             first.homed,
             (egress, egress),

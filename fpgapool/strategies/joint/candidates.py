@@ -84,6 +84,15 @@ class AutoOptions(opts.Numbers):
     programming_weight_max: float = 10.0
     look_again: float = 0.1
 
+    def __post_init__(self) -> None:
+        opts.Numbers.__post_init__(self)
+        if not 0 < self.leave_penalty_idle <= self.leave_penalty:
+            raise ValueError(
+                "leave_penalty_idle must be above 0 and at most "
+                f"leave_penalty, not {self.leave_penalty_idle} with "
+                f"leave_penalty={self.leave_penalty}"
+            )
+
 
 class Kind:
     """Waiting jobs that differ only in size and arrival.
@@ -168,7 +177,7 @@ class Candidates(kinds.Kinds):
         self.on_host: dict[model.HostId, dict[Kind, None]] = {}
         self._on_pipe: dict[int, dict[Kind, None]] = {}
         self._outdated: dict[Kind, None] = {}
-        self.base_s = math.nan
+        self.base_s = self._now = math.nan
         self.mean_service_s = 0.0
         self._seen = 0
         # No first job is overtaken before this time.
@@ -201,7 +210,7 @@ class Candidates(kinds.Kinds):
             kind.rate(accelerator)
             jobs, kind.jobs = kind.jobs.jobs(), ageing.AgeingQueue()
             for record in jobs:
-                self._queue(kind, record, record.job.arrival_s)
+                self._queue(kind, record, self._now)
             self._describe(kind)
             self._show_first(kind)
 
@@ -210,6 +219,7 @@ class Candidates(kinds.Kinds):
     ) -> None:
         job = record.job
         kind = self._kind(group, job.host_id, job.accelerator)
+        self._now = now
         if math.isnan(self.base_s):
             self.base_s = now
         if record.column < 0 and job.group_id is None:
@@ -404,6 +414,7 @@ class Candidates(kinds.Kinds):
 
     def refresh(self, now: float) -> float:
         """Update first jobs and bounds; return the time since the base."""
+        self._now = now
         time_s = now - self.base_s
         if self._due_s <= time_s:
             until_s = self.until_s[: len(self.kinds)]

@@ -721,7 +721,9 @@ def test_options_that_cores_do_not_have(
     if option == ["--plot"]:
         option = ["--plot", str(tmp_path / "plots")]
     said = commands.complaint(capsys, tmp_path, EXAMPLE, *option)
-    assert said.startswith("cluster.cores_per_host: cores do not support ")
+    assert said.startswith(
+        "cluster.cores_per_host: clusters with cores do not support "
+    )
 
 
 @pytest.mark.parametrize(

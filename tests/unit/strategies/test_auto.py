@@ -14,8 +14,10 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import strategy
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
+from fpgapool.strategies.joint import auto
 from fpgapool.strategies.joint import candidates
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools
@@ -77,10 +79,25 @@ def decide(
         ),
         *jobs,
     )
-    output = pool.step(events.HostUp(board), now=10.0)
+    with pytest.MonkeyPatch.context() as patch:
+        scores = watch_scores(patch)
+        output = pool.step(events.HostUp(board), now=10.0)
     ((job_id, _),) = pools.taken(output)
-    kinds = typing.cast(candidates.Candidates, pool.state.view.kinds)
-    return job_id, kinds.latest_score
+    return job_id, scores[-1]
+
+
+def watch_scores(patch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list that gets the score of each decision."""
+    scores, make = [], auto._Decision.make
+
+    def watched(decision: auto._Decision) -> strategy.Choice | None:
+        choice = make(decision)
+        if decision._best is not None:
+            scores.append(decision._best.score)
+        return choice
+
+    patch.setattr(auto._Decision, "make", watched)
+    return scores
 
 
 @pytest.mark.parametrize(
@@ -292,7 +309,6 @@ def test_a_clock_that_is_ahead_blocks_nothing() -> None:
     assert pools.taken(pool.hear(events.SlotReleased, 10)) == [(3, 10)]
 
 
-@pytest.mark.xfail(reason="set_library takes the arrival for now", strict=True)
 def test_nor_does_it_after_a_change_of_the_library() -> None:
     pool = make_pool(pools.make_host(1, 1))
     pool.submit(pools.make_job(1, 1))
