@@ -237,7 +237,7 @@ class _Decision:
             costs = kinds.costs_light
         elif targets.light_rate < least_rates.min():
             costs = kinds.costs_heavy
-        found = np.maximum(costs[rows], 1.0 / most_rates.max())
+        found: _Floats = np.maximum(costs[rows], 1.0 / most_rates.max())
         if programming_s.any():
             weights = (self._weight * programming_s)[kinds.accelerators[rows]]
             found += weights * kinds.per_byte[rows]
@@ -389,7 +389,7 @@ class _Decision:
         )
         if kind.ratio > 0:
             rates = np.minimum(rates, targets.egress / kind.ratio)
-        penalty = 1.0
+        penalty: _Floats | float = 1.0
         if kind.has_home:
             penalty = options.leave_penalty_idle
             if not self._is_idle:
