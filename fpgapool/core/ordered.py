@@ -23,7 +23,7 @@ _Bucket = typing.TypeVar("_Bucket")
 # time to insert and sort.
 _MAX_CHUNK = 1024
 
-# Number of changes that Ranks applies at once, which takes some milliseconds.
+# Number of changes that Ranks applies at once, in a few milliseconds.
 _MAX_CHANGES = 2048
 
 

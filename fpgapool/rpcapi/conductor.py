@@ -34,8 +34,8 @@ SINCE: dict[str, str] = {}
 # Leaders' names are reused, so that the broker does not accumulate queues.
 _LEADER_NAMES = 16
 
-# How long to address a leader after its last message: longer than the broker
-# takes to detect a frozen consumer, which is twice the heartbeat.
+# How long to keep addressing a leader after its last message. The broker needs
+# less time, two heartbeat intervals, to detect a frozen consumer.
 LEADER_MEMORY_S = 60.0
 
 #: Minimum timeout: a conductor may need 3 s to report an error.

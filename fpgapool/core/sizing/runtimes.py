@@ -87,9 +87,8 @@ class Runtimes:
 def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
     """Estimate the slot-seconds of each client's tasks.
 
-    A client without ended tasks counts as the average of the others. If no
-    task has ended, each running task counts with the time that it has taken so
-    far.
+    A client none of whose tasks has ended gets the average of the others. If
+    no task has ended at all, a running task counts as long as it has run.
     """
     if kind not in ESTIMATES:
         raise ValueError(

@@ -31,7 +31,7 @@ from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library
 
-# Arguments that become attributes of a new bitstream, without the version.
+# Arguments, other than the version, that become attributes of a bitstream.
 _CREATED_WITH = (
     *("accelerator", "name", "shapes", "signature", "format", "profile"),
     *("description", "properties", "visibility"),

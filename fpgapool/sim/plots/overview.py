@@ -79,7 +79,10 @@ def _shares(
     per_row: int,
     end_s: float,
 ) -> npt.NDArray[np.float64]:
-    """Return the shares of time, local and remote, by row and column."""
+    """Return the shares of the slots' time for local and for remote jobs.
+
+    They are by row and column of the picture.
+    """
     places = {name: place // per_row for place, name in enumerate(names)}
     rows = math.ceil(len(names) / per_row)
     shares = np.zeros((2, rows, _COLUMNS))

@@ -156,7 +156,8 @@ class Candidates(kinds.Kinds):
     :ivar mean_service_s: decayed mean of the jobs' service times.
     :ivar rates: the rate at which the kind's host can send, and receive.
     :ivar lefts: how much of its sending rate no flow uses.
-    :ivar halves: up to this rate, its host's pipes stay free enough.
+    :ivar halves: the highest rate that leaves ``leave_min_free`` of its host's
+        pipes free.
     :ivar costs: the least penalty over gain of a job that leaves its host;
         ``costs_light`` and ``costs_heavy`` are those if the networks stay free
         enough, and if not.

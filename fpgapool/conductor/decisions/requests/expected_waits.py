@@ -229,7 +229,7 @@ class ExpectedWaits:
     def _raw_s(
         self, job: wait_history.Job, interval_s: float, now: float
     ) -> float:
-        """Return the wait until all work is done that comes first."""
+        """Return the wait until all work that comes first is done."""
         rate = max(len(self._running), 1) * self._done_work_s / self._held_s
         if rate <= 0:
             return 0.0

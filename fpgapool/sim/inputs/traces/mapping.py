@@ -23,7 +23,7 @@ from fpgapool.sim.inputs.traces import rows
 
 #: A first arrival from here on counts from 1970: this is in 1973.
 _EPOCH_S = 1e8
-#: From here on, arrivals are milliseconds since 1970, if anything.
+#: A first arrival from here on is refused: it is probably in milliseconds.
 _EPOCH_MS = 1e11
 _WHOLE = range(-(2**63), 2**63)
 
