@@ -56,9 +56,9 @@ Maximum number of entries on one page of a list, even if the request's
         max=1000,
         help="""
 Maximum number of requests in each process that can wait at the same time for
-a session to change. When this limit is reached, the API immediately answers
-one request of the project that has the most, with ``Retry-After``. 0 means
-that no request waits.
+a session to change. When another request would exceed this limit, the API
+immediately answers one request of the project with the most such requests,
+with a ``Retry-After`` header. 0 means that no request waits.
 
 Each waiting request occupies a thread of the server, so these requests get at
 most two thirds of the threads if their number is known; see

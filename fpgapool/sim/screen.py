@@ -70,7 +70,8 @@ def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"{text}; {scheduling.FITTING_SIZES} ('fpgapool-sim tune')",
+        help=f"{text}; {scheduling.FITTING_SIZES}; 'fpgapool-sim tune' finds "
+        "thresholds for other sizes",
     )
 
 

@@ -633,7 +633,7 @@ INTERNAL_ERROR = _code(
 # The operator's configuration and files.
 INVALID_CONFIGURATION = _code(
     "INVALID_CONFIGURATION",
-    "An option of the configuration or of a command is invalid.",
+    "A configuration option or a command-line option is invalid.",
 )
 INVALID_PROFILE = _code(
     "INVALID_PROFILE", "The profile of an accelerator is invalid."
@@ -770,7 +770,8 @@ ACCESS_REVOKED = _code(
 LOCK_LIMIT = _code("LOCK_LIMIT", "The group has reached its limit of locks.")
 LOCK_LOST = _code(
     "LOCK_LOST",
-    "A lock ended before its task, and the state of the core is lost.",
+    "The task's lock ended before the task was complete; the core's state is "
+    "lost.",
 )
 TASK_LOST = _code(
     "TASK_LOST",

@@ -156,7 +156,7 @@ def reopen(call: calls.Call) -> calls.Answer:
     if row.generation < lost:
         raise errors.ApiError(
             codes.STALE_GENERATION,
-            f"the session has not had a slot of generation {lost} yet; its"
+            f"the session has not reached generation {lost} yet; its current"
             f" generation is {row.generation}",
         )
     left = _insist(

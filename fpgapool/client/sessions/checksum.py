@@ -137,7 +137,7 @@ class Verifier:
         if header.offset_bytes != input_bytes:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "the acknowledgement ends within a frame",
+                "the acknowledged offset is not at the end of a frame",
             )
         self._compare(claim[1], input_bytes, input_crc32)
         self._compare_again(idle)

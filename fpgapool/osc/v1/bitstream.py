@@ -187,7 +187,8 @@ class CreateBitstream(ShowBitstream):
             ),
             base.option(
                 "file-format",
-                "format of the file; default is binary, for one kind of board",
+                "format of the file; default is binary, which is a file for one "
+                "kind of board",
                 dest="format",
                 choices=formats.FORMATS,
             ),

@@ -49,10 +49,10 @@ def add_parser(subparsers: typing.Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "tune",
         help="find the best priority queues for given sizes of jobs",
-        description="Find the thresholds of the priority queues of wa and "
-        "wra that a queueing model expects to give the smallest mean "
-        "completion time, confirm them by simulation, and print them as the "
-        "conductor's configuration.",
+        description="Use a queueing model to find the priority-queue "
+        "thresholds, for the strategies wa and wra, with the smallest "
+        "expected mean completion time; confirm them by simulation, and print "
+        "them as configuration for the conductor.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(

@@ -230,7 +230,8 @@ def _add_cluster(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME=X",
         help="add an accelerator with this peak input rate per slot; may be "
-        "repeated; default, and with --trace in addition: fpgapool's own",
+        "repeated; fpgapool's own accelerators are used by default, and with "
+        "--trace always",
     )
 
 
@@ -246,8 +247,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         "--sizes-file",
         type=pathlib.Path,
         metavar="FILE",
-        help="empirical: a file with a size in bytes per line, or a CSV file "
-        "with a column size_bytes",
+        help="empirical: a file with sizes in bytes, one per line, or a CSV "
+        "file with a column size_bytes",
     )
     _add_amount(group)
     group.add_argument(
@@ -388,8 +389,8 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         "--wakeups",
         action="store_true",
         help="start a scheduling pass as soon as a job may leave its host, "
-        "like the conductor; without this option, the job waits for the next "
-        "pass",
+        "as the conductor does; without this option, the job waits for the "
+        "next pass",
     )
     for option, text in (
         ("--slot-choice", "order in which a job prefers idle slots"),
