@@ -46,7 +46,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def read(self, location: str) -> Iterator[bytes]:
-        """Return the parts of a file.
+        """Return the parts of a file; whoever stops early calls ``close()``.
 
         If possible, errors such as a missing file are raised at once, not
         during the iteration.

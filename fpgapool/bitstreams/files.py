@@ -75,9 +75,9 @@ class FileStore(base.Store):
 
     def read(self, location: str) -> Iterator[bytes]:
         with _translated():
-            # Opened here to detect a missing file; _chunks() closes it.
+            # Opened here to detect a missing file; _Chunks closes it.
             file = open(self._path(location), "rb")  # noqa: SIM115
-        return _chunks(file)
+        return _Chunks(file)
 
     def delete(self, location: str) -> None:
         with _translated():
@@ -141,14 +141,26 @@ def _translated() -> Iterator[None]:
         ) from error
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while True:
-            with _translated():
-                chunk = file.read(base.CHUNK_BYTES)
-            if not chunk:
-                return
-            yield chunk
+class _Chunks:
+    """Yields a file's contents; closes it at the end or when closed.
+
+    Closing a generator that has not started would leave the file open.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.close = file.close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        with _translated():
+            chunk = self._file.read(base.CHUNK_BYTES)
+        if not chunk:
+            self.close()
+            raise StopIteration
+        return chunk
 
 
 def _make_directory(path: pathlib.Path) -> None:

@@ -415,8 +415,9 @@ def _checked(
     if record.format in contents.MAX_SIZE_BYTES:
         # Read it back from the store: keeping a slow upload in memory would
         # occupy that memory for a long time.
-        pieces = _files(call).store.read(location)
-        found = contents.read(record, pieces, incoming.size_bytes)
+        pieces: Any = _files(call).store.read(location)
+        with contextlib.closing(pieces):
+            found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(
         bitstream_id=record.bitstream_id,
         checksum_sha256=checksum,

@@ -187,7 +187,7 @@ class CreateBitstream(ShowBitstream):
             ),
             base.option(
                 "file-format",
-                "format of the file; default is binary, which is a file for one "
+                "format of the file; default is binary, that is, for one "
                 "kind of board",
                 dest="format",
                 choices=formats.FORMATS,
