@@ -27,7 +27,7 @@ from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 from fpgapool.strategies.joint import candidates
-from fpgapool.vocabulary import codes
+from fpgapool.strategies.joint import rates as rates_strategy
 
 AutoOptions = candidates.AutoOptions
 
@@ -45,19 +45,14 @@ _LEAST_LOOK_S = 0.01
 _PORTIONS = (0.5, 0.5, 0.2, 0.05, 0.0)
 
 
-class AutoStrategy(strategy.Strategy):
+class AutoStrategy(rates_strategy.RatesStrategy):
     """Takes the allowed pair with the smallest score until none is left.
 
     Equal pairs are ordered as :class:`~.era.EraStrategy` orders them.
     """
 
-    wants_rates = True
-
     def __init__(self, options: AutoOptions) -> None:
         self.options = options
-
-    def key(self, job: model.Job) -> ordered.Key:
-        return (job.arrival_s, job.id)
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.options.leave_s_per_byte * job.claimed_bytes
@@ -79,13 +74,6 @@ class AutoStrategy(strategy.Strategy):
             if choice is None:
                 return
             yield choice
-
-    def reasons(
-        self, view: pool_view.PoolView, job_id: model.JobId
-    ) -> tuple[str, ...]:
-        if view.record(job_id).homed:
-            return (codes.WAITING_FOR_LOCAL,)
-        return (codes.REMOTE_LIMIT,)
 
 
 class _Pair(typing.NamedTuple):
@@ -311,7 +299,8 @@ class _Decision:
             )
         losses += np.maximum(rates - targets.dma_left.max(), 0.0)
         gains = np.maximum(
-            rates - options.loss_weight * losses, candidates.LEAST_GAIN * rates
+            rates - options.loss_weight * losses,
+            rates_strategy.LEAST_GAIN * rates,
         )
         costs = self._weight * programming_s[numbers] * kinds.per_byte[rows]
         found: _Floats = (urgency * allowed) / (
@@ -507,7 +496,8 @@ class _Decision:
                     penalty = options.leave_penalty_idle
         losses = sum(max(rate * cost - pipe.left, 0.0) for pipe, cost in flows)
         gain = max(
-            rate - options.loss_weight * losses, candidates.LEAST_GAIN * rate
+            rate - options.loss_weight * losses,
+            rates_strategy.LEAST_GAIN * rate,
         )
         job, at_once = record.job, slot.starts_at_once(kind.accelerator)
         program_s = 0.0 if at_once else slot.spec.programming_time_s

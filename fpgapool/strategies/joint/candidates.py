@@ -21,6 +21,7 @@ from fpgapool.core.queues import kinds
 from fpgapool.core.queues import queued
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.strategies import options as opts
+from fpgapool.strategies.joint import rates as rates_strategy
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 
@@ -448,7 +449,7 @@ class Candidates(kinds.Kinds):
             is_free = is_free and back.has_free(options.min_free)
         gain = max(
             rate - options.loss_weight * max(rate - out.left, 0.0),
-            LEAST_GAIN * rate,
+            rates_strategy.LEAST_GAIN * rate,
         )
         self.rates[row] = rate
         self.lefts[row] = out.left
@@ -463,7 +464,3 @@ class Candidates(kinds.Kinds):
         self.costs_light[row] = light / gain
         self.costs_heavy[row] = heavy / gain
         self.costs[row] = 1.0 / max(min(gain, half) / light, gain / heavy)
-
-
-#: The least gain of a job, as a fraction of its rate.
-LEAST_GAIN = 0.02

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import model
-from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import columns as job_columns
@@ -26,7 +25,7 @@ from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 from fpgapool.strategies import options as opts
-from fpgapool.vocabulary import codes
+from fpgapool.strategies.joint import rates as rates_strategy
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
@@ -36,8 +35,6 @@ _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 _ROUNDING = 1.0 - 1e-9
 # More bytes/s than any pipe carries.
 _MOST = 1e300
-# Minimum gain of a job, as a fraction of its rate.
-_LEAST_GAIN = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ AS_WRITTEN = EraOptions(
 )
 
 
-class EraStrategy(strategy.Strategy):
+class EraStrategy(rates_strategy.RatesStrategy):
     """Takes the best allowed pair until no pair is left.
 
     Equal pairs are ordered by the job's arrival, then by the number of flows
@@ -113,13 +110,8 @@ class EraStrategy(strategy.Strategy):
     slot's position.
     """
 
-    wants_rates = True
-
     def __init__(self, options: EraOptions) -> None:
         self.options = options
-
-    def key(self, job: model.Job) -> ordered.Key:
-        return (job.arrival_s, job.id)
 
     def make_kinds(self, loads: pipe_loads.Loads) -> job_columns.Columns:
         return job_columns.Columns(loads, self._weight)
@@ -145,13 +137,6 @@ class EraStrategy(strategy.Strategy):
             if choice is None:
                 break
             yield choice
-
-    def reasons(
-        self, view: pool_view.PoolView, job_id: model.JobId
-    ) -> tuple[str, ...]:
-        if view.record(job_id).homed:
-            return (codes.WAITING_FOR_LOCAL,)
-        return (codes.REMOTE_LIMIT,)
 
 
 class _Pairs(typing.NamedTuple):
@@ -490,7 +475,8 @@ class _Pass:
         ):
             losses = losses + remote * _excess(flow, self._left[pipes])
         return np.maximum(
-            rates - self._options.loss_weight * losses, _LEAST_GAIN * rates
+            rates - self._options.loss_weight * losses,
+            rates_strategy.LEAST_GAIN * rates,
         )
 
     def _assign_first(
