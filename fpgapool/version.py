@@ -3,7 +3,6 @@
 """The version of the installed package."""
 
 import functools
-from importlib import metadata
 
 
 @functools.cache
@@ -12,4 +11,6 @@ def version_string() -> str:
 
     It is read at the first call only, because reading it takes milliseconds.
     """
+    from importlib import metadata
+
     return metadata.version("fpgapool")

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
+import re
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -211,21 +213,75 @@ def schema_check(
     schema: Mapping[str, Any],
 ) -> Callable[[Mapping[str, Any]], None]:
     """Return a check like :func:`params_schema`, for repeated use."""
-    if not schema:
-        return lambda values: None
-    # Imported late: importing it takes longer than importing the client.
-    import jsonschema  # type: ignore[import-untyped]
-
-    validator = jsonschema.validators.validator_for(schema)(schema)
 
     def check(values: Mapping[str, Any]) -> None:
-        error = jsonschema.exceptions.best_match(
-            validator.iter_errors(dict(values))
-        )
+        if not _certainly_satisfies(values, schema):
+            validate(values)
+
+    @functools.cache
+    def validator() -> Any:
+        # Imported late: importing it takes longer than importing the client.
+        import jsonschema  # type: ignore[import-untyped]
+
+        return jsonschema.validators.validator_for(schema)(schema)
+
+    def validate(values: Mapping[str, Any]) -> None:
+        from jsonschema import exceptions
+
+        error = exceptions.best_match(validator().iter_errors(dict(values)))
         if error is not None:
             raise errors.InvalidParams(_describe(error))
 
     return check
+
+
+def _certainly_satisfies(
+    values: Mapping[str, Any], schema: Mapping[str, Any]
+) -> bool:
+    """Check parameters without jsonschema, whose import costs more than a run.
+
+    :returns: False also if the schema or a value needs jsonschema.
+    """
+    properties = schema.get("properties", {})
+    return (
+        schema.keys() <= _PLAIN_ROOT
+        and schema.get("type", "object") == "object"
+        and schema.get("additionalProperties", True) in (True, False)
+        and all(name in values for name in schema.get("required", ()))
+        and all(
+            name in properties and _has_plain_form(value, properties[name])
+            for name, value in values.items()
+        )
+    )
+
+
+# The arrays describe the data that a session sends, not its parameters.
+_PLAIN_ROOT = {
+    "type",
+    "additionalProperties",
+    "required",
+    "properties",
+    "arrays",
+}
+_PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
+_PLAIN_KEYWORDS: dict[str, Callable[[Any, Any], object]] = {
+    "default": lambda value, default: True,
+    "description": lambda value, text: True,
+    "enum": lambda value, choices: isinstance(value, str) and value in choices,
+    "maximum": lambda value, most: type(value) is int and value <= most,
+    "minimum": lambda value, least: type(value) is int and value >= least,
+    "pattern": lambda value, pattern: (
+        isinstance(value, str) and re.search(pattern, value)
+    ),
+    "type": lambda value, name: type(value) is _PLAIN_TYPES.get(name),
+}
+
+
+def _has_plain_form(value: Any, schema: Any) -> bool:
+    return isinstance(schema, dict) and all(
+        keyword in _PLAIN_KEYWORDS and _PLAIN_KEYWORDS[keyword](value, wanted)
+        for keyword, wanted in schema.items()
+    )
 
 
 def _describe(error: Any) -> str:

@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import os
+import typing
 
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
-from fpgapool.client.doors import instance
+from fpgapool.client.doors import poolapi
 from fpgapool.vocabulary import codes
+
+if typing.TYPE_CHECKING:
+    from fpgapool.client.doors import instance
 
 _CLOUD_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
 
 
 def find(
     finder: instance.Finder | None = None,
-    pause: instance.Pause = lambda _: False,
-) -> str | apidoor.PoolApi:
+    pause: doors.Pause = lambda _: False,
+) -> str | poolapi.PoolApi:
     """Find the pool.
 
     The result is the first of these that exists: the front door of this host,
@@ -41,8 +45,8 @@ def find(
 
 def find_groups(
     finder: instance.Finder | None = None,
-    pause: instance.Pause = lambda _: False,
-) -> str | apidoor.PoolApi:
+    pause: doors.Pause = lambda _: False,
+) -> str | poolapi.PoolApi:
     """Find the pool in order to use groups.
 
     Like :func:`find`, except that an API named by the environment comes before
@@ -52,11 +56,13 @@ def find_groups(
 
 
 def _api(
-    finder: instance.Finder | None, pause: instance.Pause, no_door: str
-) -> apidoor.PoolApi:
+    finder: instance.Finder | None, pause: doors.Pause, no_door: str
+) -> poolapi.PoolApi:
     named = _named_api()
     if named is not None:
         return named
+    from fpgapool.client.doors import instance
+
     finder = finder or instance.FINDER
     credentials, places = finder.find(pause=pause)
     if credentials is None:
@@ -68,28 +74,30 @@ def _api(
     return _of_nova(finder, pause, credentials, ())
 
 
-def _named_api() -> apidoor.PoolApi | None:
+def _named_api() -> poolapi.PoolApi | None:
     """Return the API that the environment names, if any."""
+    from fpgapool.client.doors import instance
+
     credentials = instance.from_environment(os.environ)
     if credentials is not None:
-        return apidoor.PoolApi.of_instance(credentials)
+        return poolapi.PoolApi.of_instance(credentials)
     url = os.environ.get(instance.API_URL)
     if url:
-        return apidoor.PoolApi.at(url)
+        return poolapi.PoolApi.at(url)
     if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
-        return apidoor.PoolApi.from_cloud()
+        return poolapi.PoolApi.from_cloud()
     return None
 
 
 def _of_nova(
     finder: instance.Finder,
-    pause: instance.Pause,
+    pause: doors.Pause,
     found: instance.Credentials,
     refused: tuple[instance.Credentials, ...],
-) -> apidoor.PoolApi:
+) -> poolapi.PoolApi:
     """Return the API that Nova names, with a new token if necessary."""
 
-    def renew(reason: str) -> apidoor.PoolApi:
+    def renew(reason: str) -> poolapi.PoolApi:
         worthless = (*refused, found)
         other, places = finder.find(pause=pause, refused=worthless)
         if other is not None:
@@ -101,4 +109,4 @@ def _of_nova(
             " application credential, or a different instance",
         )
 
-    return apidoor.PoolApi.of_instance(found, renew)
+    return poolapi.PoolApi.of_instance(found, renew)

@@ -12,8 +12,8 @@ from typing import Any
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import asking
+from fpgapool.client.doors import poolapi
 from fpgapool.client.transfers import transfer
 from fpgapool.vocabulary import capacity
 
@@ -45,7 +45,7 @@ class Accelerator:
 
 def accelerators(
     *,
-    front_door: str | apidoor.PoolApi | None = None,
+    front_door: str | poolapi.PoolApi | None = None,
     timeout_s: float | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,

@@ -19,7 +19,7 @@ from typing import TypeVar
 from typing import cast
 
 from fpgapool.client import cancel as cancelling
-from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import poolapi
 from fpgapool.client.links import waiting
 from fpgapool.vocabulary import session as description
 
@@ -40,7 +40,7 @@ class DoorOptions(TypedDict, total=False):
         on this host stays in memory and needs no TLS.
     """
 
-    front_door: str | apidoor.PoolApi | None
+    front_door: str | poolapi.PoolApi | None
     cancel: threading.Event | cancelling.CancelToken | None
     require_tls: bool | None
 

@@ -14,7 +14,6 @@ import sys
 import typing
 from collections.abc import Sequence
 
-from fpgapool import version
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent.door import doorway
@@ -22,6 +21,7 @@ from fpgapool.allinone import directories
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
 from fpgapool.cmd import launch
+from fpgapool.common import arguments as declared
 from fpgapool.common import exception
 from fpgapool.common import interrupts
 from fpgapool.common import service
@@ -77,9 +77,7 @@ def parser() -> argparse.ArgumentParser:
         description="Run a whole pool with emulated boards on this machine"
         " until Ctrl-C, which also removes the pool.",
     )
-    made.add_argument(
-        "--version", action="version", version=version.version_string()
-    )
+    declared.VERSION.add_to(made)
     cluster = made.add_argument_group("the pool")
     for name, default, text in (
         ("hosts", wiring.Cluster.hosts, "hosts, named node1 and so on"),

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool import version
 from fpgapool.cmd import launch
+from fpgapool.common import arguments as declared
 from fpgapool.common import interrupts
 from fpgapool.sim import commands
 from fpgapool.sim import errors
@@ -39,9 +39,7 @@ def parser(
     :param modules: modules of the commands, by command name.
     """
     made = argparse.ArgumentParser(prog=program, description=description)
-    made.add_argument(
-        "--version", action="version", version=version.version_string()
-    )
+    declared.VERSION.add_to(made)
     subparsers = made.add_subparsers(
         metavar="COMMAND", required=True, dest="command"
     )

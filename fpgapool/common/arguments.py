@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 from typing import Protocol
 
+from fpgapool import version
+
 
 class Declared(Protocol):
     """One argument, or several."""
@@ -53,6 +55,20 @@ class Group:
 
     def add_to(self, parser: Any) -> None:
         add(self._arguments, parser.add_argument_group(self._title))
+
+
+class _ShowVersion(argparse.Action):
+    def __call__(
+        self, parser: argparse.ArgumentParser, *arguments: Any
+    ) -> None:
+        sys.stdout.write(f"{version.version_string()}\n")
+        parser.exit()
+
+
+#: Prints the version, which takes milliseconds to read, only when it is given.
+VERSION = Argument(
+    "--version", action=_ShowVersion, nargs=0, help="show the version and exit"
+)
 
 
 def add(arguments: Iterable[Declared], parser: Any) -> None:

@@ -395,7 +395,20 @@ def test_planted_violation_is_found(
 @pytest.mark.parametrize(
     ("module", "beforehand", "absent"),
     [
-        ("fpgapool.client", "sys", "numpy oslo_config jsonschema yaml"),
+        # Programs pay for what they use, when they use it.
+        ("fpgapool.client", "sys", "fpgapool.client.errors dataclasses"),
+        (
+            "fpgapool.client.transfers.transfer",
+            "sys",
+            "numpy oslo_config jsonschema yaml logging ssl urllib.parse"
+            " concurrent.futures fpgapool.client.groups"
+            " fpgapool.client.doors.apidoor",
+        ),
+        (
+            "fpgapool.cmd.run",
+            "sys",
+            "fpgapool.client.sessions importlib.metadata tempfile logging",
+        ),
         ("fpgapool.agent.worker", "sys", "oslo_config oslo_log eventlet"),
         (
             "fpgapool.osc.v1.session",

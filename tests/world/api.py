@@ -14,7 +14,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 from oslo_config import cfg
 
 from fpgapool.api import app as api_app
-from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import poolapi
 from tests.world import database as databases
 from tests.world import pool as pools
 from tests.world import system
@@ -158,6 +158,6 @@ class Adapter:
         }
 
 
-def front_door(pool: pools.Pool, project: str) -> apidoor.PoolApi:
+def front_door(pool: pools.Pool, project: str) -> poolapi.PoolApi:
     """Return what a program has instead of a front door's path."""
-    return apidoor.PoolApi(Adapter(pool, project))
+    return poolapi.PoolApi(Adapter(pool, project))

@@ -13,9 +13,9 @@ import typing
 from collections.abc import Callable
 
 from fpgapool import client
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import poolapi
 from fpgapool.vocabulary import codes
 from tests.chaos import clients
 from tests.chaos import jobs
@@ -311,7 +311,7 @@ class Guest:
                     owner.group_id,
                     window_tasks=self._planned.window_tasks,
                     timeout_s=clients.PATIENCE_S,
-                    front_door=apidoor.PoolApi(adapter),
+                    front_door=poolapi.PoolApi(adapter),
                 )
             except client.FpgapoolError as error:
                 if owner.is_deleted and error.code in _OF_DELETED:

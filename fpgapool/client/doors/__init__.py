@@ -4,7 +4,8 @@
 
 :mod:`.door` is the interface of all doors. :mod:`.frontdoor` uses the socket
 on the program's own host, and :mod:`.apidoor` the REST API with the requests
-of :mod:`.apirequests`; :mod:`.instance` finds credentials for the API in a VM.
+of :mod:`.apirequests`. :mod:`.poolapi` is how programs name that API;
+:mod:`.instance` finds credentials for it in a VM.
 :mod:`.asking` connects to a door, for one request or for longer;
 :mod:`.groupdoor` attaches a program to a group through any door. :mod:`.view`
 describes a session as a door reports it.

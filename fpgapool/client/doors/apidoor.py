@@ -21,14 +21,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
-from typing import Self
-from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
-from fpgapool.client.doors import instance
 from fpgapool.client.doors import view as views
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
@@ -36,8 +33,6 @@ from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
-
-SERVICE_TYPE = "fpgapool"
 
 _GIVE_UP_S = 5.0
 # If a response arrives sooner than this, the API did not wait.
@@ -49,130 +44,7 @@ _END_LAG_S = 5.0
 # The last sessions that this process ended, and when.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
-_T = TypeVar("_T")
 _Document: typing.TypeAlias = apirequests.Document
-
-
-class PoolApi:
-    """The pool's REST API, for the ``front_door`` of :func:`acc_open`.
-
-    :param adapter: a ``keystoneauth1.adapter.Adapter`` for the service, with
-        the API's endpoint and the credentials.
-    :param renew: called with the API's message if the API rejects the
-        credentials; returns an API with other credentials, or raises.
-    """
-
-    def __init__(
-        self, adapter: Any, renew: Callable[[str], PoolApi] | None = None
-    ) -> None:
-        self._adapter = adapter
-        self._renew = renew
-
-    @classmethod
-    def of_instance(
-        cls,
-        credentials: instance.Credentials,
-        renew: Callable[[str], PoolApi] | None = None,
-    ) -> Self:
-        """Use an instance's token; this needs only the standard library.
-
-        :param renew: called if the token is no longer valid.
-        """
-        adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
-        return cls(adapter, renew)
-
-    @classmethod
-    def from_cloud(cls, name: str | None = None) -> Self:
-        """Find the API as the ``openstack`` command does.
-
-        Passwords and application credentials both work.
-
-        :param name: name of a cloud in ``clouds.yaml``; None to use
-            ``OS_CLOUD`` or the other environment variables ``OS_…``.
-        :raises errors.InvalidRequest: if the cloud is unknown, or a required
-            library is not installed.
-        """
-        try:
-            import openstack.config
-            import openstack.exceptions
-            from keystoneauth1 import adapter
-            from keystoneauth1 import exceptions as auth_exceptions
-        except ImportError as exc:
-            raise _not_installed(exc) from exc
-        try:
-            region = openstack.config.get_cloud_region(cloud=name)
-            override = region.get_endpoint(SERVICE_TYPE)
-            if override is not None:
-                override = instance.versioned(override)
-            return cls(
-                adapter.Adapter(
-                    region.get_session(),
-                    service_type=SERVICE_TYPE,
-                    version="1",
-                    interface=region.get_interface(SERVICE_TYPE),
-                    region_name=region.get_region_name(SERVICE_TYPE),
-                    endpoint_override=override,
-                )
-            )
-        except (
-            openstack.exceptions.SDKException,
-            auth_exceptions.ClientException,
-        ) as exc:
-            raise errors.invalid(f"cloud {name or ''}: {exc}") from exc
-
-    @classmethod
-    def at(cls, url: str) -> Self:
-        """Use an API without Keystone, such as that of the all-in-one pool.
-
-        :param url: the API's URL, such as ``http://127.0.0.1:8080``; it may
-            end with the version, ``/v1``.
-        :raises errors.InvalidRequest: if it is not a URL, or a required
-            library is not installed.
-        """
-        endpoint = instance.versioned(url)
-        try:
-            from keystoneauth1 import adapter
-            from keystoneauth1 import noauth
-            from keystoneauth1 import session
-        except ImportError as exc:
-            raise _not_installed(exc) from exc
-        return cls(
-            adapter.Adapter(
-                session.Session(auth=noauth.NoAuth(endpoint=endpoint)),
-                service_type=SERVICE_TYPE,
-                endpoint_override=endpoint,
-            )
-        )
-
-    def enter(
-        self,
-        cancel: cancelling.CancelToken,
-        deadline_s: float | None = None,
-        *,
-        require_tls: bool = False,
-    ) -> ApiDoor:
-        """Connect.
-
-        :raises: as :class:`ApiDoor`.
-        """
-        return self._admitted(
-            lambda adapter: ApiDoor(
-                adapter,
-                cancel,
-                deadline_s,
-                require_tls=require_tls,
-            )
-        )
-
-    def _admitted(self, enter: Callable[[Any], _T]) -> _T:
-        """Enter; if the API rejects the credentials, retry with others."""
-        try:
-            return enter(self._adapter)
-        except errors.RequestRejected as exc:
-            if exc.code != codes.UNAUTHORIZED or self._renew is None:
-                raise
-            other = self._renew(exc.message)
-        return other._admitted(enter)
 
 
 def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
@@ -188,13 +60,6 @@ def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
     ]
     wanted |= {option.name: members[option.name] for option in given}
     return wanted, max((option.since for option in given), default=(1, 0))
-
-
-def _not_installed(exc: ImportError) -> errors.InvalidRequest:
-    return errors.invalid(
-        f"the pool's API requires openstacksdk: pip install 'fpgapool[cli]' "
-        f"({exc})"
-    )
 
 
 class ApiDoor(doors.Door):

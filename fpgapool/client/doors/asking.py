@@ -14,10 +14,9 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
-from fpgapool.client.doors import instance
+from fpgapool.client.doors import poolapi
 from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 
@@ -25,7 +24,7 @@ HELLO = {"version": messages.FRONT_DOOR_VERSION}
 
 
 def enter(
-    front_door: str | apidoor.PoolApi,
+    front_door: str | poolapi.PoolApi,
     cancel: cancelling.CancelToken,
     deadline_s: float | None,
     *,
@@ -39,7 +38,7 @@ def enter(
 
 @contextlib.contextmanager
 def entered(
-    front_door: str | apidoor.PoolApi,
+    front_door: str | poolapi.PoolApi,
     cancel: cancelling.CancelToken,
     deadline_s: float | None,
     *,
@@ -58,7 +57,7 @@ def entered(
 
 def pause_until(
     token: cancelling.CancelToken, deadline_s: float | None
-) -> instance.Pause:
+) -> doors.Pause:
     """Return a function that pauses between queries for Nova's data."""
 
     def pause(seconds: float) -> bool:
@@ -74,7 +73,7 @@ def pause_until(
 def ask(
     requests: Sequence[tuple[str, Mapping[str, object]]],
     *,
-    front_door: str | apidoor.PoolApi | None = None,
+    front_door: str | poolapi.PoolApi | None = None,
     timeout_s: float | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import socket
+import typing
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,6 +16,9 @@ from fpgapool.client import errors
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+
+#: Waits this many seconds; returns whether there is time for another attempt.
+Pause: typing.TypeAlias = Callable[[float], bool]
 
 
 class ConnectionLost(exceptions.PicklableError):

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import poolapi
 from fpgapool.client.doors import view as views
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
@@ -70,7 +70,7 @@ class GroupDoor:
 
     def __init__(
         self,
-        front_door: str | apidoor.PoolApi,
+        front_door: str | poolapi.PoolApi,
         cancel: cancelling.CancelToken,
         *,
         require_tls: bool = False,

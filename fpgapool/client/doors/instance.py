@@ -62,8 +62,6 @@ _RETRY_S = 1.0
 _MAX_BYTES = 4 * 1024 * 1024
 
 Environment: typing.TypeAlias = Mapping[str, str]
-#: Waits this many seconds; returns whether there is time for another attempt.
-Pause: typing.TypeAlias = Callable[[float], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +105,7 @@ class Finder:
     def find(
         self,
         environ: Environment | None = None,
-        pause: Pause = lambda _: False,
+        pause: doors.Pause = lambda _: False,
         refused: Collection[Credentials] = (),
     ) -> tuple[Credentials | None, list[str]]:
         """Look at config drives, then query the metadata service.

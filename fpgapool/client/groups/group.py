@@ -23,9 +23,9 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import groupdoor
+from fpgapool.client.doors import poolapi
 from fpgapool.client.groups import grouphosts
 from fpgapool.client.groups import grouplink
 from fpgapool.client.links import waiting
@@ -45,7 +45,7 @@ def group_open(
     accelerator: str | None = None,
     window_tasks: int = groups.WINDOW_TASKS,
     timeout_s: float | None = None,
-    front_door: str | apidoor.PoolApi | groupdoor.GroupDoor | None = None,
+    front_door: str | poolapi.PoolApi | groupdoor.GroupDoor | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,
     application: str = "",
@@ -93,7 +93,7 @@ def group_open(
         found = front_door or discovery.find_groups(
             pause=asking.pause_until(token, deadline_s)
         )
-        if isinstance(found, str | apidoor.PoolApi):
+        if isinstance(found, str | poolapi.PoolApi):
             found = groupdoor.GroupDoor(found, token, require_tls=must_encrypt)
         access = found.attach(name, accelerator, deadline_s)
         access = dataclasses.replace(access, application=application)

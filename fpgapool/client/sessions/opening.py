@@ -7,9 +7,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import secrets
 import time
 import typing
-import uuid
 from collections.abc import Mapping
 from typing import Any
 from typing import Unpack
@@ -126,7 +126,7 @@ class _Opening:
         request_id = given["request_id"]
         with checks.refusing():
             self._members["request_id"] = rules.check_request_id(
-                str(uuid.uuid4()) if request_id is None else request_id
+                secrets.token_hex(16) if request_id is None else request_id
             )
         self._params = checks.params(given["params"])
         checks.encoded(self._params)

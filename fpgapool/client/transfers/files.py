@@ -9,7 +9,6 @@ import io
 import os
 import secrets
 import select
-import shutil
 import stat
 import typing
 from collections.abc import Callable
@@ -230,7 +229,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield stream
         with _naming(label):
             with contextlib.suppress(FileNotFoundError):
-                shutil.copymode(target, partial)
+                os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
             os.replace(partial, target)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Sequence
 from typing import NoReturn
 
-from fpgapool import version
 from fpgapool.cmd import completion
 from fpgapool.common import arguments as declared
 from fpgapool.vocabulary import fields
@@ -258,9 +257,7 @@ def parser() -> argparse.ArgumentParser:
         "130 interrupted.",
     )
     declared.add(_DECLARED, made)
-    made.add_argument(
-        "--version", action="version", version=version.version_string()
-    )
+    declared.VERSION.add_to(made)
     completion.add_argument(made)
     return made
 

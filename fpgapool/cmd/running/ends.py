@@ -9,7 +9,6 @@ import io
 import os
 import stat
 import sys
-import tempfile
 from typing import BinaryIO
 from typing import TextIO
 from typing import cast
@@ -139,6 +138,8 @@ def size_of(name: str) -> int:
 def _spooled(
     stream: BinaryIO, name: str, stack: contextlib.ExitStack
 ) -> BinaryIO:
+    import tempfile
+
     descriptor, path = tempfile.mkstemp(prefix="fpgapool-run-")
     os.unlink(path)
     label = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"

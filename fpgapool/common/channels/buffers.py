@@ -11,11 +11,8 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import fcntl
-import logging
 import mmap
 import os
-
-LOG = logging.getLogger(__name__)
 
 #: Descriptors per session: one for its input buffers, one for its output
 #: buffers.
@@ -90,7 +87,12 @@ def discard(fds: collections.abc.Iterable[int]) -> None:
             with mmap.mmap(fd, 0) as mapped:
                 empty(mapped)
         except (OSError, ValueError) as exc:
-            LOG.warning("Cannot clear shared buffers: %s", exc)
+            # Programs of tenants use this module, and never log.
+            import logging
+
+            logging.getLogger(__name__).warning(
+                "Cannot clear shared buffers: %s", exc
+            )
         finally:
             with contextlib.suppress(OSError):
                 os.close(fd)

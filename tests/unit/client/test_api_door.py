@@ -18,6 +18,7 @@ from fpgapool.client import cancel
 from fpgapool.client import errors
 from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import instance
+from fpgapool.client.doors import poolapi
 from fpgapool.client.doors import view
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
@@ -275,7 +276,7 @@ def test_a_bad_session_of_the_api_is_an_error(
 )
 def test_urls_with_and_without_the_version(url: str, endpoint: str) -> None:
     assert instance.versioned(url) == endpoint
-    assert apidoor.PoolApi.at(url)._adapter.endpoint_override == endpoint
+    assert poolapi.PoolApi.at(url)._adapter.endpoint_override == endpoint
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,7 @@ def test_urls_with_and_without_the_version(url: str, endpoint: str) -> None:
 )
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(errors.InvalidRequest, match="is not the URL of an A"):
-        apidoor.PoolApi.at(url)
+        poolapi.PoolApi.at(url)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_refusals_of_keystone(
 @pytest.mark.parametrize("host", ["a..b", "a" * 70])
 def test_a_host_name_that_is_wrong(host: str) -> None:
     """Neither a failure of the pool nor one of this library."""
-    api = apidoor.PoolApi.at(f"http://{host}")
+    api = poolapi.PoolApi.at(f"http://{host}")
     with pytest.raises(errors.InvalidRequest) as caught:
         api.enter(cancel.CancelToken(), None)
     assert host in caught.value.message

@@ -2,8 +2,10 @@
 
 """Arguments of the client library and of its command."""
 
+import ast
 import inspect
 import json
+import pathlib
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from fpgapool import client
+from fpgapool.accelerators import base
 from fpgapool.client import arrays
 from fpgapool.client import cancel
 from fpgapool.client import checks
@@ -209,6 +212,32 @@ def test_params_against_schema(params, text):
 def test_params_that_satisfy():
     checks.params_schema({"key": "c0fe"}, SCHEMA)
     checks.params_schema({"anything": 1}, {})
+
+
+def test_plain_schemas_need_no_library(monkeypatch):
+    """Its import takes longer than a short run."""
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    for name, params in {
+        "aes": {"key": "00" * 16, "iv": "00" * 16},
+        "copy": {},
+        "fft": {"frame_samples": 8, "inverse": True, "norm": "ortho"},
+        "gzip": {"level": 9},
+        "sha": {"algorithm": "sha1"},
+    }.items():
+        checks.params_schema(params, base.load_profile(name).params_schema)
+
+
+def test_public_names_come_from_their_modules():
+    """Type checkers and the interpreter read different lists."""
+    tree = ast.parse(pathlib.Path(client.__file__).read_text("utf-8"))
+    listed = {
+        alias.name: node.module.removeprefix("fpgapool.client").lstrip(".")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert listed == client._MODULES
+    assert set(listed) <= set(dir(client))
 
 
 PUBLIC = [

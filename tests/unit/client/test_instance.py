@@ -14,10 +14,10 @@ from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import discovery
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import door
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import instance
+from fpgapool.client.doors import poolapi
 from fpgapool.vocabulary import codes
 
 FOUND = {
@@ -111,7 +111,7 @@ def put_drive(root: pathlib.Path, document: object = FOUND) -> None:
 
 
 def adapter_of(api: object) -> instance.TokenAdapter:
-    assert isinstance(api, apidoor.PoolApi)
+    assert isinstance(api, poolapi.PoolApi)
     adapter = api._adapter
     assert isinstance(adapter, instance.TokenAdapter)
     return adapter
@@ -138,7 +138,7 @@ def test_the_order_in_which_is_looked(monkeypatch, tmp_path, service):
     monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "drive"))
     assert found() == "http://drive"
     monkeypatch.setattr(
-        apidoor.PoolApi, "from_cloud", lambda name=None: "a cloud"
+        poolapi.PoolApi, "from_cloud", lambda name=None: "a cloud"
     )
     monkeypatch.setenv("OS_CLOUD", "mine")
     assert found() == "a cloud"
@@ -446,7 +446,7 @@ def presented(pool: Service) -> list[str]:
 
 def connect(finder: instance.Finder) -> None:
     api = discovery.find(finder)
-    assert isinstance(api, apidoor.PoolApi)
+    assert isinstance(api, poolapi.PoolApi)
     api.enter(cancel.CancelToken()).close()
 
 
@@ -593,7 +593,7 @@ def enter(service, answers):
         (status, headers, json.dumps(document).encode())
         for status, headers, document in answers
     ]
-    api = apidoor.PoolApi.of_instance(
+    api = poolapi.PoolApi.of_instance(
         instance.Credentials(f"{service.url}/fpgapool/", "fpi_x")
     )
     return api.enter(cancel.CancelToken())
@@ -644,7 +644,7 @@ def test_a_redirection_gets_no_token(service):
 
 def test_an_api_that_is_not_there():
     credentials = instance.Credentials("http://127.0.0.1:9", "fpi_x")
-    api = apidoor.PoolApi.of_instance(credentials)
+    api = poolapi.PoolApi.of_instance(credentials)
     with pytest.raises(errors.FrontDoorUnavailable):
         api.enter(cancel.CancelToken())
 
@@ -652,7 +652,7 @@ def test_an_api_that_is_not_there():
 @pytest.mark.parametrize("url", ["127.0.0.1:9", "http:///", "http://["])
 def test_credentials_without_a_url(url):
     with pytest.raises(errors.InvalidRequest, match="is not the URL"):
-        apidoor.PoolApi.of_instance(instance.Credentials(url, "fpi_x"))
+        poolapi.PoolApi.of_instance(instance.Credentials(url, "fpi_x"))
 
 
 def test_an_answer_that_never_ends_is_given_up(service, monkeypatch):

@@ -10,9 +10,9 @@ from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import instance
+from fpgapool.client.doors import poolapi
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.cmd import run
@@ -88,7 +88,7 @@ class Adapter:
     ],
 )
 def test_a_plain_api_gets_no_token(url, code) -> None:
-    api = apidoor.PoolApi(Adapter(url))
+    api = poolapi.PoolApi(Adapter(url))
     with pytest.raises(client.FpgapoolError) as caught:
         client.acc_open("copy", 1, front_door=api, require_tls=True)
     assert caught.value.code == code
@@ -97,7 +97,7 @@ def test_a_plain_api_gets_no_token(url, code) -> None:
 def test_a_plain_api_gets_no_token_of_an_instance(monkeypatch) -> None:
     monkeypatch.setattr(instance, "_exchange", lambda *_: pytest.fail("asked"))
     found = instance.Credentials("http://api.example.org", "token")
-    api = apidoor.PoolApi.of_instance(found)
+    api = poolapi.PoolApi.of_instance(found)
     with pytest.raises(client.InvalidRequest) as caught:
         client.acc_open("copy", 1, front_door=api, require_tls=True)
     assert caught.value.code == "TLS_REQUIRED"

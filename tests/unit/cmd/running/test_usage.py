@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -223,7 +224,7 @@ def test_copies_of_pipes_are_as_private_as_those(
     monkeypatch: pytest.MonkeyPatch, directory: pathlib.Path
 ) -> None:
     """They have no name, so that nothing is left behind."""
-    monkeypatch.setattr(ends.tempfile, "tempdir", str(directory))
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
     os.mkfifo("fifo")
     before = sorted(directory.iterdir())
     with subprocess.Popen(["cp", "plain", "fifo"]):
