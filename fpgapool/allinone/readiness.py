@@ -23,6 +23,8 @@ LOG = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.05
+# A busy machine needs many seconds; users want to know what happens meanwhile.
+_REPORT_INTERVAL_S = 2.0
 
 
 class Readiness:
@@ -31,6 +33,7 @@ class Readiness:
     RPC must have been set up.
 
     :param fault: returns the reason why the pool cannot become ready, or None.
+    :param on_wait: called now and then with what is not ready yet.
     :param on_failure: called with a reason if the pool does not become ready.
     """
 
@@ -40,6 +43,7 @@ class Readiness:
         slots: int,
         fault: Callable[[], str | None],
         on_ready: Callable[[], None],
+        on_wait: Callable[[str], None],
         on_failure: Callable[[str], None],
     ) -> None:
         self._conductor = conductor
@@ -47,6 +51,7 @@ class Readiness:
         self._slots = slots
         self._fault = fault
         self._on_ready = on_ready
+        self._on_wait = on_wait
         self._on_failure = on_failure
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="readiness")
@@ -60,28 +65,36 @@ class Readiness:
 
     def _run(self) -> None:
         polls = int(START_TIMEOUT_S / POLL_INTERVAL_S)
-        for _ in range(polls):
+        reports = int(_REPORT_INTERVAL_S / POLL_INTERVAL_S)
+        for poll in range(1, polls + 1):
             if self._stopping.wait(POLL_INTERVAL_S):
                 return
             if (cause := self._fault()) is not None:
                 self._on_failure(cause)
                 return
-            if self._is_ready():
+            missing = self._missing()
+            if missing is None:
                 self._on_ready()
                 return
+            if poll % reports == 0:
+                self._on_wait(missing)
         self._on_failure(
             f"not all slots were idle within {START_TIMEOUT_S:g} s"
         )
 
-    def _is_ready(self) -> bool:
+    def _missing(self) -> str | None:
+        """:returns: what is not ready yet; None if everything is."""
         if not self._conductor.wait_until_leading(0):
-            return False
+            return "the conductor is starting"
         try:
             summary = self._api.pool_summary()
         except (messaging.MessagingException, exception.FpgapoolException):
             LOG.debug("The conductor does not respond yet", exc_info=True)
-            return False
-        return count_idle_slots(summary) >= self._slots
+            return "the conductor does not respond yet"
+        idle = count_idle_slots(summary)
+        if idle >= self._slots:
+            return None
+        return f"{idle} of {self._slots} slots are ready"
 
 
 def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 
@@ -218,8 +218,9 @@ def make_agents(
     conf: cfg.ConfigOpts,
     *,
     verbose: bool = False,
-) -> Iterator[agent_service.Agent]:
+) -> dict[str, agent_service.Agent]:
     """Make an agent for every host; RPC must have been set up."""
+    made = {}
     for name in cluster.host_names():
         settings = agent_settings.AgentSettings.from_conf(
             conf,
@@ -230,7 +231,8 @@ def make_agents(
             log_dir=None if verbose else _worker_log_dir(where, name),
             **_driver(cluster, where, conf, name),
         )
-        yield agent_service.make(settings)
+        made[name] = agent_service.make(settings)
+    return made
 
 
 def _worker_log_dir(
@@ -321,17 +323,27 @@ def _boards(cluster: Cluster, count: int) -> dict[str, object]:
 
 
 class Agents:
-    """All agents; a service of the process."""
+    """All agents; a service of the process.
 
-    def __init__(self, agents: Iterable[agent_service.Agent]) -> None:
-        self._agents = list(agents)
+    :param on_start: called with the name of each host when its agent starts.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, agent_service.Agent],
+        on_start: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._by_host = agents
+        self._agents = list(agents.values())
+        self._on_start = on_start
 
     def start(self) -> None:
         """Start the agents, one after the other.
 
         :raises: as :meth:`fpgapool.agent.service.Agent.start`.
         """
-        for agent in self._agents:
+        for name, agent in self._by_host.items():
+            self._on_start(name)
             agent.start()
 
     def fault(self) -> str | None:

@@ -255,18 +255,20 @@ class _AllInOne:
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
             )
-            made = list(
-                wiring.make_agents(
-                    self._cluster,
-                    self._where,
-                    conf,
-                    verbose=self._arguments.verbose,
-                )
+            made = wiring.make_agents(
+                self._cluster,
+                self._where,
+                conf,
+                verbose=self._arguments.verbose,
             )
-            agents = wiring.Agents(made)
+            agents = wiring.Agents(
+                made, lambda name: _say(f"{name}: starting the workers")
+            )
             services: list[service.Service] = [
                 conductor_metrics.endpoint(conf, conductor),
-                agent_metrics.endpoint(conf, [agent.fill for agent in made]),
+                agent_metrics.endpoint(
+                    conf, [agent.fill for agent in made.values()]
+                ),
                 conductor,
                 agents,
                 wiring.Links(self._where, self._cluster.host_names()[0]),
@@ -285,6 +287,7 @@ class _AllInOne:
                     self._cluster.slot_count(),
                     agents.fault,
                     lambda: self._announce(lifeline),
+                    _say,
                     lambda reason: _give_up(runner, reason),
                 )
             )

@@ -73,5 +73,8 @@ def test_only_idle_slots_of_living_boards_count() -> None:
     ],
 )
 def test_hosts_whose_boards_are_of_no_use(faults, told) -> None:
-    agents = [types.SimpleNamespace(faults=each) for each in faults]
+    agents = {
+        f"node{number}": types.SimpleNamespace(faults=each)
+        for number, each in enumerate(faults)
+    }
     assert wiring.Agents(agents).fault() == told

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The all-in-one pool says what it waits for until it is ready."""
+
+import queue
+from unittest import mock
+
+import pytest
+
+from fpgapool.allinone import readiness
+
+
+def summary(*states: str) -> dict[str, object]:
+    slots = [{"state": state} for state in states]
+    devices = [{"healthy": True, "slots": slots}]
+    return {"hosts": [{"up": True, "devices": devices}]}
+
+
+def test_it_says_what_is_not_ready_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(readiness, "_REPORT_INTERVAL_S", 0.001)
+    api, conductor = mock.Mock(), mock.Mock()
+    monkeypatch.setattr(readiness.conductor_api, "ConductorAPI", lambda: api)
+    conductor.wait_until_leading.side_effect = [False, True, True, True]
+    api.pool_summary.side_effect = [
+        readiness.messaging.MessagingException,
+        summary("idle", "starting"),
+        summary("idle", "idle"),
+    ]
+    said: queue.Queue[str] = queue.Queue()
+    waits = readiness.Readiness(
+        conductor,
+        2,
+        fault=lambda: None,
+        on_ready=lambda: said.put("ready"),
+        on_wait=said.put,
+        on_failure=said.put,
+    )
+    waits.start()
+    assert [said.get(timeout=30) for _ in range(4)] == [
+        "the conductor is starting",
+        "the conductor does not respond yet",
+        "1 of 2 slots are ready",
+        "ready",
+    ]
+    waits.stop()
