@@ -212,8 +212,8 @@ programmed, or if the board is idle. The strategy ``affinity`` always does
 this, for all sessions and regardless of this option.
 """,
     )
-    affinity_wait_s: float = _option(
-        10.0,
+    affinity_wait_s: float | None = _option(
+        None,
         """
 With ``affinity``, seconds after which a session takes a slot of any board,
 counted from its arrival, or from the last time that a session of the same
