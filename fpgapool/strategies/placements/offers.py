@@ -392,9 +392,9 @@ class AffineOffers(Offers):
                     return key
             return None
         if self._wait_s is None:
-            key = queue.first()
-            record = records[key[-1]]
-            return None if self._has_patience(record, fitness) else key
+            first = queue.front[0]
+            declines = self._has_patience(records[first[-1]], fitness)
+            return None if declines else first
         needed_s = (1.0 - fitness) * self._wait_s
         # Usually all jobs decline: if the one that has waited longest
         # declines, so do the others.
