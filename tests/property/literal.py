@@ -348,7 +348,10 @@ class Pass:
             )
             return fitness >= threshold
         since_s = max(job.arrival_s, job.application.granted_s)
-        waited_s, limit_s = self.now - since_s, self.wait_s(slot, job)
+        limit_s = self.wait_s(slot, job)
+        if self.is_patience_learnt:
+            since_s = min(since_s, job.arrival_s + limit_s)
+        waited_s = self.now - since_s
         threshold = max(0.0, 1.0 - waited_s / limit_s) if limit_s else 0.0
         if fitness >= threshold - 1e-11:
             return True

@@ -105,10 +105,11 @@ def run(pool: pools.Pool, seed: int) -> None:
                 gone = source.choice(waiting).id
                 batch.append(events.JobCancelled(gone, "CANCELLED_BY_CLIENT"))
         if source.random() < 0.05:
-            # The rates of some accelerators depend on its slots.
             batch.append(events.HostLost(2))
         elif source.random() < 0.1:
-            batch.append(events.HostUp(pools.make_host(2, 2, "large")))
+            # The rates of some accelerators depend on its slots.
+            shape = source.choice(["large", "small"])
+            batch.append(events.HostUp(pools.make_host(2, 2, shape)))
         pool.step(*batch, now=now)
     pool.step(events.HostUp(pools.make_host(2, 2, "large")))
     while pool.state.waiting_count:

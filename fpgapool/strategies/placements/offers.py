@@ -415,16 +415,19 @@ class AffineOffers(Offers):
         """Return whether a job still declines the slot.
 
         Its patience is a multiple of the time to program the slot, for itself
-        and for the jobs before it that each slot has to serve first.
+        and for the jobs before it that each slot has to serve first. It begins
+        anew with grants to its application, at the latest when it has ended
+        once.
         """
         found = self._jobs.found(record) / sum(
             self._view.slots.up_by_shape.values()
         )
         patience_s = _PATIENCE * self._programming_s * (1.0 + found)
+        since_s = min(
+            self._jobs.since_s(record), record.job.arrival_s + patience_s
+        )
         return not times.has_waited(
-            self._jobs.since_s(record),
-            (1.0 - fitness) * patience_s,
-            self._view.now,
+            since_s, (1.0 - fitness) * patience_s, self._view.now
         )
 
     def _expect(self, since_s: float, needed_s: float) -> None:

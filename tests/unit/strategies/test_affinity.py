@@ -411,6 +411,22 @@ def test_patience_grows_for_remote_jobs_of_other_strategies(
     assert pools.taken(release(pool, 11, 30.0)) == [(1, 11)]
 
 
+def test_an_application_that_is_served_waits_twice_at_most() -> None:
+    """Its other jobs get slots all the time."""
+    pool = make_learning()
+    pool.submit(
+        *(
+            make_job(n, name, affinity_key="a")
+            for n, name in ((1, "km"), (2, "lr"))
+        )
+    )
+    for n, now in enumerate((20.0, 30.0, 45.0, 59.9), 3):
+        fresh = make_job(n, "lr", affinity_key="a", arrival_s=now)
+        pool.submit(fresh, now=now)
+        assert pools.taken(release(pool, 10, now)) == [(n - 1, 10)]
+    assert pools.taken(release(pool, 10, 60.0)) == [(1, 10)]
+
+
 def test_a_wait_that_is_given_is_the_patience_of_all() -> None:
     pool = make_learning(affinity_wait_s=5.0)
     pool.submit(make_job(1, "km"), *(make_job(n, "lr") for n in (2, 3)))
