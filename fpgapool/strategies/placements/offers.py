@@ -415,9 +415,8 @@ class AffineOffers(Offers):
         """Return whether a job still declines the slot.
 
         Its patience is a multiple of the time to program the slot, for itself
-        and for the jobs before it that each slot has to serve first. It begins
-        anew with grants to its application, at the latest when it has ended
-        once.
+        and for the jobs before it that each slot has to serve first. However
+        often its application is served, it declines for twice that at most.
         """
         found = self._jobs.found(record) / sum(
             self._view.slots.up_by_shape.values()
