@@ -10,6 +10,8 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core.queues import sharing
+from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
@@ -425,6 +427,34 @@ def test_an_application_that_is_served_waits_twice_at_most() -> None:
         pool.submit(fresh, now=now)
         assert pools.taken(release(pool, 10, now)) == [(n - 1, 10)]
     assert pools.taken(release(pool, 10, 60.0)) == [(1, 10)]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"priority": 1},
+        # The other project has used up its round.
+        {"project": "q"},
+        {"project": "q", "arrival_s": -50.0},
+    ],
+)
+def test_priorities_shares_and_urgency_come_before_affinity(
+    first: dict[str, typing.Any],
+) -> None:
+    made = shared.SharedStrategy(
+        strategies.affinity({}, 0),
+        sharing.ShareOptions(fair="arrival_s" not in first),
+        max_wait_s=50.0,
+    )
+    board = pools.make_host(1, 2, programmed="lr", programming_time_s=1.5)
+    pool = pools.make_pool_of(made, board)
+    pool.step(events.AcceleratorsChanged((LR, KM)))
+    hold(pool, "lr", 11)
+    large = make_job(3, "lr", claimed_bytes=1e13)
+    assert pools.taken(pool.submit(large)) == [(3, 10)]
+    pool.hear(events.SlotReady, 10)
+    pool.submit(make_job(1, "lr"), make_job(2, "km", **first))
+    assert pools.taken(release(pool, 10, 1.0)) == [(2, 10)]
 
 
 def test_a_wait_that_is_given_is_the_patience_of_all() -> None:
