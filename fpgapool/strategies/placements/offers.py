@@ -19,8 +19,6 @@ from fpgapool.core.topology import slots
 
 # Up to this many hosts with idle slots, a loop is faster than the indexes.
 _FEW = 4
-# Learnt patience, in times to program the slot.
-_PATIENCE = 20.0
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -216,6 +214,10 @@ class Offers:
             ):
                 return other
         return slot
+
+
+# A job without others before it declines for so many programming times.
+_DECLINING = 20.0
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -421,7 +423,7 @@ class AffineOffers(Offers):
         found = self._jobs.found(record) / sum(
             self._view.slots.up_by_shape.values()
         )
-        patience_s = _PATIENCE * self._programming_s * (1.0 + found)
+        patience_s = _DECLINING * self._programming_s * (1.0 + found)
         since_s = min(
             self._jobs.since_s(record), record.job.arrival_s + patience_s
         )
