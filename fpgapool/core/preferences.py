@@ -82,6 +82,8 @@ class Preferences(abc.ABC):
     #: the index of :meth:`make_kinds`, and
     #: :class:`~fpgapool.core.events.Progress` sets rates.
     wants_rates: bool = False
+    #: Whether the view keeps the index of :meth:`make_kinds` in any case.
+    wants_kinds: bool = False
     #: A job passed over this often may go to other hosts; None: skips are not
     #: counted.
     skip_limit: int | None = None
@@ -118,7 +120,7 @@ class Preferences(abc.ABC):
         return None
 
     def make_kinds(self, loads: pipe_loads.Loads) -> kinds.Kinds:
-        """Make the index of waiting jobs, if the strategy wants rates."""
+        """Make the index of waiting jobs, if the strategy wants one."""
         raise NotImplementedError
 
     def remote_limit(self, slot_count: int) -> int | None:

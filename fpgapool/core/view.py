@@ -37,10 +37,10 @@ class PoolView:
         share it.
     :ivar touched: hosts with a new idle slot or waiting job since the last
         pass. On other hosts, no job has become able to use a local slot.
-    :ivar kinds: the waiting jobs by kind; None: the strategy does not estimate
-        rates.
-    :ivar boards: the boards with idle slots as vectors; None: as for
-        ``kinds``.
+    :ivar kinds: the waiting jobs by kind; None: the strategy has no index of
+        them.
+    :ivar boards: the boards with idle slots as vectors; None: the strategy
+        does not estimate rates.
     :ivar reservations: reservations of slots for instances. To strategies, a
         reserved slot is not up.
     """
@@ -51,10 +51,12 @@ class PoolView:
         self.loads: pipe_loads.Loads | None = None
         self.kinds: kinds.Kinds | None = None
         self.boards: boards.Boards | None = None
+        loads = pipe_loads.Loads()
         if strategy.wants_rates:
-            self.loads = pipe_loads.Loads()
-            self.kinds = strategy.make_kinds(self.loads)
-            self.boards = boards.Boards(self.loads)
+            self.loads = loads
+            self.boards = boards.Boards(loads)
+        if strategy.wants_rates or strategy.wants_kinds:
+            self.kinds = strategy.make_kinds(loads)
         self.slots = slot_table.SlotTable(strategy, self.boards)
         self.accounts: sharing.Accounts | None = None
         if strategy.shares is not None:

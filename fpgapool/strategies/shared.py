@@ -58,6 +58,7 @@ class SharedStrategy(strategy.Strategy):
         self.wants_affinity = inner.wants_affinity
         self.wants_rates = inner.wants_rates
         self.skip_limit = inner.skip_limit
+        self.wants_kinds = inner.wants_kinds
         self.preempt_gain = preempt_gain
         self._rounds: rounds.Rounds | None = None
 

@@ -206,23 +206,26 @@ accelerators. This saves reprogramming where it takes a long time.
 
 A session from another host takes a slot only if a large enough share of the
 sessions on the board use its accelerator: at first all of them must, and the
-required share falls to none after ``affinity_wait_s``. It takes a slot
-immediately if the slot holds its accelerator or needs no time to be
+required share falls to none as it waits; see ``affinity_wait_s``. It takes a
+slot immediately if the slot holds its accelerator or needs no time to be
 programmed, or if the board is idle. The strategy ``affinity`` always does
 this, for all sessions and regardless of this option.
 """,
     )
-    affinity_wait_s: float = _option(
-        10.0,
+    affinity_wait_s: float | None = _option(
+        None,
         """
 With ``affinity``, seconds after which a session takes a slot of any board,
 counted from its arrival, or from the last time that a session of the same
-``application`` got a slot.
+``application`` got a slot. Until then, slots may stay idle although sessions
+wait. With 0, the other sessions on a board do not matter.
 
-A good value is a few times the duration of a session plus the time to program
-a slot. With 0, the other sessions on a board do not matter.
+-1, the default, means that each session has a patience of its own: 20 times
+the time to program the slot, times 1 + the sessions that waited when it came
+per slot. No slot stays idle for it.
 """,
-        min=0,
+        unset=-1,
+        min=-1,
         max=86400,
     )
 

@@ -64,6 +64,10 @@ class Job:
     avoided: frozenset[int]
     skips: int
     is_for_group: bool
+    #: How many jobs waited when it came.
+    found: int = 0
+    #: Jobs of one kind, which fit the same slots, wait in one queue.
+    kind: object = None
     application: Application = dataclasses.field(default_factory=Application)
 
 
@@ -81,7 +85,7 @@ class Rules:
     slot_choice: str = "least_busy"
     offer_order: str = "least_busy"
     affinity: bool = False
-    affinity_wait_s: float = 10.0
+    affinity_wait_s: float | None = None
     affinity_misses: int | None = None
     largest_first: bool = False
     generator: typing.Any = None
@@ -111,6 +115,8 @@ class Pass:
         self.now = now
         self.offered: set[int] = set()
         self.again: set[int] = set()
+        # Whether jobs may no longer decline.
+        self.is_last = False
         # When jobs would have taken the slots that they declined.
         self.dues_s: list[float] = []
         self.choices: list[tuple[int, int]] = []
@@ -206,10 +212,29 @@ class Pass:
             self.offer_at_random()
             return
         self.offer_in_order()
-        while self.again:
+        while self.again or self.ends_declining():
             self.offered -= self.again
             self.again = set()
             self.offer_in_order()
+
+    @property
+    def is_patience_learnt(self) -> bool:
+        rules = self.rules
+        return (
+            rules.affinity
+            and rules.affinity_wait_s is None
+            and rules.affinity_misses is None
+        )
+
+    def ends_declining(self) -> bool:
+        """Offer what nobody wanted once more: someone must take it."""
+        if self.is_last or not self.is_patience_learnt:
+            return False
+        if not self.idle() or not self.jobs:
+            return False
+        self.is_last = True
+        self.again = set(self.offered)
+        return True
 
     def offer_in_order(self) -> None:
         while True:
@@ -245,7 +270,7 @@ class Pass:
             for number in self.rules.generator.permutation(len(idle))
         ]
         self.offer_all(order)
-        while self.again:
+        while self.again or self.ends_declining():
             again, self.again = self.again, set()
             self.offered -= again
             self.offer_all([slot for slot in order if slot.id in again])
@@ -269,13 +294,16 @@ class Pass:
             return self.accept(job, slot)
         for job in self.declined:
             since_s = max(job.arrival_s, job.application.granted_s)
-            wait_s = (1.0 - self.fitness(slot, job)) * self.affinity_wait_s
+            wait_s = (1.0 - self.fitness(slot, job)) * self.wait_s(slot, job)
             self.dues_s.append(since_s + wait_s)
         return None
 
-    @property
-    def affinity_wait_s(self) -> float:
-        return self.rules.affinity_wait_s
+    def wait_s(self, slot: Slot, job: Job) -> float:
+        """The time in which a job's threshold falls to 0."""
+        if self.rules.affinity_wait_s is not None:
+            return self.rules.affinity_wait_s
+        up = len([slot for slot in self.slots if slot.up])
+        return 20 * slot.programming_time_s * (1 + job.found / up)
 
     def first_taker(self, slot: Slot, fitting: list[Job]) -> Job | None:
         host_slots = self.of_host(slot.host)
@@ -283,6 +311,7 @@ class Pass:
         if limit is None:
             limit = max(1, len(host_slots) // 2)
         remote = [s for s in host_slots if s.holder_is_local is False]
+        self.asked: set[object] = set()
         for job in fitting:
             if self.rules.placement == "affinity":
                 if self.is_willing(slot, job):
@@ -295,8 +324,9 @@ class Pass:
             if not self.has_home(job) or self.may_leave(job):
                 if self.is_willing(slot, job):
                     return job
-            elif self.rules.skip_limit is not None:
+            elif self.rules.skip_limit is not None and not self.is_last:
                 job.skips += 1
+        self.asked = set()
         if self.rules.fallback:
             for job in fitting:
                 if self.is_willing(slot, job):
@@ -304,8 +334,13 @@ class Pass:
         return None
 
     def is_willing(self, slot: Slot, job: Job) -> bool:
-        if not self.rules.affinity:
+        if not self.rules.affinity or self.is_last:
             return True
+        if self.is_patience_learnt:
+            # Only the first one of its kind is asked.
+            if job.kind in self.asked:
+                return False
+            self.asked.add(job.kind)
         fitness = self.fitness(slot, job)
         if self.rules.affinity_misses is not None:
             threshold = offers.threshold_by_misses(
@@ -313,11 +348,15 @@ class Pass:
             )
             return fitness >= threshold
         since_s = max(job.arrival_s, job.application.granted_s)
-        waited_s, limit_s = self.now - since_s, self.affinity_wait_s
+        limit_s = self.wait_s(slot, job)
+        if self.is_patience_learnt:
+            since_s = min(since_s, job.arrival_s + limit_s)
+        waited_s = self.now - since_s
         threshold = max(0.0, 1.0 - waited_s / limit_s) if limit_s else 0.0
         if fitness >= threshold - 1e-11:
             return True
-        self.declined.append(job)
+        if not self.is_patience_learnt:
+            self.declined.append(job)
         return False
 
     def fitness(self, slot: Slot, job: Job) -> float:
@@ -416,12 +455,23 @@ def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
             avoided=record.avoided,
             skips=record.skips,
             is_for_group=record.job.group_id is not None,
+            found=_found(rules, view, record),
+            kind=record.group,
             application=_application(rules, view, record, applications),
         )
         for record in view.jobs.records.values()
         if record.slot_id is None
     ]
     return Pass(rules, slots, jobs, set(view.arrived), now)
+
+
+def _found(
+    rules: Rules, view: pool_view.PoolView, record: queued.JobRecord
+) -> int:
+    if not rules.affinity:
+        return 0
+    assert isinstance(view.jobs, core_applications.AffineJobs)
+    return view.jobs.found(record)
 
 
 def _application(

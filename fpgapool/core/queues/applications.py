@@ -44,6 +44,7 @@ class AffineJobs(waiting.WaitingJobs):
         super().__init__(*args, **options)  # type: ignore[arg-type]
         self._named: dict[tuple[str, str], _Application] = {}
         self._of: dict[model.JobId, _Application] = {}
+        self._found: dict[model.JobId, int] = {}
         # By group: a heap of (since_s, job id). Entries of removed jobs are
         # deleted lazily, and times may be too early.
         self._ages: dict[queued.JobGroup, list[tuple[float, model.JobId]]] = {}
@@ -65,6 +66,7 @@ class AffineJobs(waiting.WaitingJobs):
         application = self._application(record.job)
         application.count += 1
         self._of[record.job.id] = application
+        self._found[record.job.id] = self.count
         super().add(record, group, now)
         ages = self._ages.setdefault(group, [])
         heapq.heappush(ages, (self.since_s(record), record.job.id))
@@ -90,6 +92,7 @@ class AffineJobs(waiting.WaitingJobs):
     def remove(self, record: queued.JobRecord) -> None:
         group, job = record.group, record.job
         super().remove(record)
+        del self._found[job.id]
         application = self._of.pop(job.id)
         application.count -= 1
         if job.affinity_key is not None and not application.count:
@@ -119,6 +122,10 @@ class AffineJobs(waiting.WaitingJobs):
         later.
         """
         return max(record.job.arrival_s, self._of[record.job.id].granted_s)
+
+    def found(self, record: queued.JobRecord) -> int:
+        """Return how many jobs waited when a waiting job joined them."""
+        return self._found[record.job.id]
 
     def oldest_s(self, group: queued.JobGroup) -> float:
         """Return a group's earliest :meth:`since_s`; infinite without jobs."""

@@ -11,10 +11,10 @@ from fpgapool.core.queues import queued
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Kinds:
-    """Waiting jobs by kind, for a strategy that estimates rates.
+    """Waiting jobs by kind, for a strategy that looks at the first of each.
 
-    Jobs that differ only in size and arrival are of one kind. The view keeps
-    the index up to date; only the strategy that makes it reads it.
+    The strategy says which jobs are of one kind. The view keeps the index up
+    to date; only the strategy that makes it reads it.
     """
 
     def set_library(
@@ -39,3 +39,6 @@ class Kinds:
 
     def set_homed(self, record: queued.JobRecord) -> None:
         """Note that ``homed`` of a record has changed."""
+
+    def set_done(self, record: queued.JobRecord) -> None:
+        """Note that ``done_bytes`` of a record has changed."""

@@ -64,6 +64,8 @@ class Preemption:
         record = self._view.jobs.records.get(event.job_id)
         if record is not None and record.group is not None:
             record.done_bytes = max(record.done_bytes, event.bytes)
+            if self._view.kinds is not None:
+                self._view.kinds.set_done(record)
 
     def decide(self) -> None:
         """Revoke slots at borders where the strategy names a challenger.

@@ -8,14 +8,18 @@ This order changes with time, so it cannot be the key of an ordering.
 import dataclasses
 import heapq
 import math
+import typing
 from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import ageing
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import deadlines
+from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 from fpgapool.strategies.placements import any as any_placement
 
@@ -90,6 +94,166 @@ def may_displace(
     )
 
 
+class _Kind:
+    """Waiting jobs of a group that have the same accelerator.
+
+    :param rule: see :class:`HjfOptions`.
+    """
+
+    def __init__(self, accelerator: str, rule: str) -> None:
+        self._accelerator = accelerator
+        self._needs = rule == "need"
+        self._new: dict[model.JobId, queued.JobRecord] = {}
+        # Jobs that only a slot saves, by the latest time to start; only with
+        # the rule ``need``.
+        self._needy = ordered.KeyQueue()
+        self._without_deadline = ordered.KeyQueue()
+        # One by the stress grows linearly with time.
+        self._stressed = ageing.AgeingQueue()
+        self._late = ordered.KeyQueue()
+        # Where jobs are, except new and stressed ones.
+        self._places: dict[
+            model.JobId, tuple[ordered.KeyQueue, ordered.Key]
+        ] = {}
+        self._peak = 0.0
+
+    def add(self, record: queued.JobRecord) -> None:
+        self._new[record.job.id] = record
+
+    def remove(self, record: queued.JobRecord) -> None:
+        job_id = record.job.id
+        if self._new.pop(job_id, None) is not None:
+            return
+        place = self._places.pop(job_id, None)
+        if place is None:
+            self._stressed.remove(record)
+        else:
+            place[0].remove(place[1])
+
+    def first(self, view: pool_view.PoolView) -> queued.JobRecord | None:
+        """Return the most urgent job; equally stressed ones go by arrival."""
+        if self._needs:
+            self._see_peak(view)
+        for record in self._new.values():
+            self._sort_in(view, record)
+        self._new.clear()
+        self._move_lost(view)
+        stressed = self._move_late(view)
+        if stressed is not None and not self._needs:
+            return stressed
+        for queue in (self._needy, self._without_deadline):
+            if queue:
+                return view.record(queue.front[0][-1])
+        if stressed is None and self._late:
+            return view.record(self._late.front[0][-1])
+        return stressed
+
+    def _see_peak(self, view: pool_view.PoolView) -> None:
+        """Sort all jobs anew if slots are faster or slower than before."""
+        peak = view.best_peak_bytes_per_s(view.accelerators[self._accelerator])
+        if peak == self._peak:
+            return
+        self._peak = peak
+        records = [view.record(job_id) for job_id in self._places]
+        for record in (*records, *self._stressed.jobs()):
+            self.remove(record)
+            self.add(record)
+
+    def _sort_in(
+        self, view: pool_view.PoolView, record: queued.JobRecord
+    ) -> None:
+        contender = view.contender(record)
+        deadline_s = contender.deadline_s
+        if deadline_s == math.inf:
+            self._put(record, self._without_deadline, record.key)
+        elif self._needs:
+            key = (deadline_s - contender.slot_s, -deadline_s, record.job.id)
+            self._put(record, self._needy, key)
+        else:
+            self._stress(view, record)
+
+    def _put(
+        self,
+        record: queued.JobRecord,
+        queue: ordered.KeyQueue,
+        key: ordered.Key,
+    ) -> None:
+        queue.add(key)
+        self._places[record.job.id] = (queue, key)
+
+    def _stress(
+        self, view: pool_view.PoolView, record: queued.JobRecord
+    ) -> None:
+        # All jobs of a kind need the same time for a byte.
+        left_bytes = record.job.claimed_bytes - record.done_bytes
+        start, slope = -math.inf, 0.0
+        if left_bytes > 0:
+            slope = 1.0 / left_bytes
+            start = -(record.job.deadline_s or 0.0) * slope
+        self._stressed.add(record, start, slope, view.now)
+
+    def _move_lost(self, view: pool_view.PoolView) -> None:
+        while self._needy:
+            record = view.record(self._needy.front[0][-1])
+            if not is_lost(view.contender(record), view.now):
+                return
+            self.remove(record)
+            self._stress(view, record)
+
+    def _move_late(self, view: pool_view.PoolView) -> queued.JobRecord | None:
+        """Return the job with the highest stress that is not late."""
+        while True:
+            place = self._stressed.first(view.now)
+            record = self._stressed.records[place] if place >= 0 else None
+            if record is None:
+                return None
+            deadline_s = record.job.deadline_s or 0.0
+            if view.now < deadline_s:
+                return record
+            self.remove(record)
+            self._put(record, self._late, (deadline_s, record.job.id))
+
+
+class Kinds(kinds.Kinds):
+    """The kinds of waiting jobs, each in the order of a rule."""
+
+    def __init__(self, rule: str) -> None:
+        self._rule = rule
+        self._of_group: dict[queued.JobGroup, dict[str, _Kind]] = {}
+
+    def of(self, group: queued.JobGroup) -> list[_Kind]:
+        return list(self._of_group.get(group, {}).values())
+
+    def set_library(
+        self, library: abc.Mapping[str, model.Accelerator]
+    ) -> None:
+        """Do nothing: passes read the rates."""
+
+    def rehome(self, group: queued.JobGroup, host_id: model.HostId) -> None:
+        """Do nothing: hosts make no difference."""
+
+    def add(
+        self, record: queued.JobRecord, group: queued.JobGroup, now: float
+    ) -> None:
+        name = record.job.accelerator
+        found = self._of_group.setdefault(group, {})
+        if name not in found:
+            found[name] = _Kind(name, self._rule)
+        found[name].add(record)
+
+    def remove(self, record: queued.JobRecord) -> None:
+        group = typing.cast(queued.JobGroup, record.group)
+        self._of_group[group][record.job.accelerator].remove(record)
+        if not group.count:
+            del self._of_group[group]
+
+    def set_done(self, record: queued.JobRecord) -> None:
+        group = typing.cast(queued.JobGroup, record.group)
+        kind = self._of_group[group][record.job.accelerator]
+        kind.remove(record)
+        kind.add(record)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HjfOptions:
     """Options of :class:`HjfStrategy`.
@@ -110,10 +274,11 @@ class HjfOptions:
 class HjfStrategy(strategy.Strategy):
     """Gives the most urgent job a slot of its own host, or else any slot.
 
-    Each pass computes the urgency of all waiting jobs.
+    A pass compares the first jobs of all kinds.
     """
 
     wants_hosts = False
+    wants_kinds = True
     deadlines_preempt = True
 
     def __init__(
@@ -132,24 +297,39 @@ class HjfStrategy(strategy.Strategy):
     ) -> strategy.Contender:
         return min(contenders, key=lambda each: self._urgency(each, now))
 
+    def make_kinds(self, loads: pipe_loads.Loads) -> Kinds:
+        return Kinds(self.options.rule)
+
     def assign(
         self, view: pool_view.PoolView, now: float
     ) -> abc.Iterator[strategy.Choice]:
-        groups = [group for group in view.jobs.groups() if group.count]
-        if not any(map(view.has_idle, groups)):
-            return
-        urgent = [
-            (self._urgency(view.contender(view.record(key[-1])), now), group)
-            for group in groups
-            for key in group.jobs
+        index = typing.cast(Kinds, view.kinds)
+        found = [
+            self._entry(view, group, kind)
+            for group in view.jobs.groups()
+            if group.count and view.has_idle(group)
+            for kind in index.of(group)
         ]
+        urgent = [entry for entry in found if entry is not None]
         # Keys end with job ids, so the heap never compares two groups.
         heapq.heapify(urgent)
         while urgent and view.slots.idle_total:
-            key, group = heapq.heappop(urgent)
-            if view.has_idle(group):
-                record = view.record(key[-1])
-                yield view.give(record, self._choose(view, record, group))
+            key, group, kind = heapq.heappop(urgent)
+            if not view.has_idle(group):
+                continue
+            record = view.record(key[-1])
+            yield view.give(record, self._choose(view, record, group))
+            entry = self._entry(view, group, kind)
+            if entry is not None:
+                heapq.heappush(urgent, entry)
+
+    def _entry(
+        self, view: pool_view.PoolView, group: queued.JobGroup, kind: _Kind
+    ) -> tuple[ordered.Key, queued.JobGroup, _Kind] | None:
+        record = kind.first(view)
+        if record is None:
+            return None
+        return self._urgency(view.contender(record), view.now), group, kind
 
     def reasons(
         self, view: pool_view.PoolView, job_id: model.JobId

@@ -216,6 +216,10 @@ class Offers:
         return slot
 
 
+# A job without others before it declines for so many programming times.
+_DECLINING = 20.0
+
+
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class AffineOffers(Offers):
     """Offers that jobs decline if the slot's device runs other accelerators.
@@ -224,10 +228,16 @@ class AffineOffers(Offers):
     it. Others take it if their fitness for its device is at least their
     threshold; see :func:`fitness` and :func:`threshold_by_misses`.
 
+    If neither a time nor misses are given, a job's patience grows with the
+    queue that it found: see :meth:`_has_patience`. Of each accelerator, only
+    the first job is asked, and a slot that all decline goes to the first one
+    in the queue, so that no slot stays idle for nothing.
+
     When a job has taken a slot, idle slots of the same device that were
     declined are offered again at the end, because jobs may fit better now.
 
-    :param wait_s: time in which thresholds fall to 0.
+    :param wait_s: time in which thresholds fall to 0; None: each job's
+        patience.
     :param misses: if given, thresholds fall to 0 with this many misses
         instead.
     """
@@ -239,7 +249,7 @@ class AffineOffers(Offers):
         fallback: bool,
         counts_skips: bool,
         swaps: bool,
-        wait_s: float,
+        wait_s: float | None,
         misses: int | None = None,
     ) -> None:
         super().__init__(
@@ -251,10 +261,19 @@ class AffineOffers(Offers):
         # The time at which the first job that declined the slot would take it.
         self._due_s = math.inf
         self._again: set[model.SlotId] = set()
+        # Whether jobs may still decline.
+        self._is_last = False
+        self._programming_s = 0.0
+
+    def make_one(self) -> abc.Sequence[strategy.Choice]:
+        choices = super().make_one()
+        if not choices and self._ends_declining():
+            choices = super().make_one()
+        return choices
 
     def make(self) -> abc.Iterator[strategy.Choice]:
         yield from super().make()
-        while self._again:
+        while self._again or self._ends_declining():
             self._reopen()
             yield from super().make()
 
@@ -263,11 +282,28 @@ class AffineOffers(Offers):
     ) -> abc.Iterator[strategy.Choice]:
         idle = list(order)
         yield from super().make_in(idle)
-        while self._again:
+        while self._again or self._ends_declining():
             again = self._reopen()
             yield from super().make_in(
                 slot for slot in idle if slot.id in again
             )
+
+    def _ends_declining(self) -> bool:
+        """Offer all slots that were declined once more, to jobs that must not.
+
+        :returns: whether there are such slots and jobs.
+        """
+        view = self._view
+        if (
+            self._is_last
+            or self._wait_s is not None
+            or self._misses is not None
+            or not (view.slots.idle_total and view.waiting_count)
+        ):
+            return False
+        self._is_last = True
+        self._again = set(self._offered)
+        return True
 
     def _reopen(self) -> set[model.SlotId]:
         """Reopen declined slots for offers; return their ids."""
@@ -279,6 +315,7 @@ class AffineOffers(Offers):
     def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
         host, is_open = slot.host, slot.host.is_open
         held = self._held_beside(slot)
+        self._programming_s = slot.spec.programming_time_s
         groups = [
             (group, _fitness(slot, group.accelerator, held))
             for group in self._jobs.groups_for(slot.shape)
@@ -292,7 +329,7 @@ class AffineOffers(Offers):
                 for group, fitness in groups
             ]
         first = queued.first_key(*keys)
-        if self._counts_skips and is_open:
+        if self._counts_skips and is_open and not self._is_last:
             self._skip_before(first, slot)
         if first is None and self._fallback:
             first = queued.first_key(
@@ -347,7 +384,7 @@ class AffineOffers(Offers):
         self, group: queued.JobGroup, queue: ordered.KeyQueue, fitness: float
     ) -> ordered.Key | None:
         """Return the first job of a queue that takes the slot."""
-        if fitness >= 1.0 or not queue:
+        if fitness >= 1.0 or not queue or self._is_last:
             return queue.first()
         jobs, records = self._jobs, self._jobs.records
         if self._misses is not None:
@@ -356,6 +393,10 @@ class AffineOffers(Offers):
                 if fitness >= threshold_by_misses(misses, self._misses):
                     return key
             return None
+        if self._wait_s is None:
+            first = queue.front[0]
+            declines = self._has_patience(records[first[-1]], fitness)
+            return None if declines else first
         needed_s = (1.0 - fitness) * self._wait_s
         # Usually all jobs decline: if the one that has waited longest
         # declines, so do the others.
@@ -371,6 +412,24 @@ class AffineOffers(Offers):
             oldest_s = min(oldest_s, since_s)
         self._expect(oldest_s, needed_s)
         return None
+
+    def _has_patience(self, record: queued.JobRecord, fitness: float) -> bool:
+        """Return whether a job still declines the slot.
+
+        Its patience is a multiple of the time to program the slot, for itself
+        and for the jobs before it that each slot has to serve first. However
+        often its application is served, it declines for twice that at most.
+        """
+        found = self._jobs.found(record) / sum(
+            self._view.slots.up_by_shape.values()
+        )
+        patience_s = _DECLINING * self._programming_s * (1.0 + found)
+        since_s = min(
+            self._jobs.since_s(record), record.job.arrival_s + patience_s
+        )
+        return not times.has_waited(
+            since_s, (1.0 - fitness) * patience_s, self._view.now
+        )
 
     def _expect(self, since_s: float, needed_s: float) -> None:
         self._due_s = min(self._due_s, times.first_due_s(since_s, needed_s))

@@ -16,7 +16,10 @@ def make_pool() -> world.Conductor:
     for slot in agent.slots:
         slot.programming_time_s = 2.0
     return world.Conductor(
-        [agent], make_strategy=lambda: strategies.affinity({}, 0)
+        [agent],
+        make_strategy=lambda: strategies.affinity(
+            {"affinity_wait_s": 10.0}, 0
+        ),
     )
 
 

@@ -10,6 +10,8 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core.queues import sharing
+from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
@@ -24,14 +26,17 @@ def make_pool(
     strategy: str = "affinity",
     **options: typing.Any,
 ) -> pools.Pool:
-    """Make hosts 1, 2, … whose slots are programmed in 1.5 s."""
+    """Make hosts 1, 2, … whose slots are programmed in 1.5 s.
+
+    Unless the options say else, jobs lose patience in 10 s.
+    """
     pool = pools.make_pool(
         *(
             pools.make_host(host, slot_count, programming_time_s=1.5)
             for host in range(1, hosts + 1)
         ),
         strategy=strategy,
-        options=options,
+        options={"affinity_wait_s": 10.0} | options,
     )
     pool.step(events.AcceleratorsChanged((LR, KM)))
     return pool
@@ -315,6 +320,7 @@ def test_without_wakeups_a_job_gets_the_device_that_became_empty() -> None:
     pool = pools.make_pool(
         pools.make_host(1, 2, programming_time_s=1.5),
         strategy="affinity",
+        options={"affinity_wait_s": 10.0},
         wakeups=False,
     )
     pool.step(events.AcceleratorsChanged((LR, KM)))
@@ -322,3 +328,137 @@ def test_without_wakeups_a_job_gets_the_device_that_became_empty() -> None:
     output = pool.submit(make_job(1, "km"))
     assert (pools.taken(output), wakes(output)) == ([], [])
     assert pools.taken(release(pool, 10, 1.0)) == [(1, 10)]
+
+
+# -- patience that grows with the queue ----------------------------------
+
+
+def make_learning(
+    programmed: str = "lr", strategy: str = "affinity", **options: typing.Any
+) -> pools.Pool:
+    """Make a host with two slots that hold an accelerator."""
+    pool = pools.make_pool(
+        pools.make_host(1, 2, programmed=programmed, programming_time_s=1.5),
+        strategy=strategy,
+        options=options,
+    )
+    pool.step(events.AcceleratorsChanged((LR, KM)))
+    hold(pool, programmed, 10, 11)
+    return pool
+
+
+def test_a_slot_takes_a_job_of_its_accelerator_from_behind_the_head() -> None:
+    pool = make_learning()
+    pool.submit(make_job(1, "km"), *(make_job(n, "lr") for n in (2, 3)))
+    assert pools.taken(release(pool, 10, 29.9)) == [(2, 10)]
+
+
+def test_a_head_without_patience_takes_any_slot() -> None:
+    """Nobody waited before it: its patience is 20 × 1.5 s."""
+    pool = make_learning()
+    pool.submit(make_job(1, "km"), *(make_job(n, "lr") for n in (2, 3)))
+    assert pools.taken(release(pool, 10, 30.0)) == [(1, 10)]
+
+
+def test_patience_grows_with_the_jobs_before_it_per_slot() -> None:
+    """Six jobs on two slots: 20 × 1.5 s × (1 + 3)."""
+    for now, expected in ((119.9, 8), (120.0, 7)):
+        pool = make_learning()
+        pool.submit(*(make_job(n, "lr") for n in range(1, 7)))
+        pool.submit(make_job(7, "km"), *(make_job(n, "lr") for n in (8, 9)))
+        for n in range(1, 7):
+            assert pools.taken(release(pool, 10, 1.0)) == [(n, 10)]
+        assert pools.taken(release(pool, 10, now)) == [(expected, 10)]
+
+
+def test_those_who_come_later_do_not_make_a_job_more_patient() -> None:
+    pool = make_learning()
+    pool.submit(make_job(1, "km"))
+    pool.submit(*(make_job(n, "lr", arrival_s=1.0) for n in range(2, 99)))
+    assert pools.taken(release(pool, 10, 30.0)) == [(1, 10)]
+
+
+def test_a_slot_that_nobody_can_start_in_at_once_goes_to_the_first() -> None:
+    pool = make_learning("fft")
+    output = pool.submit(make_job(1, "km"), make_job(2, "lr"))
+    assert pools.taken(output) == []
+    output = release(pool, 11, 0.0)
+    assert (pools.taken(output), wakes(output)) == ([(1, 11)], [])
+
+
+@pytest.mark.parametrize("order", ["index", "random", "least_busy"])
+def test_jobs_choose_before_slots_are_forced_on_them(order: str) -> None:
+    pool = pools.make_pool(
+        pools.make_host(1, 2, programmed="km", programming_time_s=1.5),
+        pools.make_host(2, 2, programmed="lr", programming_time_s=1.5),
+        strategy="affinity",
+        options={"offer_order": order},
+    )
+    pool.step(events.AcceleratorsChanged((LR, KM)))
+    hold(pool, "km", 10)
+    hold(pool, "lr", 20)
+    output = pool.submit(
+        make_job(1, "lr"), make_job(2, "lr"), make_job(3, "lr")
+    )
+    assert pools.taken(output) == [(1, 21), (2, 11)]
+
+
+@pytest.mark.parametrize("name", ["ra", "wra"])
+def test_patience_grows_for_remote_jobs_of_other_strategies(
+    name: str,
+) -> None:
+    pool = make_learning(strategy=name, affinity=True, remote_limit=2)
+    pool.submit(make_job(1, "km"), *(make_job(n, "lr") for n in (2, 3)))
+    assert pools.taken(release(pool, 10, 29.9)) == [(2, 10)]
+    assert pools.taken(release(pool, 11, 30.0)) == [(1, 11)]
+
+
+def test_an_application_that_is_served_waits_twice_at_most() -> None:
+    """Its other jobs get slots all the time."""
+    pool = make_learning()
+    pool.submit(
+        *(
+            make_job(n, name, affinity_key="a")
+            for n, name in ((1, "km"), (2, "lr"))
+        )
+    )
+    for n, now in enumerate((20.0, 30.0, 45.0, 59.9), 3):
+        fresh = make_job(n, "lr", affinity_key="a", arrival_s=now)
+        pool.submit(fresh, now=now)
+        assert pools.taken(release(pool, 10, now)) == [(n - 1, 10)]
+    assert pools.taken(release(pool, 10, 60.0)) == [(1, 10)]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"priority": 1},
+        # The other project has used up its round.
+        {"project": "q"},
+        {"project": "q", "arrival_s": -50.0},
+    ],
+)
+def test_priorities_shares_and_urgency_come_before_affinity(
+    first: dict[str, typing.Any],
+) -> None:
+    made = shared.SharedStrategy(
+        strategies.affinity({}, 0),
+        sharing.ShareOptions(fair="arrival_s" not in first),
+        max_wait_s=50.0,
+    )
+    board = pools.make_host(1, 2, programmed="lr", programming_time_s=1.5)
+    pool = pools.make_pool_of(made, board)
+    pool.step(events.AcceleratorsChanged((LR, KM)))
+    hold(pool, "lr", 11)
+    large = make_job(3, "lr", claimed_bytes=1e13)
+    assert pools.taken(pool.submit(large)) == [(3, 10)]
+    pool.hear(events.SlotReady, 10)
+    pool.submit(make_job(1, "lr"), make_job(2, "km", **first))
+    assert pools.taken(release(pool, 10, 1.0)) == [(2, 10)]
+
+
+def test_a_wait_that_is_given_is_the_patience_of_all() -> None:
+    pool = make_learning(affinity_wait_s=5.0)
+    pool.submit(make_job(1, "km"), *(make_job(n, "lr") for n in (2, 3)))
+    assert pools.taken(release(pool, 10, 4.9)) == [(2, 10)]
+    assert pools.taken(release(pool, 11, 5.0)) == [(1, 11)]
