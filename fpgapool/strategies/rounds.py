@@ -210,11 +210,12 @@ class Rounds:
             self._all_changed = accounts.all_changed
             self._first.clear()
         if accounts.changed:
-            for rivals in self._first.values():
+            for shapes, rivals in list(self._first.items()):
                 rivals.changed |= accounts.changed
+                if len(rivals.changed) > sharing.MAX_CHANGED:
+                    del self._first[shapes]
             accounts.changed.clear()
-        idle = self.view.slots.idle_by_shape.items()
-        shapes = tuple([shape for shape, count in idle if count])
+        shapes = tuple(self.view.slots.idle_shapes())
         found = self._first.get(shapes)
         if found is None:
             if len(self._first) == _MAX_FIRST:

@@ -202,6 +202,18 @@ class Shown:
             ]
         )
 
+    def first_able(
+        self,
+        idle_shapes: abc.Iterable[str],
+        has_idle: abc.Callable[[JobGroup], bool],
+    ) -> ordered.Key | None:
+        """Return the key of the first job that fits any idle slot.
+
+        :param has_idle: whether an idle slot fits a group's jobs.
+        """
+        able = [each for each in self.groups() if each.count]
+        return first_key(*[each.first() for each in able if has_idle(each)])
+
     def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
         """Update :attr:`arrived`."""
         raise NotImplementedError
@@ -337,6 +349,17 @@ class Together(Shown):
             return super().first_fitting(slot_id, shape)
         queues = self._queues_for(shape).values()
         return min([jobs[0] for _, _, jobs in queues if jobs], default=None)
+
+    def first_able(
+        self,
+        idle_shapes: abc.Iterable[str],
+        has_idle: abc.Callable[[JobGroup], bool],
+    ) -> ordered.Key | None:
+        if self._avoids:
+            return super().first_able(idle_shapes, has_idle)
+        return first_key(
+            *[self.first_fitting(-1, shape) for shape in idle_shapes]
+        )
 
     def _queues_for(self, shape: str) -> dict[JobGroup, _Queues]:
         queues = self._queues.get(shape)

@@ -26,8 +26,8 @@ DEFAULT_QUANTUM_BYTES = 4 * 2**30
 #: Shortest interval at which waiting projects are charged for held slots.
 CHARGE_INTERVAL_S = 1.0
 
-# Looking at all projects again takes no longer than at so many.
-_MAX_CHANGED = 4096
+#: Number of changed projects after which all are searched again.
+MAX_CHANGED = 4096
 _KEY = operator.attrgetter("key")
 
 
@@ -177,7 +177,7 @@ class Accounts:
 
     def note_change(self, project: str) -> None:
         """Note that a project's place, jobs or limit may have changed."""
-        if len(self.changed) == _MAX_CHANGED:
+        if len(self.changed) == MAX_CHANGED:
             self.changed.clear()
             self.all_changed += 1
         self.changed.add(project)
@@ -307,8 +307,9 @@ class Accounts:
             self._charge(account)
 
     def _charge(self, account: Account) -> None:
-        held = account.holds.values()
-        self._take(account, sum(hold.charge(self.now_s) for hold in held))
+        if account.holds:
+            held = account.holds.values()
+            self._take(account, sum(hold.charge(self.now_s) for hold in held))
 
     def _take(self, account: Account, cost_bytes: float) -> None:
         account.left_bytes -= cost_bytes
