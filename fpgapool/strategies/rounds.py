@@ -251,7 +251,8 @@ class Rounds:
             account = accounts.first_from(rivals.end)
             if account is None or (
                 keys
-                and accounts.round_of(account) != accounts.round_at(keys[0])
+                and accounts.round_at(account.key)
+                != accounts.round_at(keys[0])
             ):
                 return
             # Continue just beyond its place.

@@ -187,21 +187,14 @@ class Accounts:
         account = self._accounts.get(project)
         return account if account is not None and account.waits else None
 
-    def places(self) -> list[ordered.Key]:
-        return list(self._places)
-
     def first_from(self, cursor: ordered.Key) -> Account | None:
         """Return the first waiting project at or after this place."""
         key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
 
-    def round_of(self, account: Account) -> int:
-        """Return the round in which a project would get a slot now."""
-        return max(account.round, self.round)
-
-    def round_at(self, key: ordered.Key) -> int:
-        """Return the same for the project at this place."""
-        round_: int = key[0]
+    def round_at(self, place: ordered.Key) -> int:
+        """Return the round in which the project there would get a slot now."""
+        round_: int = place[0]
         return max(round_, self.round)
 
     def is_above_share(self, project: str) -> bool:
@@ -223,7 +216,7 @@ class Accounts:
             # A project that leaves forfeits its unused bytes; debts stay.
             account.round = self.round
             account.left_bytes = account.share_bytes
-        self._move(account, account.round, self._new_place())
+        self._move_to_end(account, account.round)
         account.waits = True
         self._places.add(account.key)
         self.note_change(project)
@@ -324,11 +317,11 @@ class Accounts:
         # With very large debts, the rounded result may be out of range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
-        self._move(account, account.round + rounds, self._new_place())
+        self._move_to_end(account, account.round + rounds)
 
-    def _new_place(self) -> int:
+    def _move_to_end(self, account: Account, round_: int) -> None:
         self._last_place += 1
-        return self._last_place
+        self._move(account, round_, self._last_place)
 
     def _move(self, account: Account, round_: int, place: int) -> None:
         if account.waits:
