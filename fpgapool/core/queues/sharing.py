@@ -216,7 +216,7 @@ class Accounts:
             # A project that leaves forfeits its unused bytes; debts stay.
             account.round = self.round
             account.left_bytes = account.share_bytes
-        self._move_to_end(account, account.round)
+        self._move(account, account.round)
         account.waits = True
         self._places.add(account.key)
         self.note_change(project)
@@ -317,13 +317,15 @@ class Accounts:
         # With very large debts, the rounded result may be out of range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
-        self._move_to_end(account, account.round + rounds)
+        self._move(account, account.round + rounds)
 
-    def _move_to_end(self, account: Account, round_: int) -> None:
-        self._last_place += 1
-        self._move(account, round_, self._last_place)
-
-    def _move(self, account: Account, round_: int, place: int) -> None:
+    def _move(
+        self, account: Account, round_: int, place: int | None = None
+    ) -> None:
+        """Move a project to a place of a round; None: to its end."""
+        if place is None:
+            self._last_place += 1
+            place = self._last_place
         if account.waits:
             self._places.remove(account.key)
         account.round, account.place = round_, place
