@@ -2,6 +2,7 @@
 
 """Shows another strategy the jobs of projects whose turn it is."""
 
+import bisect
 import typing
 from collections import abc
 
@@ -11,6 +12,10 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
+
+# There are few sets of shapes that are idle at once, and most are of one
+# shape.
+_MAX_FIRST = 8
 
 
 def serve_together(
@@ -85,16 +90,55 @@ def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
     return first is not None and bool(first.ranks)
 
 
-class _Rivals(typing.NamedTuple):
-    """Projects of one round that compete for slots.
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Rivals:
+    """The first projects that may get a slot; all are of one round.
 
-    :ivar lanes: each project's lane of the highest priority.
-    :ivar end: a key just after the place of the last project.
+    :ivar keys: their places, in order.
+    :ivar shown: each project's lane of the highest priority, in this order.
+    :ivar end: no other project before this place may get a slot.
+    :ivar changed: the projects to be considered again.
+    :ivar round: the pool's round in which they were found.
+    :ivar depends_on_slots: whether other projects may get a slot if other
+        slots of the same shapes are idle.
     """
 
-    lanes: tuple[queued.Lane, ...]
-    shown: queued.Shown
-    end: ordered.Key
+    __slots__ = (
+        "_key_of",
+        "changed",
+        "depends_on_slots",
+        "end",
+        "keys",
+        "round",
+        "shown",
+    )
+
+    def __init__(self, end: ordered.Key) -> None:
+        self.keys: list[ordered.Key] = []
+        self._key_of: dict[str, ordered.Key] = {}
+        self.shown = queued.Together()
+        self.end = end
+        self.round = -1
+        self.changed: set[str] = set()
+        self.depends_on_slots = False
+
+    def add(self, key: ordered.Key, lane: queued.Lane) -> None:
+        place = bisect.bisect_left(self.keys, key)
+        self.keys.insert(place, key)
+        self._key_of[key[-1]] = key
+        self.shown.insert(place, lane)
+
+    def drop(self, project: str) -> None:
+        """Remove a project if it is among them."""
+        key = self._key_of.pop(project, None)
+        if key is not None:
+            place = bisect.bisect_left(self.keys, key)
+            del self.keys[place]
+            self.shown.remove(place)
+
+    def drop_last(self) -> None:
+        self.end = self.keys[-1]
+        self.drop(self.end[-1])
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -116,81 +160,114 @@ class Rounds:
         self._breadth = breadth
         self._accounts = typing.cast(sharing.Accounts, view.accounts)
         self._done: set[queued.Lane] = set()
-        # Cached, because the first rivals seldom change between passes.
-        self._first: _Rivals | None = None
-        self._first_for: tuple[object, ...] | None = None
+        # By the shapes of idle slots. Only what has changed is searched again.
+        self._first: dict[tuple[str, ...], Rivals] = {}
+        self._all_changed = -1
 
     def serve_all(self, now: float) -> abc.Iterator[strategy.Choice]:
         """Give slots to the projects, one round after another."""
         self._done.clear()
         self._accounts.charge_waiting()
-        cursor: ordered.Key = ()
-        rivals = self._find_first()
-        while rivals is not None:
-            yield from self._serve(rivals, now)
-            if not self.view.slots.idle_total:
-                return
-            if rivals.lanes[0] in self._done and not self.view.jobs.ranked:
-                cursor = rivals.end
-            rivals, _ = self._find(cursor)
-
-    def _serve(
-        self, rivals: _Rivals, now: float
-    ) -> abc.Iterator[strategy.Choice]:
-        """Let rivals compete until one must wait, or all are done."""
-        view, accounts = self.view, self._accounts
-        view.jobs.show(rivals.shown)
-        for choice in self._inner.assign(view, now):
-            yield choice
-            project = view.record(choice.job_id).job.project
-            if (
-                accounts.has_to_wait(project)
-                or view.is_held(project)
-                or _has_ranks(view, project)
-            ):
-                return
-        self._done.update(rivals.lanes)
-
-    def _find_first(self) -> _Rivals | None:
         view = self.view
-        if not view.slots.idle_total:
-            return None
-        idle_shapes = [s for s, n in view.slots.idle_by_shape.items() if n]
-        state = (self._accounts.changes, view.jobs.changes, idle_shapes)
-        if state != self._first_for:
-            self._first, depends_on_slots = self._find(())
-            self._first_for = None if depends_on_slots else state
-        return self._first
+        cursor: ordered.Key = ()
+        while view.slots.idle_total:
+            rivals = self._find(cursor)
+            if not rivals.keys:
+                return
+            # Rivals compete until one must wait, or all are done.
+            view.jobs.show(rivals.shown)
+            for choice in self._inner.assign(view, now):
+                yield choice
+                if not view.slots.idle_total or self._is_over(choice):
+                    break
+            else:
+                self._done.update(rivals.shown.lanes)
+            if rivals.shown.lanes[0] in self._done and not view.jobs.ranked:
+                cursor = rivals.end
 
-    def _find(self, cursor: ordered.Key) -> tuple[_Rivals | None, bool]:
-        """Find the next projects that may get a slot, starting at a place.
+    def _is_over(self, choice: strategy.Choice) -> bool:
+        """Return whether the project that got a slot may get no other yet."""
+        view = self.view
+        project = view.record(choice.job_id).job.project
+        return (
+            self._accounts.has_to_wait(project)
+            or view.is_held(project)
+            or _has_ranks(view, project)
+        )
 
-        :returns: the projects, and whether the result depends on which slots
-            of a shape are idle.
-        """
-        accounts, lanes = self._accounts, self.view.jobs.lanes
-        found: list[queued.Lane] = []
-        round_ = 0
-        depends_on_slots = False
-        while len(found) < self._breadth:
-            account = accounts.first_from(cursor)
+    def _find(self, cursor: ordered.Key) -> Rivals:
+        """Find the next projects that may get a slot, starting at a place."""
+        if not cursor and not self._done:
+            return self._find_first()
+        rivals = Rivals(cursor)
+        self._extend(rivals)
+        return rivals
+
+    def _find_first(self) -> Rivals:
+        """Find the first projects, with what earlier passes found."""
+        accounts = self._accounts
+        if self._all_changed != accounts.all_changed:
+            self._all_changed = accounts.all_changed
+            self._first.clear()
+        if accounts.changed:
+            for shapes, rivals in list(self._first.items()):
+                rivals.changed |= accounts.changed
+                if len(rivals.changed) > sharing.MAX_CHANGED:
+                    del self._first[shapes]
+            accounts.changed.clear()
+        shapes = tuple(self.view.slots.idle_shapes())
+        found = self._first.get(shapes)
+        if found is None:
+            if len(self._first) == _MAX_FIRST:
+                self._first.clear()
+            found = self._first[shapes] = Rivals(())
+        if found.changed or found.round != accounts.round:
+            self._repair(found)
+        if found.depends_on_slots:
+            del self._first[shapes]
+        return found
+
+    def _repair(self, rivals: Rivals) -> None:
+        """Make earlier rivals those that a new search would find."""
+        accounts, keys = self._accounts, rivals.keys
+        for project in rivals.changed:
+            rivals.drop(project)
+            account = accounts.waiting(project)
+            if account is not None and account.key < rivals.end:
+                self._consider(rivals, account)
+        rivals.changed.clear()
+        rivals.round = accounts.round
+        while keys and (
+            len(keys) > self._breadth
+            or accounts.round_at(keys[-1]) != accounts.round_at(keys[0])
+        ):
+            rivals.drop_last()
+        self._extend(rivals)
+
+    def _extend(self, rivals: Rivals) -> None:
+        """Add the projects at and after the end, up to the breadth."""
+        accounts, keys = self._accounts, rivals.keys
+        while len(keys) < self._breadth:
+            account = accounts.first_from(rivals.end)
             if account is None or (
-                found and accounts.round_of(account) != round_
+                keys
+                and accounts.round_at(account.key)
+                != accounts.round_at(keys[0])
             ):
-                break
+                return
             # Continue just beyond its place.
-            cursor = (*account.key, 0)
-            first = lanes[account.project]
-            depends_on_slots |= bool(first.ranks) or any(
-                group.avoided for group in first.groups()
-            )
-            if self.view.is_held(account.project):
-                continue
-            lane = _highest(self.view, first, self._done)
-            if lane is not None:
-                found.append(lane)
-                round_ = accounts.round_of(account)
-        if not found:
-            return None, depends_on_slots
-        shown = queued.together(found)
-        return _Rivals(tuple(found), shown, cursor), depends_on_slots
+            rivals.end = (*account.key, 0)
+            self._consider(rivals, account)
+
+    def _consider(self, rivals: Rivals, account: sharing.Account) -> None:
+        """Add a project if it may get a slot."""
+        first = self.view.jobs.lanes[account.project]
+        for lane in (first, *first.ranks.values()):
+            for group in lane.groups():
+                if group.avoided:
+                    rivals.depends_on_slots = True
+        if self.view.is_held(account.project):
+            return
+        highest = _highest(self.view, first, self._done)
+        if highest is not None:
+            rivals.add(account.key, highest)

@@ -116,9 +116,10 @@ class SharedStrategy(strategy.Strategy):
         self, view: pool_view.PoolView, now: float
     ) -> abc.Iterator[strategy.Choice]:
         try:
-            yield from rounds.serve_together(
-                self.inner, view, now, view.jobs.urgent
-            )
+            if view.jobs.urgent:
+                yield from rounds.serve_together(
+                    self.inner, view, now, view.jobs.urgent
+                )
             if self._fair:
                 yield from self._rounds_of(view).serve_all(now)
             else:

@@ -516,7 +516,7 @@ def _check_accounts(
         waiting_projects,
     )
     places = sorted(known[str(p)].key for p in waiting_projects)
-    _equal("places", accounts.places(), places)
+    _equal("places", list(accounts._places), places)
     for account in known.values():
         if not 0 < account.left_bytes <= account.share_bytes:
             raise InvariantError(

@@ -114,7 +114,7 @@ class Mirrored(sharing.Accounts):
         if not self.options.fair:
             return
         assert self.round == book.round
-        assert [key[-1] for key in self.places()] == [
+        assert [key[-1] for key in self._places] == [
             project.name for project in book.in_order()
         ]
         for account in self.all():

@@ -57,7 +57,6 @@ class AffineJobs(waiting.WaitingJobs):
         group = lane.by_needs.get((shapes, record.avoided, accelerator))
         if group is not None:
             return group, False
-        self.changes += 1
         return lane.make_group(shapes, record.avoided, accelerator), True
 
     def add(

@@ -17,8 +17,6 @@ class Lanes:
     """The lanes of all projects.
 
     :param max_wait_s: jobs become urgent after this time; None: never.
-    :ivar changes: incremented whenever a group is added or removed, gets its
-        first job or loses its last one.
     :ivar shown: the jobs that the strategy sees: all of them, or those that
         may get the next slot.
     :ivar lanes: lanes by project; the lane of None always exists.
@@ -39,7 +37,6 @@ class Lanes:
         self.shown: queued.Shown = self._common
         # The lanes with jobs that arrived with this event.
         self._with_arrivals: list[queued.Lane] = []
-        self.changes = 0
 
     @property
     def is_plain(self) -> bool:
@@ -81,7 +78,6 @@ class Lanes:
         group = lane.by_needs.get((shapes, record.avoided, ""))
         if group is not None:
             return group, False
-        self.changes += 1
         return lane.make_group(shapes, record.avoided), True
 
     def _lane(self, record: queued.JobRecord, now: float) -> queued.Lane:
@@ -126,6 +122,11 @@ class Lanes:
         del lanes[project]
         if self._accounts and project is not None and not lane.urgent:
             self._accounts.leave(project)
+
+    def _note_change(self, lane: queued.Lane) -> None:
+        """Note that a group got its first job or lost its last one."""
+        if self._accounts is not None and lane.project is not None:
+            self._accounts.note_change(lane.project)
 
     def note_arrival(self, record: queued.JobRecord) -> None:
         """Note that a job has arrived with this event."""

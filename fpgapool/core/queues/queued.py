@@ -2,6 +2,7 @@
 
 """Waiting jobs: groups that fit the same slots, and lanes of groups."""
 
+import typing
 from collections import abc
 
 from fpgapool.core import model
@@ -170,6 +171,49 @@ class Shown:
             )
         return groups
 
+    def first_for(
+        self,
+        slot_id: model.SlotId,
+        shape: str,
+        host_id: model.HostId,
+        is_open: bool,
+    ) -> ordered.Key | None:
+        """Return the key of the first job that a host's slot is offered to.
+
+        :param is_open: whether the host accepts another remote job.
+        """
+        first: ordered.Key | None = None
+        for group in self.groups_for(shape):
+            if slot_id not in group.avoiding:
+                key = group.first_for(host_id, is_open)
+                if key is not None and (first is None or key < first):
+                    first = key
+        return first
+
+    def first_fitting(
+        self, slot_id: model.SlotId, shape: str
+    ) -> ordered.Key | None:
+        """Return the key of the first job that fits a slot of any host."""
+        return first_key(
+            *[
+                group.first()
+                for group in self.groups_for(shape)
+                if slot_id not in group.avoiding
+            ]
+        )
+
+    def first_able(
+        self,
+        idle_shapes: abc.Iterable[str],
+        has_idle: abc.Callable[[JobGroup], bool],
+    ) -> ordered.Key | None:
+        """Return the key of the first job that fits any idle slot.
+
+        :param has_idle: whether an idle slot fits a group's jobs.
+        """
+        able = [each for each in self.groups() if each.count]
+        return first_key(*[each.first() for each in able if has_idle(each)])
+
     def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
         """Update :attr:`arrived`."""
         raise NotImplementedError
@@ -230,27 +274,117 @@ class Lane(Shown):
         self._by_shape.clear()
 
 
+#: What a group's first jobs are read from: its ``by_host``, and the fronts of
+#: ``roaming`` and ``jobs``.
+_Queues: typing.TypeAlias = tuple[
+    dict[model.HostId, ordered.KeyQueue], list[ordered.Key], list[ordered.Key]
+]
+
+
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Together(Shown):
-    """The jobs of several lanes; valid until a lane's groups change."""
+    """The jobs of several lanes.
 
-    __slots__ = ("_groups", "_lanes")
+    A lane has to be removed and inserted again when its groups have changed,
+    or one of them has got its first job.
+    """
 
-    def __init__(self, lanes: abc.Collection[Lane]) -> None:
+    __slots__ = ("_avoids", "_groups", "_queues", "lanes")
+
+    def __init__(self, lanes: abc.Iterable[Lane] = ()) -> None:
         super().__init__()
-        self._groups = [group for lane in lanes for group in lane.groups()]
-        self._lanes = frozenset(lanes)
+        self.lanes: list[Lane] = []
+        self._groups: dict[Lane, list[JobGroup]] = {}
+        self._avoids = False
+        # By shape, of the groups that have jobs: many groups are searched for
+        # each slot.
+        self._queues: dict[str, dict[JobGroup, _Queues]] = {}
+        for lane in lanes:
+            self.insert(len(self.lanes), lane)
+
+    def insert(self, place: int, lane: Lane) -> None:
+        """Add a lane, before the one at this place."""
+        self.lanes.insert(place, lane)
+        self._by_shape.clear()
+        groups = self._groups[lane] = list(lane.groups())
+        for group in groups:
+            self._avoids = self._avoids or bool(group.avoided)
+        for shape, queues in self._queues.items():
+            _add_queues(queues, groups, shape)
+
+    def remove(self, place: int) -> None:
+        """Remove the lane at a place."""
+        self._by_shape.clear()
+        groups = self._groups.pop(self.lanes.pop(place))
+        for queues in self._queues.values():
+            for group in groups:
+                queues.pop(group, None)
 
     def groups(self) -> abc.Collection[JobGroup]:
-        return self._groups
+        return [group for lane in self.lanes for group in self._groups[lane]]
+
+    def first_for(
+        self,
+        slot_id: model.SlotId,
+        shape: str,
+        host_id: model.HostId,
+        is_open: bool,
+    ) -> ordered.Key | None:
+        if self._avoids:
+            return super().first_for(slot_id, shape, host_id, is_open)
+        queues = self._queues_for(shape).values()
+        firsts = [
+            jobs.front[0]
+            for by_host, _, _ in queues
+            if (jobs := by_host.get(host_id)) is not None
+        ]
+        if is_open:
+            firsts += [roaming[0] for _, roaming, _ in queues if roaming]
+        return min(firsts, default=None)
+
+    def first_fitting(
+        self, slot_id: model.SlotId, shape: str
+    ) -> ordered.Key | None:
+        if self._avoids:
+            return super().first_fitting(slot_id, shape)
+        queues = self._queues_for(shape).values()
+        return min([jobs[0] for _, _, jobs in queues if jobs], default=None)
+
+    def first_able(
+        self,
+        idle_shapes: abc.Iterable[str],
+        has_idle: abc.Callable[[JobGroup], bool],
+    ) -> ordered.Key | None:
+        if self._avoids:
+            return super().first_able(idle_shapes, has_idle)
+        return first_key(
+            *[self.first_fitting(-1, shape) for shape in idle_shapes]
+        )
+
+    def _queues_for(self, shape: str) -> dict[JobGroup, _Queues]:
+        queues = self._queues.get(shape)
+        if queues is None:
+            queues = self._queues[shape] = {}
+            for groups in self._groups.values():
+                _add_queues(queues, groups, shape)
+        return queues
 
     def note_arrivals(self, lanes: abc.Iterable[Lane]) -> None:
         self.arrived = {
             job_id: record
             for lane in lanes
-            if lane in self._lanes
+            if lane in self._groups
             for job_id, record in lane.arrived.items()
         }
+
+
+def _add_queues(
+    queues: dict[JobGroup, _Queues], groups: list[JobGroup], shape: str
+) -> None:
+    for group in groups:
+        if group.count and group.fits_shape(shape):
+            roaming, jobs = group.roaming.front, group.jobs.front
+            queues[group] = (group.by_host, roaming, jobs)
 
 
 def together(lanes: abc.Sequence[Lane]) -> Shown:

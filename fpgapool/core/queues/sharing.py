@@ -13,6 +13,7 @@ least its claim.
 
 import dataclasses
 import math
+import operator
 from collections import abc
 
 from fpgapool.core import model
@@ -24,6 +25,10 @@ DEFAULT_QUANTUM_BYTES = 4 * 2**30
 
 #: Shortest interval at which waiting projects are charged for held slots.
 CHARGE_INTERVAL_S = 1.0
+
+#: Number of changed projects after which all are searched again.
+MAX_CHANGED = 4096
+_KEY = operator.attrgetter("key")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,20 +99,24 @@ class Accounts:
     """The projects that have jobs, slots or debts.
 
     :ivar round: the current round: that of the last slot given in turn.
-    :ivar changes: number of times that a place or the round has changed, or a
-        project has reached or left its limit.
+    :ivar changed: the waiting projects whose place, jobs or limit may have
+        changed since the set was last cleared.
+    :ivar all_changed: number of times that any project may have changed,
+        whether or not ``changed`` has it.
     """
 
     def __init__(self, options: ShareOptions) -> None:
         self.options = options
         self.now_s = 0.0
         self.round = 0
-        self.changes = 0
+        self.changed: set[str] = set()
+        self.all_changed = 0
         self._default_limit: int | None = None
         self._limits: dict[str, int | None] = {}
         self._default_priority: int | None = 0
         self._priorities: dict[str, int | None] = {}
         self._accounts: dict[str, Account] = {}
+        self._holding: dict[str, Account] = {}
         self._places = ordered.SortedKeys()
         self._last_place = 0
         self._charged_at_s = -math.inf
@@ -126,7 +135,7 @@ class Accounts:
         """Set how many slots projects may have."""
         self._default_limit = default
         self._limits = dict(of_projects)
-        self.changes += 1
+        self.all_changed += 1
 
     def set_priorities(
         self,
@@ -166,17 +175,27 @@ class Accounts:
 
     # -- rounds ----------------------------------------------------------
 
-    def places(self) -> list[ordered.Key]:
-        return list(self._places)
+    def note_change(self, project: str) -> None:
+        """Note that a project's place, jobs or limit may have changed."""
+        if len(self.changed) == MAX_CHANGED:
+            self.changed.clear()
+            self.all_changed += 1
+        self.changed.add(project)
+
+    def waiting(self, project: str) -> Account | None:
+        """Return a project's account if it waits."""
+        account = self._accounts.get(project)
+        return account if account is not None and account.waits else None
 
     def first_from(self, cursor: ordered.Key) -> Account | None:
         """Return the first waiting project at or after this place."""
         key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
 
-    def round_of(self, account: Account) -> int:
-        """Return the round in which a project would get a slot now."""
-        return max(account.round, self.round)
+    def round_at(self, place: ordered.Key) -> int:
+        """Return the round in which the project there would get a slot now."""
+        round_: int = place[0]
+        return max(round_, self.round)
 
     def is_above_share(self, project: str) -> bool:
         """Return whether a project with a slot has used up its bytes."""
@@ -197,10 +216,10 @@ class Accounts:
             # A project that leaves forfeits its unused bytes; debts stay.
             account.round = self.round
             account.left_bytes = account.share_bytes
-        self._move(account, account.round, self._new_place())
+        self._move(account, account.round)
         account.waits = True
         self._places.add(account.key)
-        self.changes += 1
+        self.note_change(project)
 
     def leave(self, project: str) -> None:
         """Remove a project whose last job stopped waiting."""
@@ -209,7 +228,7 @@ class Accounts:
         account = self._accounts[project]
         account.waits = False
         self._places.remove(account.key)
-        self.changes += 1
+        self.note_change(project)
         self._forget(account)
 
     # -- bytes -----------------------------------------------------------
@@ -231,23 +250,25 @@ class Accounts:
         """
         account = self._account(project)
         account.holds[hold.slot_id] = hold
+        self._holding[project] = account
         if len(account.holds) == self.limit_of(project):
-            self.changes += 1
+            self.note_change(project)
         if not self.options.fair:
             return
         if account.round < self.round:
             self._move(account, self.round, account.place)
         if in_round and self.round < account.round:
             self.round = account.round
-            self.changes += 1
         self._take(account, claimed_bytes)
 
     def take_back(self, project: str, hold: slots.Hold) -> None:
         """Take a project's slot back, and charge the rest of its cost."""
         account = self._accounts[project]
         if len(account.holds) == self.limit_of(project):
-            self.changes += 1
+            self.note_change(project)
         del account.holds[hold.slot_id]
+        if not account.holds:
+            del self._holding[project]
         if self.options.fair:
             self._take(account, hold.charge(self.now_s))
         self._forget(account)
@@ -274,12 +295,14 @@ class Accounts:
         if self.now_s - self._charged_at_s < CHARGE_INTERVAL_S:
             return
         self._charged_at_s = self.now_s
-        for key in self.places():
-            self._charge(self._accounts[key[-1]])
+        waiting = [each for each in self._holding.values() if each.waits]
+        for account in sorted(waiting, key=_KEY):
+            self._charge(account)
 
     def _charge(self, account: Account) -> None:
-        held = account.holds.values()
-        self._take(account, sum(hold.charge(self.now_s) for hold in held))
+        if account.holds:
+            held = account.holds.values()
+            self._take(account, sum(hold.charge(self.now_s) for hold in held))
 
     def _take(self, account: Account, cost_bytes: float) -> None:
         account.left_bytes -= cost_bytes
@@ -294,19 +317,21 @@ class Accounts:
         # With very large debts, the rounded result may be out of range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
-        self._move(account, account.round + rounds, self._new_place())
+        self._move(account, account.round + rounds)
 
-    def _new_place(self) -> int:
-        self._last_place += 1
-        return self._last_place
-
-    def _move(self, account: Account, round_: int, place: int) -> None:
+    def _move(
+        self, account: Account, round_: int, place: int | None = None
+    ) -> None:
+        """Move a project to a place of a round; None: to its end."""
+        if place is None:
+            self._last_place += 1
+            place = self._last_place
         if account.waits:
             self._places.remove(account.key)
         account.round, account.place = round_, place
         if account.waits:
             self._places.add(account.key)
-            self.changes += 1
+            self.note_change(account.project)
 
     # -- memory ----------------------------------------------------------
 

@@ -82,7 +82,7 @@ class WaitingJobs(lanes.Lanes):
         job, key = record.job, record.key
         record.group = group
         if not group.count:
-            self.changes += 1
+            self._note_change(group.lane)
         group.count += 1
         group.lane.size += 1
         self.count += 1
@@ -165,7 +165,7 @@ class WaitingJobs(lanes.Lanes):
                     del group.by_host[host_id]
                     group.homes.discard(host_id)
         if not group.count:
-            self.changes += 1
+            self._note_change(lane)
         if self._kinds is not None:
             self._kinds.remove(record)
         record.group = None

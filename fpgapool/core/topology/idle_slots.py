@@ -55,6 +55,10 @@ class IdleSlots:
             return self.idle_total
         return sum(self.idle_by_shape[shape] for shape in shapes)
 
+    def idle_shapes(self) -> list[str]:
+        """Return the shapes of idle slots."""
+        return [shape for shape, n in self.idle_by_shape.items() if n]
+
     def hosts_in(self, bucket: slots.Bucket) -> ordered.SortedKeys | None:
         """Return the ranks of the hosts that have idle slots of this kind."""
         while self._changed_hosts:

@@ -55,11 +55,9 @@ class AnyPlacement(base.Placement):
     def assign(
         self, view: pool_view.PoolView
     ) -> abc.Iterator[strategy.Choice]:
-        if not view.slots.idle_total:
-            return
-        groups = [group for group in view.jobs.groups() if group.count]
-        while groups := [group for group in groups if view.has_idle(group)]:
-            key = queued.first_key(*[group.first() for group in groups])
+        while view.slots.idle_total:
+            shapes, shown = view.slots.idle_shapes(), view.jobs.shown
+            key = shown.first_able(shapes, view.has_idle)
             if key is None:
                 break
             record = view.record(key[-1])

@@ -171,20 +171,12 @@ class Offers:
         return None
 
     def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
-        host, is_open = slot.host, slot.host.is_open
-        groups = self._view.jobs.shown.groups_for(slot.shape)
-        first: ordered.Key | None = None
-        for group in groups:
-            if slot.id not in group.avoiding:
-                key = group.first_for(host.id, is_open)
-                if key is not None and (first is None or key < first):
-                    first = key
+        is_open, shown = slot.host.is_open, self._view.jobs.shown
+        first = shown.first_for(slot.id, slot.shape, slot.host.id, is_open)
         if self._counts_skips and is_open:
             self._skip_before(first, slot)
         if first is None and self._fallback:
-            first = queued.first_key(
-                *[g.first() for g in groups if slot.id not in g.avoiding]
-            )
+            first = shown.first_fitting(slot.id, slot.shape)
         if first is None:
             return None
         record = self._view.jobs.records[first[-1]]
