@@ -8,7 +8,6 @@ import json
 import os
 import select
 import threading
-import typing
 from collections.abc import Callable
 from collections.abc import Mapping
 
@@ -77,23 +76,12 @@ class Readiness:
         if not self._conductor.wait_until_leading(0):
             return False
         try:
-            summary = self._api.pool_summary()
+            counts = self._api.pool_counts()
         except (messaging.MessagingException, exception.FpgapoolException):
             LOG.debug("The conductor does not respond yet", exc_info=True)
             return False
-        return count_idle_slots(summary) >= self._slots
-
-
-def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
-    """Return the number of idle slots on hosts that are up."""
-    return sum(
-        slot["state"] == "idle"
-        for host in summary["hosts"]
-        if host["up"]
-        for device in host["devices"]
-        if device["healthy"]
-        for slot in device["slots"]
-    )
+        slots = counts["slots"].values()
+        return sum(one.get("idle", 0) for one in slots) >= self._slots
 
 
 class Lifeline:

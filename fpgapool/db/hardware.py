@@ -30,6 +30,40 @@ def inventory(connection: sa.Connection) -> answers.Inventory:
     )
 
 
+def part(
+    connection: sa.Connection, after: str, most: int
+) -> answers.Inventory:
+    """Return the hosts that follow a UUID, at most so many."""
+    read = functools.partial(rows.read, connection)
+    uuid = models.hosts.c.uuid
+    chosen = (
+        sa.select(models.hosts.c.id)
+        .where(uuid > after)
+        .order_by(uuid)
+        .limit(most)
+    )
+    ids = connection.scalars(chosen).all()
+    devices = read(records.DeviceRecord, models.devices.c.host_id.in_(ids))
+    of_devices = [one.id for one in devices]
+    slots = read(records.SlotRecord, models.slots.c.device_id.in_(of_devices))
+    holders = _holders().subquery()
+    held = sa.select(holders).where(
+        holders.c.slot_id.in_([one.id for one in slots])
+    )
+    return answers.Inventory(
+        hosts=read(records.HostRecord, models.hosts.c.id.in_(ids)),
+        devices=devices,
+        slots=slots,
+        holders=rows.fetch(connection, held, answers.SlotHolder),
+        reservations=read(
+            records.ReservationRecord,
+            models.reservations.c.device_id.in_(of_devices),
+        ),
+        faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
+        projects={},
+    )
+
+
 @functools.cache
 def _holders() -> sa.CompoundSelect[Any]:
     # Cached, like the other query, because building it takes longer than

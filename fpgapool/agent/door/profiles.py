@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 
 from oslo_log import log as logging
@@ -15,7 +14,7 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
-from fpgapool.agent.door import doorway
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import names
 
@@ -53,17 +52,28 @@ def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
     return members
 
 
-def page(
-    known: Profiles, hosts: Iterable[Mapping[str, object]]
-) -> dict[str, object]:
+def fetched(
+    page_after: Callable[[str], list[objects.AcceleratorProfile]],
+) -> list[objects.AcceleratorProfile]:
+    """Return the profiles on all pages.
+
+    :param page_after: returns those that follow a name; empty: no more.
+    """
+    found: list[objects.AcceleratorProfile] = []
+    while page := page_after(found[-1].name if found else ""):
+        found += page
+    return found
+
+
+def page(known: Profiles, slots: capacity.Slots) -> dict[str, object]:
     """Return a reply that lists accelerators and their numbers of slots.
 
     :returns: ``accelerators``, as many as fit into one message; if there are
         more, also ``next``, the name after which the next page starts.
     """
-    counted = capacity.Capacity(hosts)
-    shown = doorway.fitting(
-        {**one, **counted.of(one)} for one in map(public, known.values())
+    shown = bounds.fitting(
+        {**one, **capacity.of(one, slots)}
+        for one in map(public, known.values())
     )
     if len(shown) == len(known):
         return {"accelerators": shown}

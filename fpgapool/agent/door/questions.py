@@ -28,8 +28,10 @@ from fpgapool.agent.door import requests
 from fpgapool.common import exception
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class Questions:
         self._profiles = profiles.ProfileCache(
             loop,
             caller,
-            conductor.list_accelerators,
+            lambda: profiles.fetched(conductor.accelerators_after),
             limit_s=settings.open_timeout_s,
         )
 
@@ -77,7 +79,7 @@ class Questions:
             "accelerator": self._accelerator,
             "accelerators": self._accelerators,
             "get": self._get,
-            "pool": lambda request: self._ask(request, self._pool),
+            "pool": lambda request: self._ask(request, self._pool(request)),
             "dry_run": lambda request: self._ask(
                 request, self._dry_run(request)
             ),
@@ -124,8 +126,29 @@ class Questions:
             lane=client.project_id,
         )
 
-    def _pool(self) -> Members:
-        return {"summary": self._conductor.pool_summary()}
+    def _pool(self, request: doorway.Request) -> Call:
+        is_paged = "after" in request.members
+        after = requests.after(request.members)
+
+        def ask() -> Members:
+            page = self._conductor.pool_hosts(after)
+            if "next" in page and not is_paged:
+                raise rules.RequestError(
+                    codes.FRAME_TOO_LARGE,
+                    "the pool has more hosts than one message holds; ask for"
+                    ' pages with "after", or use the REST API',
+                )
+            counts = self._conductor.pool_counts()
+            summary = {
+                "strategy": counts["strategy"],
+                "waiting": counts["sessions"].get(states.QUEUED, 0),
+                "sessions": counts["sessions"],
+                "hosts": page["hosts"],
+            }
+            more = {"next": page["next"]} if "next" in page else {}
+            return {"summary": summary, **more}
+
+        return ask
 
     # Accelerators.
 
@@ -157,7 +180,7 @@ class Questions:
             self._ask(
                 request,
                 lambda: profiles.page(
-                    own, self._conductor.pool_summary()["hosts"]
+                    own, self._conductor.pool_counts()["slots"]
                 ),
             )
 
@@ -286,7 +309,7 @@ class Questions:
         return {
             "group_id": group.group_id,
             "accelerator": group.accelerator,
-            "hosts": doorway.fitting(map(dataclasses.asdict, hosts)),
+            "hosts": bounds.fitting(map(dataclasses.asdict, hosts)),
             "hosts_revision": group.hosts_revision,
         }
 
