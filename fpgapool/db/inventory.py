@@ -190,18 +190,21 @@ class Inventory:
         self,
         unusable: Collection[int],
         shown: Callable[[str | None], str | None] = lambda key: key,
+        hosts: Sequence[db_api.HostRecord] | None = None,
     ) -> list[dict[str, Any]]:
         """Return hosts, devices and slots as JSON, without tenants' data.
 
         :param unusable: row ids of the slots that the leader cannot use now.
         :param shown: returns the form of an accelerator's key that the reader
             may see.
+        :param hosts: the hosts to return; None: all of them.
         """
         return [
-            self.host_summary(host, unusable, shown) for host in self.hosts
+            self._host_summary(host, unusable, shown)
+            for host in (self.hosts if hosts is None else hosts)
         ]
 
-    def host_summary(
+    def _host_summary(
         self,
         host: db_api.HostRecord,
         unusable: Collection[int],

@@ -311,25 +311,33 @@ class FakeConductor:
             if id_ in known
         ]
 
-    def pool_now(self) -> dict[str, Any]:
+    def pool_counts(self) -> dict[str, Any]:
         self._fail()
         return {
             "strategy": "wra",
             "sessions": {"QUEUED": 3, "CLOSED": 2},
             "queued": {"copy": 1},
-            "unusable_slots": [3],
-            "hosts": {
-                HOST: {
-                    "nic_load": 0.5,
-                    "queued": 1,
-                    "link_message": "not capped",
-                    "last_report_at": 1.7e9,
-                    "novelty": 1,
-                }
-            },
             "builtins": self.builtins,
+            "generation": 1,
+            "hosts": 2,
+            "hosts_up": 1,
+            "devices": 1,
+            "devices_healthy": 1,
+            "slots": {"medium": {"active": 2, "faulty": 2}},
             "novelty": 1,
         }
+
+    def hosts_now(self, host_uuids: Sequence[str]) -> dict[str, Any]:
+        self._fail()
+        figures = {
+            "nic_load": 0.5,
+            "queued": 1,
+            "link_message": "not capped",
+            "last_report_at": 1.7e9,
+            "unusable_slots": [3],
+            "novelty": 1,
+        }
+        return {HOST: figures} if HOST in host_uuids else {}
 
 
 class FakeDatabase:

@@ -127,7 +127,14 @@ def test_a_pool_as_it_is_recorded(headless):
     assert pool["strategy"] is None
     assert pool["waiting"] == 2
     assert pool["sessions"] == {"READY": 1, "QUEUED": 2}
-    first, second = pool["hosts"]
+    assert pool["counts"] == {
+        "hosts": 2,
+        "hosts_up": 1,
+        "devices": 1,
+        "devices_healthy": 1,
+        "slots": {"medium": {"active": 2, "idle": 1, "faulty": 1}},
+    }
+    first, second = headless.ask("GET", "/v1/pool/hosts").json["hosts"]
     (device,) = first["devices"]
     assert [one["state"] for one in device["slots"]] == [
         "active",

@@ -258,7 +258,9 @@ class Pool:
         )
         self.engine.start(NOW)
         # Its agents have reported.
-        for number, host in enumerate(self.engine.pool.registry.hosts.values()):
+        for number, host in enumerate(
+            self.engine.pool.registry.hosts.values()
+        ):
             host.up = number % 10 != 0
         self.endpoint = conductor_rpc.ConductorManager(
             pumps.AnsweringPump(self.engine.questions), self.database, 1

@@ -16,8 +16,10 @@ from fpgapool.conductor.decisions.views import summary
 from fpgapool.vocabulary import capacity
 
 # Counting takes about a microsecond per slot. So it takes at most one percent
-# of the time, and the counts of 10,000 slots are at most a second old.
+# of the time, and the counts of 10,000 slots are at most a second old. A small
+# pool is counted for everyone who asks.
 _AGE_S_PER_SLOT = 1e-4
+_FEW_SLOTS = 100
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -50,7 +52,8 @@ class Census:
 
     def _count(self) -> None:
         pool, now = self._registry, self._clock.now
-        if now - self._counted_at < len(pool.slots) * _AGE_S_PER_SLOT:
+        age_s = (len(pool.slots) - _FEW_SLOTS) * _AGE_S_PER_SLOT
+        if now - self._counted_at < age_s:
             return
         self._counted_at = now
         self._loads = summary.nic_loads(
