@@ -212,6 +212,8 @@ class Backends:
         shapes = {
             profile.name: profile.shapes
             for profile in self.library.get().profiles.values()
+            # Flavors cannot name the accelerators of projects.
+            if names.owner_of(profile.name) is None
         }
         hosts_now = (
             inventory.hosts_now(self.database, pool)

@@ -676,6 +676,8 @@ class Api:
     """The application with nothing real behind it.
 
     :param views: sessions that the conductor knows.
+    :param conductor: instead of one that is a plain object.
+    :param database: the same.
     :param options: of ``[api]``.
     """
 
@@ -685,10 +687,12 @@ class Api:
         table: Any = routes.ROUTES,
         max_waiters: int = 4,
         files: calls.Files | None = None,
+        conductor: Any = None,
+        database: Any = None,
         **options: Any,
     ) -> None:
-        self.conductor = FakeConductor(*views)
-        self.database = FakeDatabase(self.conductor)
+        self.conductor = conductor or FakeConductor(*views)
+        self.database = database or FakeDatabase(self.conductor)
         self.conf = configuration(**options)
         self._options = ("auth_strategy", *options)
         self.waiting = waiters.Waiters(

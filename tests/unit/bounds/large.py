@@ -206,15 +206,51 @@ def _library() -> list[db_api.AcceleratorRecord]:
     ]
 
 
-def _fill(database: db_api.Database, size: Size) -> None:
-    by_kind = collections.defaultdict[type, list[Any]](list)
+def _rows(size: Size) -> dict[type, list[Any]]:
+    """Return all rows, by the class of their records."""
+    found = collections.defaultdict[type, list[Any]](list)
     for make in (_hardware, _sessions, _groups, _assignments, _others):
         for row in make(size):
-            by_kind[type(row)].append(row)
-    by_kind[db_api.AcceleratorRecord] = _library()
-    with database.engine.begin() as connection:
-        for kind in rows.TABLES:
-            rows.upsert(connection, kind, by_kind[kind])
+            found[type(row)].append(row)
+    found[db_api.AcceleratorRecord] = _library()
+    return found
+
+
+def _snapshot(found: dict[type, list[Any]]) -> db_api.Snapshot:
+    """Return what a new leader reads of these rows."""
+    return db_api.Snapshot(
+        hosts=found[db_api.HostRecord],
+        devices=found[db_api.DeviceRecord],
+        slots=found[db_api.SlotRecord],
+        accelerators=found[db_api.AcceleratorRecord],
+        live_sessions=found[db_api.SessionRecord],
+        ending_sessions=[],
+        lost_sessions=[],
+        unknown_sessions=[],
+        assignments=found[db_api.AssignmentRecord],
+        max_ids=collections.Counter(
+            {kind: len(found[kind]) for kind in rows.TABLES}
+        ),
+        usage=found[db_api.UsageRecord],
+        quotas=[],
+        bitstreams=found[db_api.BitstreamRecord],
+        instances=found[db_api.InstanceRecord],
+        reservations=[],
+        faults=[],
+        groups=found[db_api.GroupRecord],
+        group_clients=found[db_api.GroupClientRecord],
+        group_desks=[],
+    )
+
+
+class Pump(pumps.AnsweringPump):
+    """Answers changes, but does not make them."""
+
+    def offer(self, item: Any, project_id: str | None = None) -> bool:
+        """Answer at once, if anybody waits."""
+        if hasattr(item, "future"):
+            item.future.set_result(None)
+        return True
 
 
 class Wire(making.Wire):
@@ -226,6 +262,9 @@ class Wire(making.Wire):
     def __init__(self, endpoint: conductor_rpc.ConductorManager) -> None:
         self._endpoint = endpoint
         self.sizes_bytes = collections.Counter[str]()
+
+    def cast(self, _context: Any, method: str, **kwargs: Any) -> None:
+        """Send what has no answer nowhere."""
 
     def call(self, _context: Any, method: str, **kwargs: Any) -> Any:
         """Let the conductor answer."""
@@ -243,7 +282,10 @@ class Pool:
         self.size = size
         self.database = db_api.Database("sqlite://")
         migration.sync(self.database.engine)
-        _fill(self.database, size)
+        found = _rows(size)
+        with self.database.engine.begin() as connection:
+            for kind in rows.TABLES:
+                rows.upsert(connection, kind, found[kind])
         strategy = shared.SharedStrategy(
             strategies.fifo({"slot_choice": "index"}, 0),
             sharing.ShareOptions(False),
@@ -253,7 +295,7 @@ class Pool:
         self.engine = engine.Engine(
             core_state.PoolState(strategy, first_generation=1 << 32),
             admission.PoolLimits(),
-            self.database.load(),
+            _snapshot(found),
             "wra",
         )
         self.engine.start(NOW)
@@ -263,7 +305,7 @@ class Pool:
         ):
             host.up = number % 10 != 0
         self.endpoint = conductor_rpc.ConductorManager(
-            pumps.AnsweringPump(self.engine.questions), self.database, 1
+            Pump(self.engine.questions), self.database, 1
         )
         self.wire = Wire(self.endpoint)
 
