@@ -9,11 +9,13 @@ import typing
 from collections.abc import Callable
 from collections.abc import Mapping
 
+import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
+from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import names
@@ -53,26 +55,37 @@ def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
 
 
 def fetched(
-    page_after: Callable[[str], list[objects.AcceleratorProfile]],
+    conductor: conductor_api.ConductorAPI,
 ) -> list[objects.AcceleratorProfile]:
-    """Return the profiles on all pages.
-
-    :param page_after: returns those that follow a name; empty: no more.
-    """
+    """Return all profiles, in several calls if messages are not pinned."""
     found: list[objects.AcceleratorProfile] = []
-    while page := page_after(found[-1].name if found else ""):
-        found += page
+    try:
+        while page := conductor.accelerators_after(
+            found[-1].name if found else ""
+        ):
+            found += page
+    except messaging.RPCVersionCapError:
+        return conductor.list_accelerators()
     return found
 
 
-def page(known: Profiles, slots: capacity.Slots) -> dict[str, object]:
+def slots(conductor: conductor_api.ConductorAPI) -> capacity.Slots:
+    """Return the numbers of the pool's slots."""
+    try:
+        found: capacity.Slots = conductor.pool_counts()["slots"]
+    except messaging.RPCVersionCapError:
+        return capacity.of_hosts(conductor.pool_summary()["hosts"])
+    return found
+
+
+def page(known: Profiles, counts: capacity.Slots) -> dict[str, object]:
     """Return a reply that lists accelerators and their numbers of slots.
 
     :returns: ``accelerators``, as many as fit into one message; if there are
         more, also ``next``, the name after which the next page starts.
     """
     shown = bounds.fitting(
-        {**one, **capacity.of(one, slots)}
+        {**one, **capacity.of(one, counts)}
         for one in map(public, known.values())
     )
     if len(shown) == len(known):

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
 
+import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
@@ -67,7 +68,7 @@ class Questions:
         self._profiles = profiles.ProfileCache(
             loop,
             caller,
-            lambda: profiles.fetched(conductor.accelerators_after),
+            lambda: profiles.fetched(conductor),
             limit_s=settings.open_timeout_s,
         )
 
@@ -131,22 +132,24 @@ class Questions:
         after = requests.after(request.members)
 
         def ask() -> Members:
-            page = self._conductor.pool_hosts(after)
+            try:
+                page = self._conductor.pool_hosts(after)
+                counts = self._conductor.pool_counts()
+            except messaging.RPCVersionCapError:
+                return {"summary": self._conductor.pool_summary()}
             if "next" in page and not is_paged:
                 raise rules.RequestError(
                     codes.FRAME_TOO_LARGE,
                     "the pool has more hosts than one message holds; ask for"
                     ' pages with "after", or use the REST API',
                 )
-            counts = self._conductor.pool_counts()
             summary = {
                 "strategy": counts["strategy"],
                 "waiting": counts["sessions"].get(states.QUEUED, 0),
                 "sessions": counts["sessions"],
-                "hosts": page["hosts"],
+                "hosts": page.pop("hosts"),
             }
-            more = {"next": page["next"]} if "next" in page else {}
-            return {"summary": summary, **more}
+            return {"summary": summary, **page}
 
         return ask
 
@@ -179,9 +182,7 @@ class Questions:
             }
             self._ask(
                 request,
-                lambda: profiles.page(
-                    own, self._conductor.pool_counts()["slots"]
-                ),
+                lambda: profiles.page(own, profiles.slots(self._conductor)),
             )
 
         self._ask_profiles(request, None, answer)
