@@ -122,6 +122,14 @@ def test_a_new_leader_is_asked_again(headless):
     assert HEADER not in headless.ask("GET", "/v1/pool").headers
 
 
+def test_a_question_that_is_pinned_does_not_silence_the_leader(world):
+    newer = messaging.RPCVersionCapError(version="1.1", version_cap="1.0")
+    world.conductor.failure = newer
+    assert HEADER in world.ask("GET", "/v1/pool").headers
+    world.conductor.failure = None
+    assert HEADER not in world.ask("GET", "/v1/pool").headers
+
+
 def test_a_pool_as_it_is_recorded(headless):
     pool = headless.ask("GET", "/v1/pool").json["pool"]
     assert pool["strategy"] is None

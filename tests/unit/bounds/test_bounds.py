@@ -354,6 +354,19 @@ def test_a_report_grows_with_the_slots_of_its_host() -> None:
     assert len(text) <= CONDUCTOR["report"].of(slot=64)
 
 
+def test_pages_of_hosts_are_parts_of_the_whole(pool: large.Pool) -> None:
+    asked = pool.conductor()
+    page = asked.pool_hosts(large.host_uuid(7))
+    whole = {one["uuid"]: one for one in asked.pool_summary()["hosts"]}
+    assert page["hosts"] == [
+        whole[large.host_uuid(8 + number)]
+        for number in range(len(page["hosts"]))
+    ]
+    assert page["next"] == page["hosts"][-1]["uuid"]
+    last = asked.pool_hosts(large.host_uuid(SIZE.hosts - 3))
+    assert (len(last["hosts"]), "next" in last) == (3, False)
+
+
 # Everything else.
 
 
