@@ -28,12 +28,12 @@ def recorded(pool: world.Conductor) -> dict[str, object]:
 
 @pytest.fixture
 def pool() -> world.Conductor:
-    return world.Conductor(world.hosts(a=2, b=3), report_timeout_s=5.0)
+    return world.Conductor(world.hosts(a=2, b=3, c=1), report_timeout_s=5.0)
 
 
 def test_the_leader_counts_what_rows_say(pool: world.Conductor) -> None:
     assert counted(pool) == recorded(pool)
-    assert counted(pool)["slots"] == {"medium": {"idle": 5}}
+    assert counted(pool)["slots"] == {"medium": {"idle": 6}}
     pool.open()
     assert counted(pool) == recorded(pool)
     pool.settle()
@@ -44,10 +44,10 @@ def test_the_leader_counts_what_rows_say(pool: world.Conductor) -> None:
     assert administering.administer(pool, model.AdminState.DISABLED)
     assert counted(pool) == recorded(pool)
     assert counted(pool)["slots"]["medium"]["disabled"] == 1
-    for _ in range(4):
-        pool.report("a")
-        pool.tick(5.0)
-    assert counted(pool)["hosts_up"] == 1
+    for _ in range(15):
+        pool.report("a", "c")
+        pool.tick(1.0)
+    assert counted(pool)["hosts_up"] == 2
     assert counted(pool) == recorded(pool)
 
 
