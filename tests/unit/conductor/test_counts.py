@@ -28,7 +28,7 @@ def recorded(pool: world.Conductor) -> dict[str, object]:
 
 @pytest.fixture
 def pool() -> world.Conductor:
-    return world.Conductor(world.hosts(a=2, b=3, c=1), report_timeout_s=5.0)
+    return world.Conductor(world.hosts(a=2, b=3, c=1), report_timeout_s=8.0)
 
 
 def test_the_leader_counts_what_rows_say(pool: world.Conductor) -> None:
@@ -66,7 +66,7 @@ def test_a_large_pool_is_counted_once_for_all_who_ask(
     monkeypatch.setattr(census, "_AGE_S_PER_SLOT", 1.0)
     before = counted(pool)
     pool.open()
-    pool.tick(4.0)
+    pool.tick(5.0)
     assert counted(pool) == before
     pool.tick(1.0)
     assert counted(pool) != before
