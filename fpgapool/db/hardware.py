@@ -43,21 +43,21 @@ def part(
         .limit(most)
     )
     ids = connection.scalars(chosen).all()
-    devices = read(records.DeviceRecord, models.devices.c.host_id.in_(ids))
-    of_devices = [one.id for one in devices]
-    slots = read(records.SlotRecord, models.slots.c.device_id.in_(of_devices))
+    of_hosts = models.devices.c.host_id.in_(ids)
+    devices = sa.select(models.devices.c.id).where(of_hosts)
+    of_devices = models.slots.c.device_id.in_(devices)
     holders = _holders().subquery()
     held = sa.select(holders).where(
-        holders.c.slot_id.in_([one.id for one in slots])
+        holders.c.slot_id.in_(sa.select(models.slots.c.id).where(of_devices))
     )
     return answers.Inventory(
         hosts=read(records.HostRecord, models.hosts.c.id.in_(ids)),
-        devices=devices,
-        slots=slots,
+        devices=read(records.DeviceRecord, of_hosts),
+        slots=read(records.SlotRecord, of_devices),
         holders=rows.fetch(connection, held, answers.SlotHolder),
         reservations=read(
             records.ReservationRecord,
-            models.reservations.c.device_id.in_(of_devices),
+            models.reservations.c.device_id.in_(devices),
         ),
         faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
         projects={},
