@@ -45,6 +45,7 @@ class ConductorManager(
         "pool_summary",
         "reopen_session",
         "submit_sessions",
+        "usable_groups",
         rpc.SEVERAL,
     }
 

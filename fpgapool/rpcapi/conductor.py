@@ -30,7 +30,11 @@ VERSION = "1.1"
 
 #: The version that introduced each method, if not the first one.
 SINCE = dict.fromkeys(
-    ("accelerators_after", "hosts_now", "pool_counts", "pool_hosts"), "1.1"
+    (
+        *("accelerators_after", "group_now", "hosts_now", "pool_counts"),
+        *("pool_hosts", "usable_groups"),
+    ),
+    "1.1",
 )
 
 # Leaders' names are reused, so that the broker does not accumulate queues.
@@ -351,13 +355,33 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_ask")
     def get_groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
-        """Return the groups that exist (call)."""
+        """Return the groups that exist (call).
+
+        For conductors of release 1.0.0: the answer grows with their slots.
+        """
+
+    @declared.sent_by("_ask")
+    def group_now(self, group_id: str) -> objects.GroupView | None:
+        """Return a group, with as many members and hosts as fit (call)."""
 
     @declared.sent_by("_ask")
     def find_groups(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
-        """Return the groups with this name that a project may use (call)."""
+        """Return the groups with this name that a project may use (call).
+
+        For conductors of release 1.0.0: the answer grows with their slots.
+        """
+
+    @declared.sent_by("_ask")
+    def usable_groups(
+        self, project_id: str, name: str, *, host_uuid: str
+    ) -> list[objects.GroupView]:
+        """Return groups with this name that a project may use (call).
+
+        :param host_uuid: the host that comes first among a group's hosts.
+        :returns: at most two, without members, and with as many hosts as fit.
+        """
 
     @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
@@ -426,8 +450,8 @@ class ConductorAPI(_Leader):
         Intended for callers that cannot read the database.
 
         :param after: the UUID after which the page starts.
-        :returns: ``hosts`` in the order of their UUIDs and, if there may be
-            more, ``next``, the ``after`` of the next page.
+        :returns: ``hosts`` and, if there may be more, ``next``, the ``after``
+            of the next page.
         """
 
     @declared.sent_by("_ask")

@@ -284,7 +284,13 @@ class Questions:
         return detach
 
     def _find(self, project_id: str, name: str) -> objects.GroupView:
-        found = self._conductor.find_groups(project_id, name)
+        mine = self._settings.host_uuid
+        try:
+            found = self._conductor.usable_groups(
+                project_id, name, host_uuid=mine
+            )
+        except messaging.RPCVersionCapError:
+            found = self._conductor.find_groups(project_id, name)
         if not found:
             raise rules.RequestError(
                 codes.GROUP_NOT_FOUND, f"no such group: {name!r:.80}"
@@ -293,8 +299,7 @@ class Questions:
             # Other projects may share groups with the same name.
             raise rules.RequestError(
                 codes.INVALID_REQUEST,
-                f"{len(found)} groups are named {name!r:.80}; use the group's"
-                " ID",
+                f"several groups are named {name!r:.80}; use the group's ID",
             )
         return found[0]
 

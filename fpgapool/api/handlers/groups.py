@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import oslo_messaging as messaging
+
 from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
@@ -22,6 +24,7 @@ from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
+from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
@@ -220,8 +223,14 @@ def _find(call: calls.Call) -> objects.GroupView:
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
     """Return a group with the data that only the leader has."""
-    found = call.ask(lambda leader: leader.get_groups([view.group_id]))
-    return found[0] if found else view
+
+    def ask(leader: conductor_rpcapi.ConductorAPI) -> objects.GroupView | None:
+        try:
+            return leader.group_now(view.group_id)
+        except messaging.RPCVersionCapError:
+            return next(iter(leader.get_groups([view.group_id])), None)
+
+    return call.ask(ask) or view
 
 
 def _reread(call: calls.Call, group_id: str) -> objects.GroupView:

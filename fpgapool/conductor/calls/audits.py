@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from fpgapool import objects
@@ -63,15 +64,15 @@ class AuditCalls(base.Calls):
         pool = inventory.Inventory(
             self._database.part_of_inventory(after, bounds.MAX_HOSTS)
         )
-        uuids = sorted(host.uuid for host in pool.hosts)
+        uuids = [host.uuid for host in pool.hosts]
         now = self._ask(lambda asked: asked.hosts_now(uuids), durable=False)
-        unusable = {i for one in now.values() for i in one["unusable_slots"]}
-        known = {one["uuid"]: one for one in pool.summary(unusable)}
-        shown = bounds.fitting(known[uuid] for uuid in uuids)
-        found: dict[str, Any] = {"hosts": shown}
-        if len(shown) < len(uuids) or len(uuids) == bounds.MAX_HOSTS:
-            found["next"] = shown[-1]["uuid"]
-        return found
+        hosts = pool.summary(
+            {i for one in now.values() for i in one["unusable_slots"]}
+        )
+        shown = bounds.fitting(sorted(hosts, key=operator.itemgetter("uuid")))
+        if len(shown) == len(hosts) < bounds.MAX_HOSTS:
+            return {"hosts": hosts}
+        return {"hosts": shown, "next": shown[-1]["uuid"]}
 
     @base.call
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:

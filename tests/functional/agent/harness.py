@@ -161,10 +161,11 @@ class FakeConductor:
         more = {} if is_last else {"next": page[-1]["uuid"]}
         return {"hosts": page, **more}
 
-    def find_groups(
-        self, project_id: str, name: str
+    def usable_groups(
+        self, project_id: str, name: str, *, host_uuid: str
     ) -> list[objects.GroupView]:
-        self._record("find_groups", (project_id, name))
+        assert host_uuid == HOST
+        self._record("usable_groups", (project_id, name))
         return [one for one in self.groups if name in (one.name, one.group_id)]
 
     def attach_client(self, client: objects.AttachClient) -> None:

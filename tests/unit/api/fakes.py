@@ -298,18 +298,14 @@ class FakeConductor:
                 str(error), code=error.code
             ) from error
 
-    def get_groups(self, group_ids: Any) -> list[objects.GroupView]:
+    def group_now(self, group_id: str) -> objects.GroupView | None:
         self._fail()
-        known = self.groups.groups
-        return [
-            objects.GroupView.of(
-                known[id_],
-                hosts=self.group_hosts,
-                hosts_revision=self.group_hosts_revision,
-            )
-            for id_ in group_ids
-            if id_ in known
-        ]
+        known = self.groups.groups.get(group_id)
+        return known and objects.GroupView.of(
+            known,
+            hosts=self.group_hosts,
+            hosts_revision=self.group_hosts_revision,
+        )
 
     def pool_counts(self) -> dict[str, Any]:
         self._fail()

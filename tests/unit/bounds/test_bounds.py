@@ -307,10 +307,16 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "find_groups": {"project_id": large.project(1), "name": "render"},
     "get_groups": {"group_ids": [large.GROUP]},
+    "group_now": {"group_id": large.GROUP},
     "hosts_now": {
         "host_uuids": [large.host_uuid(number) for number in range(1, 101)]
     },
     "pool_hosts": {"after": ""},
+    "usable_groups": {
+        "project_id": large.project(1),
+        "name": "render",
+        "host_uuid": large.host_uuid(SIZE.hosts),
+    },
 }
 COUNTS_OF = {
     name: COUNTS | {"slot": large.GROUP_SLOTS}
@@ -356,6 +362,20 @@ def test_a_report_grows_with_the_slots_of_its_host() -> None:
     assert len(text) <= CONDUCTOR["report"].of(slot=64)
 
 
+def test_a_group_has_the_host_first_that_asks(pool: large.Pool) -> None:
+    asked = ARGUMENTS["usable_groups"]
+    (found,) = pool.conductor().usable_groups(**asked)
+    assert found.members == ()
+    assert found.hosts[0].host_uuid == asked["host_uuid"]
+    whole = pool.conductor().get_groups([large.GROUP])[0]
+    assert sorted(found.hosts, key=lambda one: one.host_uuid) == sorted(
+        whole.hosts, key=lambda one: one.host_uuid
+    )
+    now = pool.conductor().group_now(large.GROUP)
+    assert 0 < len(now.members) < len(whole.members)
+    assert now.members == whole.members[: len(now.members)]
+
+
 def test_pages_of_hosts_are_parts_of_the_whole(pool: large.Pool) -> None:
     asked = pool.conductor()
     page = asked.pool_hosts(large.host_uuid(7))
@@ -367,6 +387,8 @@ def test_pages_of_hosts_are_parts_of_the_whole(pool: large.Pool) -> None:
     assert page["next"] == page["hosts"][-1]["uuid"]
     last = asked.pool_hosts(large.host_uuid(SIZE.hosts - 3))
     assert (len(last["hosts"]), "next" in last) == (3, False)
+    end = asked.pool_hosts(large.host_uuid(SIZE.hosts))
+    assert end == {"hosts": []}
 
 
 # Everything else.
