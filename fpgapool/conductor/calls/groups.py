@@ -15,6 +15,7 @@ from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.objects import group
 from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
@@ -70,13 +71,15 @@ class GroupCalls(base.Calls):
         """Return groups with this name that a project may use, or some of
         them, without their members.
         """
-        views = self._ask(lambda asked: asked.groups_named(project_id, name))
-        return [
-            _cut(
-                dataclasses.replace(one, members=()), host_uuid
-            ).to_primitive()
-            for one in views[:_MOST_NAMESAKES]
-        ]
+
+        def ask(asked: questions.Questions) -> list[objects.GroupView]:
+            views = asked.groups_named(project_id, name)[:_MOST_NAMESAKES]
+            return [
+                _cut(dataclasses.replace(one, members=()), host_uuid)
+                for one in views
+            ]
+
+        return [view.to_primitive() for view in self._ask(ask)]
 
     @base.call
     def attach_client(self, ctxt: Any, client: Any) -> None:
