@@ -422,6 +422,7 @@ ROUTES: tuple[Route, ...] = (
         "GET /v1/pool/hosts",
         pool.hosts,
         rights.ANY_READER,
+        policy="fpgapool:pool:get",
         since="1.1",
         **pool_schemas.HOSTS,
     ),

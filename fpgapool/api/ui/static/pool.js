@@ -21,7 +21,8 @@ const BUSY = new Set(["preparing", "ready", "active", "detached"]);
 // Return the numbers of slots by state, from those by shape and state.
 export function countStates({ slots }) {
   const counts = Object.fromEntries(Object.keys(SIGNS).map((k) => [k, 0]));
-  for (const [state, count] of Object.values(slots).flatMap(Object.entries)) {
+  const found = Object.values(slots).flatMap(Object.entries);
+  for (const [state, count] of found) {
     counts[state] = (counts[state] ?? 0) + count;
   }
   return counts;
@@ -133,7 +134,8 @@ export class View {
   showCard(element, host) {
     const [name, state, devices] = element.children;
     setText(name, host.name);
-    name.setAttribute("aria-expanded", String(this.chosen?.uuid === host.uuid));
+    const isChosen = this.chosen?.uuid === host.uuid;
+    name.setAttribute("aria-expanded", String(isChosen));
     setText(state, host.up ? "" : "down");
     element.classList.toggle("is-down", !host.up);
     keyed(devices, host.devices, (device) => device.name,
