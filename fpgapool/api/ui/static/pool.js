@@ -21,8 +21,7 @@ const BUSY = new Set(["preparing", "ready", "active", "detached"]);
 // Return the numbers of slots by state, from those by shape and state.
 export function countStates({ slots }) {
   const counts = Object.fromEntries(Object.keys(SIGNS).map((k) => [k, 0]));
-  const found = Object.values(slots).flatMap(Object.entries);
-  for (const [state, count] of found) {
+  for (const [state, count] of Object.values(slots).flatMap(Object.entries)) {
     counts[state] = (counts[state] ?? 0) + count;
   }
   return counts;
@@ -205,10 +204,11 @@ export class View {
 
   showTiles() {
     const counts = this.pool.counts;
+    const slots = countStates(counts);
     const figures = [
       ["Hosts", counts.hosts],
       ["Hosts down", counts.hosts - counts.hosts_up],
-      ...Object.entries(countStates(counts)).map(([k, v]) => [`Slots ${k}`, v]),
+      ...Object.entries(slots).map(([k, v]) => [`Slots ${k}`, v]),
       ["Waiting sessions", this.pool.waiting],
       ["Strategy", this.pool.strategy ?? "unknown"],
     ].filter(([label, value]) => value !== 0 || !/down|faul|disa|deta/
