@@ -62,7 +62,9 @@ class AuditCalls(base.Calls):
         # The rows of what was answered before are written.
         self._ask(lambda asked: None)
         pool = inventory.Inventory(
-            self._database.part_of_inventory(after, bounds.MAX_HOSTS)
+            self._database.part_of_inventory(
+                limits.writable(after), bounds.MAX_HOSTS
+            )
         )
         uuids = [host.uuid for host in pool.hosts]
         now = self._ask(lambda asked: asked.hosts_now(uuids), durable=False)
