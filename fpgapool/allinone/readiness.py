@@ -8,7 +8,6 @@ import json
 import os
 import select
 import threading
-import typing
 from collections.abc import Callable
 from collections.abc import Mapping
 
@@ -87,26 +86,15 @@ class Readiness:
         if not self._conductor.wait_until_leading(0):
             return "the conductor is starting"
         try:
-            summary = self._api.pool_summary()
+            counts = self._api.pool_counts()
         except (messaging.MessagingException, exception.FpgapoolException):
             LOG.debug("The conductor does not respond yet", exc_info=True)
             return "the conductor does not respond yet"
-        idle = count_idle_slots(summary)
+        slots = counts["slots"].values()
+        idle = sum(one.get("idle", 0) for one in slots)
         if idle >= self._slots:
             return None
         return f"{idle} of {self._slots} slots are ready"
-
-
-def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
-    """Return the number of idle slots on hosts that are up."""
-    return sum(
-        slot["state"] == "idle"
-        for host in summary["hosts"]
-        if host["up"]
-        for device in host["devices"]
-        if device["healthy"]
-        for slot in device["slots"]
-    )
 
 
 class Lifeline:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from fpgapool.common.messaging import context
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory as inventories
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
@@ -166,15 +168,28 @@ class Backends:
             clock,
         )
 
-    def pool_now(self) -> tuple[dict[str, Any], bool]:
-        """Return the pool's figures, and whether the database provided them.
+    def pool_counts(self) -> tuple[dict[str, Any], bool]:
+        """Return the pool in numbers, and whether they are from the database.
 
-        See :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`.
+        See :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_counts`.
         """
-        now, answers = self.leader.ask(lambda leader: leader.pool_now())
-        if now is None:
-            now = inventory.figures(self.database, self.inventory.get())
-        return now, not answers
+        counts, answers = self.leader.ask(lambda leader: leader.pool_counts())
+        if counts is None:
+            counts = inventory.counts(self.database, self.inventory.get())
+        return counts, not answers
+
+    def hosts_now(self, host_uuids: Sequence[str]) -> dict[str, Any]:
+        """Return what only the leader knows about hosts, by UUID.
+
+        See :meth:`fpgapool.rpcapi.conductor.ConductorAPI.hosts_now`; if the
+        leader does not answer, hosts are missing.
+        """
+        found: dict[str, Any] = {}
+        for start in range(0, len(host_uuids), bounds.MAX_HOSTS):
+            some = host_uuids[start : start + bounds.MAX_HOSTS]
+            now, _ = self.leader.ask(operator.methodcaller("hosts_now", some))
+            found |= now or {}
+        return found
 
     def load_library(self) -> libraries.Library:
         """Return the library from the database.
@@ -185,20 +200,28 @@ class Backends:
         return libraries.Library.load(self.database, self.builtins.get())
 
     def _builtins(self) -> dict[str, libraries.Builtins | None]:
-        now, _ = self.pool_now()
+        counts, _ = self.pool_counts()
         return {
             shape: libraries.read_builtins(builtins)
-            for shape, builtins in now.get("builtins", {}).items()
+            for shape, builtins in counts["builtins"].items()
         }
 
     def _snapshot(self) -> tuple[dict[str, Any], bool]:
-        now, is_recorded = self.pool_now()
+        counts, is_recorded = self.pool_counts()
+        pool = self.inventory.get()
         shapes = {
             profile.name: profile.shapes
             for profile in self.library.get().profiles.values()
+            # Flavors cannot name the accelerators of projects.
+            if names.owner_of(profile.name) is None
         }
+        hosts_now = (
+            inventory.hosts_now(self.database, pool)
+            if is_recorded
+            else self.hosts_now([host.uuid for host in pool.hosts])
+        )
         found = inventory.snapshot(
-            self.inventory.get(), shapes, now, time.time()
+            pool, shapes, counts["queued"], hosts_now, time.time()
         )
         return found, is_recorded
 

@@ -419,6 +419,14 @@ ROUTES: tuple[Route, ...] = (
         response=pool_schemas.SHOW,
     ),
     _route(
+        "GET /v1/pool/hosts",
+        pool.hosts,
+        rights.ANY_READER,
+        policy="fpgapool:pool:get",
+        since="1.1",
+        **pool_schemas.HOSTS,
+    ),
+    _route(
         "GET /v1/pool/snapshot",
         pool.snapshot,
         rights.ADMIN_OR_SERVICE,

@@ -74,15 +74,23 @@ def accelerators(
             profiles += reply["accelerators"]
         if not all("slots" in one for one in profiles):
             # The API does not count slots; neither do older front doors.
-            counted = capacity.Capacity(ask("pool")["summary"]["hosts"])
-            profiles = [{**one, **counted.of(one)} for one in profiles]
+            slots = _slots(ask("pool")["summary"])
+            profiles = [{**one, **capacity.of(one, slots)} for one in profiles]
         names = [field.name for field in dataclasses.fields(Accelerator)]
         found = [
             Accelerator(**{name: profile[name] for name in names})
             for profile in profiles
         ]
-    except (KeyError, TypeError) as exc:
+    except (AttributeError, KeyError, TypeError) as exc:
         raise errors.FrontDoorUnavailable(
             f"the front door's reply is malformed: {exc!r}"
         ) from exc
     return sorted(found, key=lambda one: one.name)
+
+
+def _slots(summary: Mapping[str, Any]) -> capacity.Slots:
+    """Return the numbers of slots in a summary of the pool."""
+    if "counts" not in summary:
+        return capacity.of_hosts(summary["hosts"])
+    found: capacity.Slots = summary["counts"]["slots"]
+    return found

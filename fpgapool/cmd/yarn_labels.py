@@ -150,10 +150,17 @@ def hosts(front_door: str | client.PoolApi | None) -> Hosts:
     :param front_door: how to reach the pool; None lets the environment decide.
     :raises client.FpgapoolError: if the pool does not respond.
     """
-    (pool,) = asking.ask(
-        [("pool", {})], front_door=front_door, timeout_s=POOL_S
-    )
-    found: Hosts = pool["summary"]["hosts"]
+    found: Hosts = []
+    after: str | None = ""
+    while after is not None:
+        (pool,) = asking.ask(
+            [("pool", {"after": after})],
+            front_door=front_door,
+            timeout_s=POOL_S,
+        )
+        found += pool["summary"]["hosts"]
+        # Pools of release 1.0.0 return all hosts at once.
+        after = pool.get("next")
     return found
 
 

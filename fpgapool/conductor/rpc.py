@@ -33,15 +33,19 @@ class ConductorManager(
     )
 
     OF_HOSTS = CASTS | {
+        "accelerators_after",
         "attach_client",
         "changed_sessions",
         "detach_client",
         "dry_run",
         "find_groups",
         "list_accelerators",
+        "pool_counts",
+        "pool_hosts",
         "pool_summary",
         "reopen_session",
         "submit_sessions",
+        "usable_groups",
         rpc.SEVERAL,
     }
 

@@ -41,12 +41,12 @@ Maximum size of a request's body, in bytes. Larger bodies are refused with
     ),
     cfg.IntOpt(
         "max_page_length",
-        default=1000,
+        default=200,
         min=1,
         max=10000,
         help="""
 Maximum number of entries on one page of a list, even if the request's
-``limit`` is higher.
+``limit`` is higher. A page also ends before it exceeds 64 KiB.
 """,
     ),
     cfg.IntOpt(

@@ -432,6 +432,15 @@ class Database(connected.Connected):
         with self._transaction() as connection:
             return hardware.inventory(connection)
 
+    def part_of_inventory(self, after: str, most: int) -> Inventory:
+        """Return hosts in the order of their UUIDs, with their hardware.
+
+        :param after: the UUID after which the part starts.
+        :param most: maximum number of hosts.
+        """
+        with self._transaction() as connection:
+            return hardware.part(connection, after, most)
+
     # The library.
 
     def accelerators(self) -> list[AcceleratorRecord]:

@@ -30,6 +30,40 @@ def inventory(connection: sa.Connection) -> answers.Inventory:
     )
 
 
+def part(
+    connection: sa.Connection, after: str, most: int
+) -> answers.Inventory:
+    """Return the hosts that follow a UUID, at most so many."""
+    read = functools.partial(rows.read, connection)
+    uuid = models.hosts.c.uuid
+    chosen = (
+        sa.select(models.hosts.c.id)
+        .where(uuid > after)
+        .order_by(uuid)
+        .limit(most)
+    )
+    ids = connection.scalars(chosen).all()
+    of_hosts = models.devices.c.host_id.in_(ids)
+    devices = sa.select(models.devices.c.id).where(of_hosts)
+    of_devices = models.slots.c.device_id.in_(devices)
+    holders = _holders().subquery()
+    held = sa.select(holders).where(
+        holders.c.slot_id.in_(sa.select(models.slots.c.id).where(of_devices))
+    )
+    return answers.Inventory(
+        hosts=read(records.HostRecord, models.hosts.c.id.in_(ids)),
+        devices=read(records.DeviceRecord, of_hosts),
+        slots=read(records.SlotRecord, of_devices),
+        holders=rows.fetch(connection, held, answers.SlotHolder),
+        reservations=read(
+            records.ReservationRecord,
+            models.reservations.c.device_id.in_(devices),
+        ),
+        faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
+        projects={},
+    )
+
+
 @functools.cache
 def _holders() -> sa.CompoundSelect[Any]:
     # Cached, like the other query, because building it takes longer than

@@ -8,13 +8,14 @@ import collections
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from fpgapool.core import health
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 from fpgapool.objects import instance
+from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import states
 
 
@@ -86,6 +87,15 @@ class Slot:
             return states.FAULTY
         return states.SLOT_IDLE if self.device.host.up else states.DOWN
 
+    def state_now(self, unusable: Collection[int]) -> str:
+        """Return its state, which is ``faulty`` if the leader cannot use it.
+
+        :param unusable: row ids of the slots that the leader cannot use now.
+        """
+        if self.holder is None and self.record.id in unusable:
+            return states.FAULTY
+        return self.state
+
 
 class Inventory:
     """All hardware of the pool, at one point in time."""
@@ -136,6 +146,12 @@ class Inventory:
             if slot.holder is not None and slot.holder.session_id is not None
         )
 
+        self._devices_of = collections.defaultdict[int, list[Device]](list)
+        for device in self._devices.values():
+            self._devices_of[device.host.id].append(device)
+        self._slots_of = collections.defaultdict[str, list[Slot]](list)
+        for slot in self.slots:
+            self._slots_of[slot.device.id].append(slot)
         self._kept_off = collections.defaultdict[
             int, list[db_api.FaultRecord]
         ](list)
@@ -164,54 +180,80 @@ class Inventory:
         """Return the faults of accelerators out of service on a host."""
         return self._kept_off.get(host.id, [])
 
-    def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
-        return (one for one in self.devices if one.host is host)
+    def devices_of(self, host: db_api.HostRecord) -> Sequence[Device]:
+        return self._devices_of.get(host.id, ())
 
-    def slots_of(self, device: Device) -> Iterator[Slot]:
-        return (one for one in self.slots if one.device is device)
+    def slots_of(self, device: Device) -> Sequence[Slot]:
+        return self._slots_of.get(device.id, ())
 
     def summary(
         self,
         unusable: Collection[int],
         shown: Callable[[str | None], str | None] = lambda key: key,
+        hosts: Sequence[db_api.HostRecord] | None = None,
     ) -> list[dict[str, Any]]:
         """Return hosts, devices and slots as JSON, without tenants' data.
 
         :param unusable: row ids of the slots that the leader cannot use now.
         :param shown: returns the form of an accelerator's key that the reader
             may see.
+        :param hosts: the hosts to return; None: all of them.
         """
-        devices: dict[int, list[dict[str, Any]]] = {}
-        slots: dict[str, list[dict[str, Any]]] = {}
-        for device in self.devices:
-            members = {
-                "name": device.record.name,
-                "healthy": device.record.healthy,
-                "reservable_slots": device.record.reservable_slots,
-                "reserved_slots": device.reserved_slots,
-                "pending_reservations": self.pending_reservations(device),
-                "slots": slots.setdefault(device.id, []),
-            }
-            devices.setdefault(device.host.id, []).append(members)
-        for slot in self.slots:
-            is_unusable = slot.holder is None and slot.record.id in unusable
-            slots[slot.device.id].append(
-                {
-                    "slot": slot.record.number,
-                    "shape": slot.record.shape,
-                    "state": states.FAULTY if is_unusable else slot.state,
-                    "accelerator": shown(
-                        slot.holder and slot.holder.accelerator
-                    ),
-                    "programmed": shown(slot.record.programmed),
-                }
-            )
         return [
-            {
-                "uuid": host.uuid,
-                "name": host.name,
-                "up": host.up,
-                "devices": devices.get(host.id, []),
-            }
-            for host in self.hosts
+            self._host_summary(host, unusable, shown)
+            for host in (self.hosts if hosts is None else hosts)
         ]
+
+    def _host_summary(
+        self,
+        host: db_api.HostRecord,
+        unusable: Collection[int],
+        shown: Callable[[str | None], str | None],
+    ) -> dict[str, Any]:
+        """Return one host; see :meth:`summary`."""
+        return {
+            "uuid": host.uuid,
+            "name": host.name,
+            "up": host.up,
+            "devices": [
+                {
+                    "name": device.record.name,
+                    "healthy": device.record.healthy,
+                    "reservable_slots": device.record.reservable_slots,
+                    "reserved_slots": device.reserved_slots,
+                    "pending_reservations": self.pending_reservations(device),
+                    "slots": [
+                        {
+                            "slot": slot.record.number,
+                            "shape": slot.record.shape,
+                            "state": slot.state_now(unusable),
+                            "accelerator": shown(
+                                slot.holder and slot.holder.accelerator
+                            ),
+                            "programmed": shown(slot.record.programmed),
+                        }
+                        for slot in self.slots_of(device)
+                    ],
+                }
+                for device in self.devices_of(host)
+            ],
+        }
+
+    def counts(self, unusable: Collection[int] = ()) -> dict[str, Any]:
+        """Return the numbers of hosts, devices and slots.
+
+        The leader counts the same, see
+        :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_counts`.
+        """
+        return {
+            "hosts": len(self.hosts),
+            "hosts_up": sum(host.up for host in self.hosts),
+            "devices": len(self.devices),
+            "devices_healthy": sum(
+                one.record.healthy for one in self._devices.values()
+            ),
+            "slots": capacity.by_shape(
+                (slot.record.shape, slot.state_now(unusable))
+                for slot in self.slots
+            ),
+        }

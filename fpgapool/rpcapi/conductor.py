@@ -26,10 +26,16 @@ from fpgapool.rpcapi import declared
 TOPIC = "fpgapool-conductor"
 
 # Increased with every change; the conductor's endpoint has the same version.
-VERSION = "1.0"
+VERSION = "1.1"
 
 #: The version that introduced each method, if not the first one.
-SINCE: dict[str, str] = {}
+SINCE = dict.fromkeys(
+    (
+        *("accelerators_after", "group_now", "hosts_now", "pool_counts"),
+        *("pool_hosts", "usable_groups"),
+    ),
+    "1.1",
+)
 
 # Leaders' names are reused, so that the broker does not accumulate queues.
 _LEADER_NAMES = 16
@@ -301,7 +307,19 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_ask")
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
-        """Return the library's accelerators (call)."""
+        """Return the library's accelerators in one message (call).
+
+        For conductors of release 1.0.0: the answer grows with the library.
+        """
+
+    @declared.sent_by("_ask")
+    def accelerators_after(
+        self, name: str
+    ) -> list[objects.AcceleratorProfile]:
+        """Return the accelerators that follow a name, a page of them (call).
+
+        :returns: in order of their names; empty if there are no more.
+        """
 
     @declared.sent_by("_ask")
     def get_quota(
@@ -337,13 +355,33 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_ask")
     def get_groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
-        """Return the groups that exist (call)."""
+        """Return the groups that exist (call).
+
+        For conductors of release 1.0.0: the answer grows with their slots.
+        """
+
+    @declared.sent_by("_ask")
+    def group_now(self, group_id: str) -> objects.GroupView | None:
+        """Return a group, with as many members and hosts as fit (call)."""
 
     @declared.sent_by("_ask")
     def find_groups(
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
-        """Return the groups with this name that a project may use (call)."""
+        """Return the groups with this name that a project may use (call).
+
+        For conductors of release 1.0.0: the answer grows with their slots.
+        """
+
+    @declared.sent_by("_ask")
+    def usable_groups(
+        self, project_id: str, name: str, *, host_uuid: str
+    ) -> list[objects.GroupView]:
+        """Return groups with this name that a project may use (call).
+
+        :param host_uuid: the host that comes first among a group's hosts.
+        :returns: at most two, without members, and with as many hosts as fit.
+        """
 
     @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
@@ -377,14 +415,50 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_ask")
     def pool_summary(self) -> dict[str, Any]:
-        """Return a summary of the pool and its hardware (call).
+        """Return a summary of the pool and all its hardware (call).
+
+        For conductors of release 1.0.0: the answer grows with the pool.
+        """
+
+    @declared.sent_by("_ask")
+    def pool_counts(self) -> dict[str, Any]:
+        """Return the pool in numbers (call).
+
+        :returns: the name of the ``strategy``; the number of ``sessions`` by
+            state, including recently ended ones, and of ``queued`` ones by
+            accelerator, of those with the most; ``builtins``, the
+            accelerators that slots run without a file, by shape; ``hosts``,
+            ``hosts_up``, ``devices`` and ``devices_healthy``; ``slots``, by
+            shape and in it by state; and ``generation``, which grows when
+            one of the last five changes.
+        """
+
+    @declared.sent_by("_ask")
+    def hosts_now(self, host_uuids: Iterable[str]) -> dict[str, Any]:
+        """Return what is not in the database about hosts (call).
+
+        :param host_uuids: at most
+            :data:`fpgapool.vocabulary.bounds.MAX_HOSTS`.
+        :returns: by UUID, ``nic_load``, ``queued``, ``last_report_at``,
+            ``link_message`` and ``unusable_slots``, the ids of their rows.
+        """
+
+    @declared.sent_by("_ask")
+    def pool_hosts(self, after: str) -> dict[str, Any]:
+        """Return a page of the hosts, with devices and slots (call).
 
         Intended for callers that cannot read the database.
+
+        :param after: the UUID after which the page starts.
+        :returns: ``hosts`` and, if there may be more, ``next``, the ``after``
+            of the next page.
         """
 
     @declared.sent_by("_ask")
     def pool_now(self) -> dict[str, Any]:
         """Return the part of the summary that is not in the database (call).
+
+        For conductors of release 1.0.0: the answer grows with the pool.
 
         :returns: the name of the ``strategy``; the number of ``sessions`` by
             state, including recently ended ones, and of ``queued`` ones by

@@ -10,32 +10,59 @@ import typing
 
 from fpgapool.vocabulary import states
 
+#: Numbers of slots by shape, and in it by state.
+Slots: typing.TypeAlias = collections.abc.Mapping[
+    str, collections.abc.Mapping[str, int]
+]
 
-class Capacity:
-    """The numbers of a pool's slots, by shape.
 
-    :param hosts: the hosts in the API's summary of the pool.
-    :raises KeyError, TypeError: if they do not have the form of the summary.
+def by_shape(
+    slots: collections.abc.Iterable[tuple[str, str]],
+) -> dict[str, dict[str, int]]:
+    """Return the numbers of slots.
+
+    :param slots: shape and state of each slot.
     """
+    found: dict[str, dict[str, int]] = {}
+    for (shape, state), count in collections.Counter(slots).items():
+        found.setdefault(shape, {})[state] = count
+    return found
 
-    def __init__(self, hosts: collections.abc.Iterable[typing.Any]) -> None:
-        self._slots = collections.Counter[str]()
-        self._free = collections.Counter[str]()
-        for host in hosts:
-            for device in host["devices"]:
-                usable = host["up"] and device["healthy"]
-                for slot in device["slots"]:
-                    self._slots[slot["shape"]] += 1
-                    if usable and slot["state"] == states.SLOT_IDLE:
-                        self._free[slot["shape"]] += 1
 
-    def of(
-        self, profile: collections.abc.Mapping[str, typing.Any]
-    ) -> dict[str, int]:
-        """Return an accelerator's numbers of ``slots`` and ``free_slots``."""
-        # An accelerator without shapes fits all slots.
-        shapes = profile["shapes"] or self._slots
-        return {
-            "slots": sum(self._slots[shape] for shape in shapes),
-            "free_slots": sum(self._free[shape] for shape in shapes),
-        }
+def of_hosts(
+    hosts: collections.abc.Iterable[typing.Any],
+) -> dict[str, dict[str, int]]:
+    """Return the numbers of the slots of hosts.
+
+    :param hosts: the hosts in version 1.0 of the API's summary of the pool.
+    :raises KeyError, TypeError: if they do not have that form.
+    """
+    return by_shape(
+        (
+            slot["shape"],
+            # Old conductors do not say here that a board is faulty.
+            slot["state"]
+            if (host["up"] and device["healthy"])
+            or slot["state"] != states.SLOT_IDLE
+            else states.DOWN,
+        )
+        for host in hosts
+        for device in host["devices"]
+        for slot in device["slots"]
+    )
+
+
+def of(
+    profile: collections.abc.Mapping[str, typing.Any], slots: Slots
+) -> dict[str, int]:
+    """Return an accelerator's numbers of ``slots`` and ``free_slots``.
+
+    :raises AttributeError, KeyError, TypeError: if the arguments do not have
+        the form of a profile and of numbers of slots.
+    """
+    # An accelerator without shapes fits all slots.
+    found = [slots.get(one, {}) for one in profile["shapes"] or slots]
+    return {
+        "slots": sum(sum(one.values()) for one in found),
+        "free_slots": sum(one.get(states.SLOT_IDLE, 0) for one in found),
+    }

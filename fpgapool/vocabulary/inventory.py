@@ -124,6 +124,9 @@ HOST = fields.Fields(
     filters={"name": "name", "up": "up"},
 )
 
+#: What lists of hosts with their devices and slots are ordered by.
+POOL_HOST = fields.Fields(sort_keys=("name", "uuid"))
+
 DEVICE = fields.Fields(
     fields.shown(
         "id",

@@ -6,6 +6,7 @@
 #: The responses of a version never change, so every change needs a new one.
 VERSIONS = (
     "1.0",  # Release 1.0.0.
+    "1.1",  # The pool in numbers, and pages of its hosts.
 )
 OLDEST = VERSIONS[0]
 NEWEST = VERSIONS[-1]

@@ -96,6 +96,7 @@ MATRIX = {
     ),
     "DELETE /v1/groups/{group_id}": "member manager admin",
     "GET /v1/pool": "reader member manager stranger service nova admin",
+    "GET /v1/pool/hosts": "reader member manager stranger service nova admin",
     "GET /v1/pool/snapshot": "service nova admin",
     "GET /v1/quotas": "reader member manager stranger admin",
     "GET /v1/quotas/defaults": "reader member manager stranger admin",

@@ -16,7 +16,6 @@ import dataclasses
 import fcntl
 import functools
 import itertools
-import json
 import os
 import socket
 import stat
@@ -43,8 +42,6 @@ LOG = logging.getLogger(__name__)
 
 BACKLOG = 512
 RECEIVE_BYTES = 65536
-# Space in a reply with a list that is reserved for its other members.
-_OTHER_MEMBERS_BYTES = 1024
 
 #: Limits for one socket per turn, so that the others get their turns.
 ACCEPTS_PER_TURN = 16
@@ -491,20 +488,6 @@ class Request:
 
     def fail(self, code: str, message: str) -> None:
         self.doorway.fail(self.client, self.number, code, message)
-
-
-def fitting(
-    documents: Iterable[Mapping[str, object]],
-) -> list[Mapping[str, object]]:
-    """Return as many documents as fit into one reply, at least one."""
-    found: list[Mapping[str, object]] = []
-    left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
-    for document in documents:
-        left_bytes -= len(json.dumps(document)) + 1
-        if left_bytes < 0 and found:
-            break
-        found.append(document)
-    return found
 
 
 def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 
+import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
-from fpgapool.agent.door import doorway
+from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import names
 
@@ -53,17 +54,39 @@ def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
     return members
 
 
-def page(
-    known: Profiles, hosts: Iterable[Mapping[str, object]]
-) -> dict[str, object]:
+def fetched(
+    conductor: conductor_api.ConductorAPI,
+) -> list[objects.AcceleratorProfile]:
+    """Return all profiles, in several calls if messages are not pinned."""
+    found: list[objects.AcceleratorProfile] = []
+    try:
+        while page := conductor.accelerators_after(
+            found[-1].name if found else ""
+        ):
+            found += page
+    except messaging.RPCVersionCapError:
+        return conductor.list_accelerators()
+    return found
+
+
+def slots(conductor: conductor_api.ConductorAPI) -> capacity.Slots:
+    """Return the numbers of the pool's slots."""
+    try:
+        found: capacity.Slots = conductor.pool_counts()["slots"]
+    except messaging.RPCVersionCapError:
+        return capacity.of_hosts(conductor.pool_summary()["hosts"])
+    return found
+
+
+def page(known: Profiles, counts: capacity.Slots) -> dict[str, object]:
     """Return a reply that lists accelerators and their numbers of slots.
 
     :returns: ``accelerators``, as many as fit into one message; if there are
         more, also ``next``, the name after which the next page starts.
     """
-    counted = capacity.Capacity(hosts)
-    shown = doorway.fitting(
-        {**one, **counted.of(one)} for one in map(public, known.values())
+    shown = bounds.fitting(
+        {**one, **capacity.of(one, counts)}
+        for one in map(public, known.values())
     )
     if len(shown) == len(known):
         return {"accelerators": shown}

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
 
+import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
@@ -28,8 +29,10 @@ from fpgapool.agent.door import requests
 from fpgapool.common import exception
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +68,7 @@ class Questions:
         self._profiles = profiles.ProfileCache(
             loop,
             caller,
-            conductor.list_accelerators,
+            lambda: profiles.fetched(conductor),
             limit_s=settings.open_timeout_s,
         )
 
@@ -77,7 +80,7 @@ class Questions:
             "accelerator": self._accelerator,
             "accelerators": self._accelerators,
             "get": self._get,
-            "pool": lambda request: self._ask(request, self._pool),
+            "pool": lambda request: self._ask(request, self._pool(request)),
             "dry_run": lambda request: self._ask(
                 request, self._dry_run(request)
             ),
@@ -124,8 +127,31 @@ class Questions:
             lane=client.project_id,
         )
 
-    def _pool(self) -> Members:
-        return {"summary": self._conductor.pool_summary()}
+    def _pool(self, request: doorway.Request) -> Call:
+        is_paged = "after" in request.members
+        after = requests.after(request.members)
+
+        def ask() -> Members:
+            try:
+                page = self._conductor.pool_hosts(after)
+                counts = self._conductor.pool_counts()
+            except messaging.RPCVersionCapError:
+                return {"summary": self._conductor.pool_summary()}
+            if "next" in page and not is_paged:
+                raise rules.RequestError(
+                    codes.FRAME_TOO_LARGE,
+                    "the pool has more hosts than one message holds; ask for"
+                    ' pages with "after", or use the REST API',
+                )
+            summary = {
+                "strategy": counts["strategy"],
+                "waiting": counts["sessions"].get(states.QUEUED, 0),
+                "sessions": counts["sessions"],
+                "hosts": page.pop("hosts"),
+            }
+            return {"summary": summary, **page}
+
+        return ask
 
     # Accelerators.
 
@@ -156,9 +182,7 @@ class Questions:
             }
             self._ask(
                 request,
-                lambda: profiles.page(
-                    own, self._conductor.pool_summary()["hosts"]
-                ),
+                lambda: profiles.page(own, profiles.slots(self._conductor)),
             )
 
         self._ask_profiles(request, None, answer)
@@ -260,7 +284,13 @@ class Questions:
         return detach
 
     def _find(self, project_id: str, name: str) -> objects.GroupView:
-        found = self._conductor.find_groups(project_id, name)
+        mine = self._settings.host_uuid
+        try:
+            found = self._conductor.usable_groups(
+                project_id, name, host_uuid=mine
+            )
+        except messaging.RPCVersionCapError:
+            found = self._conductor.find_groups(project_id, name)
         if not found:
             raise rules.RequestError(
                 codes.GROUP_NOT_FOUND, f"no such group: {name!r:.80}"
@@ -269,8 +299,7 @@ class Questions:
             # Other projects may share groups with the same name.
             raise rules.RequestError(
                 codes.INVALID_REQUEST,
-                f"{len(found)} groups are named {name!r:.80}; use the group's"
-                " ID",
+                f"several groups are named {name!r:.80}; use the group's ID",
             )
         return found[0]
 
@@ -286,7 +315,7 @@ class Questions:
         return {
             "group_id": group.group_id,
             "accelerator": group.accelerator,
-            "hosts": doorway.fitting(map(dataclasses.asdict, hosts)),
+            "hosts": bounds.fitting(map(dataclasses.asdict, hosts)),
             "hosts_revision": group.hosts_revision,
         }
 

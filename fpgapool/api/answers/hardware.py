@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from fpgapool.api import call as calls
@@ -29,8 +31,11 @@ class Hardware:
     """Hosts, devices or slots.
 
     :ivar singular: name of one resource; with an s, the name of the list.
-    :ivar documents: returns all documents; the flag says whether the caller
-        may see data of other projects.
+    :ivar rows: returns all of them.
+    :ivar value: returns a member of one, by its name, as far as a list can be
+        ordered or filtered by it; the flag says whether the caller may see
+        data of other projects.
+    :ivar document: returns the document of one.
     :ivar missing: error code if the resource in the path does not exist.
     :ivar see_all: the right to see data of other projects; None if all
         callers may.
@@ -39,9 +44,9 @@ class Hardware:
 
     singular: str
     listed: fields.Fields
-    documents: Callable[
-        [calls.Call, inventory.Inventory, bool], list[Document]
-    ]
+    rows: Callable[[inventory.Inventory], Sequence[Any]]
+    value: Callable[[calls.Call, bool, str, Any], Any]
+    document: Callable[[calls.Call, inventory.Inventory, Any, bool], Document]
     missing: str
     see_all: str | None = None
     key: str = "id"
@@ -53,13 +58,28 @@ class Hardware:
         return call.from_inventory(
             name,
             sees_all,
-            lambda pool: paging.listing(
+            lambda pool: paging.document(
                 call,
                 name,
-                self.listed,
-                self.documents(call, pool, sees_all),
+                [
+                    self.document(call, pool, one, sees_all)
+                    for one in self._chosen(call, pool, sees_all)
+                ],
                 key=self.key,
             ),
+        )
+
+    def _chosen(
+        self, call: calls.Call, pool: inventory.Inventory, sees_all: bool
+    ) -> list[Any]:
+        return paging.chosen(
+            call,
+            self.listed,
+            self.rows(pool),
+            lambda member: functools.partial(
+                self.value, call, sees_all, member
+            ),
+            key=self.key,
         )
 
     def show(self, call: calls.Call, *, status: int = 200) -> calls.Answer:
@@ -98,9 +118,11 @@ class Hardware:
     def _found(self, call: calls.Call) -> Document:
         name = call.path[f"{self.singular}_{self.key}"]
         pool = call.backends.inventory.get()
-        for one in self.documents(call, pool, self._sees_all(call)):
-            if one[self.key] == name.lower():
-                return one
+        sees_all = self._sees_all(call)
+        value = functools.partial(self.value, call, sees_all, self.key)
+        for one in self.rows(pool):
+            if value(one) == name.lower():
+                return self.document(call, pool, one, sees_all)
         raise errors.missing(self.missing, self.singular, name)
 
 

@@ -6,15 +6,20 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import TypeVar
 
 from fpgapool.api import call as calls
 from fpgapool.api.http import errors
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
+
+_Row = TypeVar("_Row")
 
 _ASCENDING = "asc"
 
@@ -80,11 +85,14 @@ def document(
 ) -> dict[str, Any]:
     """Return a page of a list, with a link to the next page.
 
+    :param members: as many as may be on the page, at most; those that do not
+        fit into the answer are left to the next page.
     :param path: path of the list; by default its name.
     """
-    found: dict[str, Any] = {name: list(members)}
-    if members and len(members) == limit(call):
-        query = {**call.query, "marker": members[-1][key]}
+    shown = bounds.fitting(members)
+    found: dict[str, Any] = {name: shown}
+    if shown and (len(shown) < len(members) or len(shown) == limit(call)):
+        query = {**call.query, "marker": shown[-1][key]}
         found[f"{name}_links"] = [
             {
                 "rel": "next",
@@ -110,7 +118,7 @@ def listing(
     key: str = "id",
     path: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the requested page of a short list.
+    """Return the requested page of a list whose members are all known.
 
     :param listed: description of the resource, with the default order and the
         filters.
@@ -118,25 +126,36 @@ def listing(
     :param path: path of the list; by default its name.
     :raises ApiError: if the marker is not in the list.
     """
-    wanted = {
-        member: call.query[parameter]
-        for parameter, member in listed.filters.items()
-        if parameter in call.query
-    }
-    ordered = [
-        one
-        for one in members
-        if all(one[member] == value for member, value in wanted.items())
-    ]
+    page = chosen(call, listed, members, operator.itemgetter, key=key)
+    return document(call, name, page, key=key, path=path)
+
+
+def chosen(
+    call: calls.Call,
+    listed: fields.Fields,
+    rows: Iterable[_Row],
+    getter: Callable[[str], Callable[[_Row], Any]],
+    *,
+    key: str = "id",
+) -> list[_Row]:
+    """Return what is on the requested page, before documents are made of it.
+
+    :param getter: returns a function that returns a member of a row.
+    :raises ApiError: if the marker is not in the list.
+    """
+    ordered = list(rows)
+    for parameter, member in listed.filters.items():
+        if parameter in call.query:
+            value, wanted = getter(member), call.query[parameter]
+            ordered = [one for one in ordered if value(one) == wanted]
     by = order(call, listed.sort_keys[0])
     for attribute, ascending in reversed([*by, (key, by[-1][1])]):
-        ordered.sort(key=operator.itemgetter(attribute), reverse=not ascending)
+        ordered.sort(key=getter(attribute), reverse=not ascending)
     start = 0
     marker = call.query.get("marker")
     if marker is not None:
-        keys = [member[key] for member in ordered]
+        keys = list(map(getter(key), ordered))
         if marker not in keys:
             raise bad_marker(marker)
         start = keys.index(marker) + 1
-    page = ordered[start : start + limit(call)]
-    return document(call, name, page, key=key, path=path)
+    return ordered[start : start + limit(call)]

@@ -23,6 +23,9 @@ FOR_LACK_OF_SLOTS = frozenset(
     }
 )
 
+# Maximum number of silent hosts that a sentence names.
+_MOST_NAMED = 10
+
 
 def out_of_service(
     slots: Iterable[inventory.Slot], sees_hosts: Callable[[], bool]
@@ -58,10 +61,13 @@ def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:
         return ""
     if not sees_hosts:
         return f" since {times.text(min(heard)[0], 'seconds')}"
-    named = (
+    heard.sort()
+    named = [
         f"{name} silent since {times.text(time_s, 'seconds')}"
-        for time_s, name in sorted(heard)
-    )
+        for time_s, name in heard[:_MOST_NAMED]
+    ]
+    if len(heard) > _MOST_NAMED:
+        named.append(f"{len(heard) - _MOST_NAMED} more")
     return f" ({', '.join(named)})"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import states
 
 
@@ -34,38 +35,58 @@ def probation(
     }
 
 
-def figures(
+def counts(
     database: db_api.Database, pool: inventory.Inventory
 ) -> dict[str, Any]:
-    """Return figures about the pool, from the database's rows.
+    """Return the pool in numbers, from the database's rows.
 
     They replace those of
-    :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now` while the leader
-    does not answer. The strategy and the load of network cards are unknown.
+    :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_counts` while the leader
+    does not answer. The strategy is unknown.
     """
     sessions: collections.Counter[str] = collections.Counter()
-    accelerators: collections.Counter[str] = collections.Counter()
-    origins: collections.Counter[int | None] = collections.Counter()
+    queued: collections.Counter[str] = collections.Counter()
     for one in database.count_sessions():
         sessions[one.state] += one.sessions
         if one.state == states.QUEUED:
-            accelerators[one.accelerator] += one.sessions
-            origins[one.host_id] += one.sessions
+            queued[one.accelerator] += one.sessions
     return {
         "strategy": None,
         "sessions": dict(sessions),
-        "queued": dict(accelerators),
-        "unusable_slots": [],
-        "hosts": {
-            host.uuid: {"queued": origins[host.id]} for host in pool.hosts
-        },
+        "queued": dict(queued.most_common(bounds.MAX_COUNTED_ACCELERATORS)),
+        "builtins": {},
+        **pool.counts(),
     }
+
+
+def hosts_now(
+    database: db_api.Database, pool: inventory.Inventory
+) -> dict[str, Any]:
+    """Return the figures of hosts that the database has, by UUID."""
+    origins: collections.Counter[int | None] = collections.Counter()
+    for one in database.count_sessions():
+        if one.state == states.QUEUED:
+            origins[one.host_id] += one.sessions
+    return {host.uuid: {"queued": origins[host.id]} for host in pool.hosts}
+
+
+def unusable(hosts: Mapping[str, Any]) -> frozenset[int]:
+    """Return the row ids of the slots that the leader cannot use now.
+
+    :param hosts: the leader's figures of hosts, by UUID.
+    """
+    return frozenset(
+        slot_id
+        for one in hosts.values()
+        for slot_id in one.get("unusable_slots", ())
+    )
 
 
 def snapshot(
     pool: inventory.Inventory,
     shapes: Mapping[str, Collection[str]],
-    now: Mapping[str, Any],
+    queued: Mapping[str, int],
+    hosts_now: Mapping[str, Any],
     generated_at: float,
 ) -> dict[str, Any]:
     """Return the snapshot for Nova.
@@ -73,16 +94,17 @@ def snapshot(
     A host's accelerators are only those for which it has a usable slot.
 
     :param shapes: shapes of slots that each accelerator fits; empty: all.
-    :param now: figures of the leader or of :func:`figures`.
+    :param queued: numbers of waiting sessions by accelerator.
+    :param hosts_now: figures of hosts, by UUID.
     :param generated_at: current time, in seconds since the epoch.
     """
-    unusable = frozenset(now["unusable_slots"])
+    not_now = unusable(hosts_now)
     totals: collections.Counter[int] = collections.Counter()
     counts: dict[int, dict[str, list[int]]] = {}
     for slot in pool.slots:
         host_id = slot.device.host.id
         totals[host_id] += 1
-        if slot.is_usable and slot.record.id not in unusable:
+        if slot.is_usable and slot.record.id not in not_now:
             count = counts.setdefault(host_id, {}).setdefault(
                 slot.record.shape, [0, 0]
             )
@@ -100,7 +122,7 @@ def snapshot(
         )
         if key not in known:
             known[key] = _accelerators(key, shapes)
-        figures = now["hosts"].get(host.uuid, {})
+        figures = hosts_now.get(host.uuid, {})
         hosts[host.uuid] = {
             "name": host.name,
             "up": host.up,
@@ -114,7 +136,7 @@ def snapshot(
             },
             "accelerators": known[key],
         }
-    content = {"hosts": hosts, "queued": now["queued"]}
+    content = {"hosts": hosts, "queued": dict(queued)}
     text = json.dumps(content, sort_keys=True).encode()
     return {
         "generated_at": times.text(generated_at),

@@ -62,8 +62,9 @@ class Leader:
             answer = question(self._conductor)
         except messaging.RemoteError:
             raise
-        except exception.Overloaded:
-            # The conductor still leads, so later queries are sent.
+        except (exception.Overloaded, messaging.RPCVersionCapError):
+            # The conductor still leads, so later queries are sent. While an
+            # upgrade pins messages, it may not know this one.
             return None, False
         except (
             messaging.MessagingException,

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import operator
 import uuid
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import oslo_messaging as messaging
@@ -32,6 +35,12 @@ from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import shapes
 
 _OCTETS = "application/octet-stream"
+# Members of documents that rows do not have.
+_VALUES: Mapping[str, Callable[[db_api.BitstreamRecord], Any]] = {
+    "id": lambda record: record.bitstream_id,
+    "visibility": library.visibility_of,
+}
+
 _PROJECT_ID = shapes.text(64, least=1, printable=True)
 
 #: Errors after which the conductor may have made the change anyway.
@@ -44,18 +53,20 @@ def index(call: calls.Call) -> calls.Answer:
     wants_all = bool(query.get("all_projects"))
     if wants_all:
         call.require(rights.BITSTREAMS_LIST_ALL)
-    shapes = _shapes(call)
-    members = [
-        _document(call, record, shapes)
-        for record in call.backends.database.bitstreams()
-        if (wants_all or library.is_visible(record, call.project_id))
-        and query.get("shape", None) in (None, *record.shapes)
-    ]
-    return calls.Answer(
-        document=paging.listing(
-            call, "bitstreams", description.BITSTREAM, members
-        )
+    page = paging.chosen(
+        call,
+        description.BITSTREAM,
+        [
+            record
+            for record in call.backends.database.bitstreams()
+            if (wants_all or library.is_visible(record, call.project_id))
+            and query.get("shape", None) in (None, *record.shapes)
+        ],
+        lambda member: _VALUES.get(member, operator.attrgetter(member)),
     )
+    shapes = _shapes(call)
+    members = [_document(call, record, shapes) for record in page]
+    return calls.Answer(document=paging.document(call, "bitstreams", members))
 
 
 def show(call: calls.Call) -> calls.Answer:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
@@ -36,10 +38,13 @@ def change(call: calls.Call) -> calls.Answer:
     )
 
 
-def _documents(
-    call: calls.Call, pool: inventories.Inventory, sees_all: bool
-) -> list[dict[str, Any]]:
-    return [_document(call, pool, device, sees_all) for device in pool.devices]
+_VALUES: Mapping[str, Callable[[inventories.Device], Any]] = {
+    "id": lambda device: device.id,
+    "name": lambda device: device.record.name,
+    "state": lambda device: device.state,
+    "host_uuid": lambda device: device.host.uuid,
+    "host_name": lambda device: device.host.name,
+}
 
 
 def _document(
@@ -69,7 +74,9 @@ def _document(
 _DEVICES = hardware.Hardware(
     "device",
     description.DEVICE,
-    _documents,
+    lambda pool: pool.devices,
+    lambda _call, _sees_all, member, device: _VALUES[member](device),
+    _document,
     codes.DEVICE_NOT_FOUND,
     rights.SESSIONS_ALL_PROJECTS,
 )

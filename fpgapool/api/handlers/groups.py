@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import operator
 import secrets
 import uuid
 from collections.abc import Mapping
 from typing import Any
+
+import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.api import call as calls
@@ -21,12 +24,16 @@ from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
 
 _SECRET_BYTES = 32
 _SHARING = frozenset({"shared", "projects"})
+# Members of rows that have another name in documents.
+_ID_OF = {"id": "group_id"}
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -34,14 +41,18 @@ def index(call: calls.Call) -> calls.Answer:
     wants_all = bool(call.query.get("all_projects"))
     if wants_all:
         call.require(rights.GROUPS_LIST_ALL)
-    members = [
-        _document(call, record)
-        for record in call.backends.database.groups()
-        if wants_all or description.is_open_to(record, call.project_id)
-    ]
-    return calls.Answer(
-        document=paging.listing(call, "groups", description.GROUP, members)
+    page = paging.chosen(
+        call,
+        description.GROUP,
+        [
+            record
+            for record in call.backends.database.groups()
+            if wants_all or description.is_open_to(record, call.project_id)
+        ],
+        lambda member: operator.attrgetter(_ID_OF.get(member, member)),
     )
+    members = [_document(call, record) for record in page]
+    return calls.Answer(document=paging.document(call, "groups", members))
 
 
 def show(call: calls.Call) -> calls.Answer:
@@ -108,19 +119,27 @@ def delete_goal(call: calls.Call) -> calls.Answer:
 def index_clients(call: calls.Call) -> calls.Answer:
     """List the clients of a group."""
     view = _now(call, _find(call))
-    members = [
-        _client(call, record, view)
-        for record in call.backends.database.group_clients(
-            group_id=view.group_id
-        )
-        if _sees_client(call, view, record)
-    ]
+    owns = _owns(call, view)
+    page = paging.chosen(
+        call,
+        description.CLIENT,
+        [
+            record
+            for record in call.backends.database.group_clients(
+                group_id=view.group_id
+            )
+            if _sees_client(call, owns, record)
+        ],
+        lambda member: operator.attrgetter(
+            "client_id" if member == "id" else member
+        ),
+    )
+    hosts = _client_hosts(view)
     return calls.Answer(
-        document=paging.listing(
+        document=paging.document(
             call,
             "clients",
-            description.CLIENT,
-            members,
+            [_client(call, record, view, hosts) for record in page],
             path=("groups", view.group_id, "clients"),
         )
     )
@@ -204,8 +223,14 @@ def _find(call: calls.Call) -> objects.GroupView:
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
     """Return a group with the data that only the leader has."""
-    found = call.ask(lambda leader: leader.get_groups([view.group_id]))
-    return found[0] if found else view
+
+    def ask(leader: conductor_rpcapi.ConductorAPI) -> objects.GroupView | None:
+        try:
+            return leader.group_now(view.group_id)
+        except messaging.RPCVersionCapError:
+            return next(iter(leader.get_groups([view.group_id])), None)
+
+    return call.ask(ask) or view
 
 
 def _reread(call: calls.Call, group_id: str) -> objects.GroupView:
@@ -224,7 +249,9 @@ def _find_client(
     :raises ApiError: if it does not exist or the caller may not see it.
     """
     for record in call.backends.database.group_clients(group_id=view.group_id):
-        if record.client_id == client_id and _sees_client(call, view, record):
+        if record.client_id == client_id and _sees_client(
+            call, _owns(call, view), record
+        ):
             return record
     raise errors.ApiError(
         codes.GROUP_CLIENT_NOT_FOUND,
@@ -244,11 +271,11 @@ def _owns(
 
 
 def _sees_client(
-    call: calls.Call,
-    view: objects.GroupView,
-    record: db_api.GroupClientRecord,
+    call: calls.Call, owns: bool, record: db_api.GroupClientRecord
 ) -> bool:
     """Whether the caller may see a client.
+
+    :param owns: whether the caller may see what only the owner may.
 
     The client's project and the group's owner may. An instance sees only the
     clients that it has attached.
@@ -256,7 +283,7 @@ def _sees_client(
     own = instances.owner(call.caller)
     if own is not None:
         return record.user_id == own
-    return record.project_id == call.caller.project_id or _owns(call, view)
+    return owns or record.project_id == call.caller.project_id
 
 
 # Changing.
@@ -333,7 +360,7 @@ def _document(
     found["projects"] = list(one.projects) if owns else []
     found["goal"] = _goal_document(call, one, recorded=recorded)
     if not recorded:
-        found["members"] = [
+        found["members"] = bounds.fitting(
             {
                 "host_uuid": member.host_uuid,
                 "host_name": member.host_name,
@@ -342,7 +369,7 @@ def _document(
                 "state": member.phase,
             }
             for member in (one.members if owns else ())
-        ]
+        )
     found["links"] = calls.self_link(call.url("groups", one.group_id))
     return found
 
@@ -368,15 +395,21 @@ def _client(
     call: calls.Call,
     record: db_api.GroupClientRecord,
     view: objects.GroupView,
+    hosts: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     return {
         **views.members(description.CLIENT, record, call.version),
-        "hosts": [
-            {
-                **dataclasses.asdict(host),
-                "endpoints": views.endpoints(host.endpoints),
-            }
-            for host in view.hosts
-        ],
+        "hosts": _client_hosts(view) if hosts is None else hosts,
         "hosts_revision": view.hosts_revision,
     }
+
+
+def _client_hosts(view: objects.GroupView) -> list[dict[str, Any]]:
+    """Return the hosts that a client connects to, as many as fit."""
+    return bounds.fitting(
+        {
+            **dataclasses.asdict(host),
+            "endpoints": views.endpoints(host.endpoints),
+        }
+        for host in view.hosts
+    )

@@ -10,6 +10,7 @@ from fpgapool.api import call as calls
 from fpgapool.api.answers import hardware
 from fpgapool.api.answers import views
 from fpgapool.api.backends import inventory
+from fpgapool.db import api as db_api
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import inventory as description
@@ -32,38 +33,39 @@ def change(call: calls.Call) -> calls.Answer:
     )
 
 
-def _documents(
-    call: calls.Call, pool: inventories.Inventory, sees_all: bool
-) -> list[dict[str, Any]]:
-    documents = {
-        host.id: {
-            **views.members(description.HOST, host, call.version),
-            "up": host.up,
-            "devices": 0,
-            "slots": 0,
-            "sessions": 0,
-            "faulty_accelerators": [
-                {
-                    "accelerator": fault.accelerator,
-                    "shape": fault.shape,
-                    "reason": fault.reason,
-                    **inventory.probation(fault, sees_all),
-                }
-                for fault in pool.kept_off(host)
-            ],
-            "links": calls.self_link(call.url("hosts", host.uuid)),
-        }
-        for host in pool.hosts
+def _document(
+    call: calls.Call,
+    pool: inventories.Inventory,
+    host: db_api.HostRecord,
+    sees_all: bool,
+) -> dict[str, Any]:
+    ids = [device.id for device in pool.devices_of(host)]
+    return {
+        **views.members(description.HOST, host, call.version),
+        "up": host.up,
+        "devices": len(ids),
+        "slots": sum(map(pool.slot_counts.__getitem__, ids)),
+        "sessions": sum(map(pool.session_counts.__getitem__, ids)),
+        "faulty_accelerators": [
+            {
+                "accelerator": fault.accelerator,
+                "shape": fault.shape,
+                "reason": fault.reason,
+                **inventory.probation(fault, sees_all),
+            }
+            for fault in pool.kept_off(host)
+        ],
+        "links": calls.self_link(call.url("hosts", host.uuid)),
     }
-    for device in pool.devices:
-        document = documents[device.host.id]
-        document["devices"] += 1
-        document["slots"] += pool.slot_counts[device.id]
-        document["sessions"] += pool.session_counts[device.id]
-    return list(documents.values())
 
 
 # All callers who may see hosts may also see data of other projects.
 _HOSTS = hardware.Hardware(
-    "host", description.HOST, _documents, codes.HOST_NOT_FOUND, key="uuid"
+    "host",
+    description.HOST,
+    lambda pool: pool.hosts,
+    lambda _call, _sees_all, member, host: getattr(host, member),
+    _document,
+    codes.HOST_NOT_FOUND,
+    key="uuid",
 )

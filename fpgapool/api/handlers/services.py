@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from fpgapool.api import call as calls
@@ -18,11 +19,16 @@ _SILENCE = "no conductor is receiving reports"
 
 def index(call: calls.Call) -> calls.Answer:
     """List the leading conductor and the agents."""
-    now = call.ask(lambda leader: leader.pool_now())
-    members = [*_conductors(call, now is not None), *_agents(call, now)]
-    return calls.Answer(
-        document=paging.listing(call, "services", inventory.SERVICE, members)
+    answers = call.ask(lambda leader: leader.pool_counts()) is not None
+    page = paging.chosen(
+        call,
+        inventory.SERVICE,
+        [*_conductors(call, answers), *_agents(call, answers)],
+        operator.itemgetter,
     )
+    if answers:
+        _add_figures(call, page)
+    return calls.Answer(document=paging.document(call, "services", page))
 
 
 def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
@@ -44,28 +50,28 @@ def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _agents(
-    call: calls.Call, now: dict[str, Any] | None
-) -> list[dict[str, Any]]:
-    """Return the agents of the hosts.
-
-    :param now: the leader's figures; None: the leader does not answer.
-    """
-    heard = now["hosts"] if now is not None else {}
+def _agents(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
+    """Return the agents of the hosts, as the database has them."""
     return [
         {
             "id": host.uuid,
             "binary": _AGENT,
             "host": host.name,
-            "up": host.up and now is not None,
-            "last_report_at": times.text(
-                heard.get(host.uuid, {}).get(
-                    "last_report_at", host.last_report_at
-                )
-            ),
-            "message": _SILENCE
-            if now is None
-            else heard.get(host.uuid, {}).get("link_message") or "",
+            "up": host.up and answers,
+            "last_report_at": times.text(host.last_report_at),
+            "message": "" if answers else _SILENCE,
         }
         for host in call.backends.inventory.get().hosts
     ]
+
+
+def _add_figures(call: calls.Call, page: list[dict[str, Any]]) -> None:
+    """Add what only the leader knows about agents."""
+    now = call.backends.hosts_now(
+        [one["id"] for one in page if one["binary"] == _AGENT]
+    )
+    for one in page:
+        heard = now.get(one["id"])
+        if heard is not None:
+            one["last_report_at"] = times.text(heard["last_report_at"])
+            one["message"] = heard["link_message"] or ""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
@@ -41,21 +43,55 @@ def test(call: calls.Call) -> calls.Answer:
     return _SLOTS.change(call, start, status=202)
 
 
-def _documents(
-    call: calls.Call, pool: inventories.Inventory, sees_all: bool
-) -> list[dict[str, Any]]:
-    return [_document(call, slot, sees_all) for slot in pool.slots]
+_VALUES: Mapping[str, Callable[[inventories.Slot], Any]] = {
+    "id": lambda slot: slot.id,
+    "number": lambda slot: slot.record.number,
+    "state": lambda slot: slot.state,
+    "device_id": lambda slot: slot.device.id,
+    "device_name": lambda slot: slot.device.record.name,
+    "host_uuid": lambda slot: slot.device.host.uuid,
+    "host_name": lambda slot: slot.device.host.name,
+}
+
+
+def _value(
+    call: calls.Call, sees_all: bool, member: str, slot: inventories.Slot
+) -> Any:
+    if member == "accelerator":
+        return _accelerator(call, slot, sees_all)
+    return _VALUES[member](slot)
+
+
+def _shows_holder(
+    call: calls.Call, slot: inventories.Slot, sees_all: bool
+) -> bool:
+    """Whether the caller may see the slot's session.
+
+    Tenants must not be able to observe each other's sessions.
+    """
+    return slot.holder is not None and (
+        sees_all or slot.holder.project_id == call.caller.project_id
+    )
+
+
+def _accelerator(
+    call: calls.Call, slot: inventories.Slot, sees_all: bool
+) -> str | None:
+    return calls.public_key(
+        call,
+        slot.holder and slot.holder.accelerator,
+        lambda: _shows_holder(call, slot, sees_all),
+    )
 
 
 def _document(
-    call: calls.Call, slot: inventories.Slot, sees_all: bool
+    call: calls.Call,
+    pool: inventories.Inventory,
+    slot: inventories.Slot,
+    sees_all: bool,
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
-    accelerator = holder.accelerator if holder else None
-    # Tenants must not be able to observe each other's sessions.
-    shown = holder is not None and (
-        sees_all or holder.project_id == call.caller.project_id
-    )
+    shown = _shows_holder(call, slot, sees_all)
     return {
         **views.members(description.SLOT, record, call.version),
         "id": slot.id,
@@ -65,7 +101,7 @@ def _document(
         "host_name": device.host.name,
         "state": slot.state,
         **inventory.probation(slot.fault, sees_all),
-        "accelerator": calls.public_key(call, accelerator, lambda: shown),
+        "accelerator": _accelerator(call, slot, sees_all),
         "programmed": calls.public_key(
             call, record.programmed, lambda: sees_all
         ),
@@ -82,7 +118,9 @@ def _document(
 _SLOTS = hardware.Hardware(
     "slot",
     description.SLOT,
-    _documents,
+    lambda pool: pool.slots,
+    _value,
+    _document,
     codes.SLOT_NOT_FOUND,
     rights.SESSIONS_ALL_PROJECTS,
 )

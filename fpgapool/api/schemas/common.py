@@ -369,9 +369,13 @@ def _several(item: Schema, most: int) -> Schema:
     return {"type": "array", "items": item, "maxItems": most}
 
 
-def page_of(name: str, member: Schema) -> Schema:
-    """Return the schema of a page of a list."""
+def page_of(name: str, member: Schema, **others: Schema) -> Schema:
+    """Return the schema of a page of a list.
+
+    :param others: schemas of further members of the page.
+    """
     members = {
+        **others,
         name: {"type": "array", "items": member},
         f"{name}_links": described(
             LINKS, "Link to the next page; missing on the last page."

@@ -3,6 +3,8 @@
 """The pool's summary and snapshot."""
 
 from fpgapool.api.schemas import common
+from fpgapool.vocabulary import inventory
+from fpgapool.vocabulary import states
 
 _SLOT = common.record(
     slot=common.COUNT,
@@ -29,8 +31,20 @@ _HOST = common.record(
     devices={"type": "array", "items": _DEVICE},
 )
 
+_SLOTS = common.described(
+    {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "additionalProperties": common.COUNT,
+        },
+    },
+    "Number of slots by shape, and in it by state.",
+)
+
 SHOW = common.record(
     pool=common.record(
+        optional=["counts", "hosts"],
         strategy=common.described(
             common.nullable(common.NAME),
             "The scheduling strategy; null while no conductor answers.",
@@ -43,9 +57,47 @@ SHOW = common.record(
             "Number of sessions of all projects in each state, including"
             " those that ended recently.",
         ),
-        hosts={"type": "array", "items": _HOST},
+        counts=common.described(
+            common.record(
+                hosts=common.described(common.COUNT, "Number of hosts."),
+                hosts_up=common.described(
+                    common.COUNT, "Number of hosts that report."
+                ),
+                devices=common.described(common.COUNT, "Number of boards."),
+                devices_healthy=common.described(
+                    common.COUNT, "Number of boards that work."
+                ),
+                slots=_SLOTS,
+            ),
+            "The hardware in numbers; since version 1.1.",
+        ),
+        hosts=common.described(
+            {"type": "array", "items": _HOST},
+            "All hosts; only in version 1.0.",
+        ),
     )
 )
+
+HOSTS = common.listing(
+    "hosts",
+    _HOST,
+    inventory.POOL_HOST,
+    name_part=common.described(
+        common.NAME, "Only those whose name contains this text."
+    ),
+    slot_state=common.described(
+        common.one_of(*states.SHOWN_SLOT_STATES),
+        "Only those with a slot in this state.",
+    ),
+) | {
+    "response": common.page_of(
+        "hosts",
+        _HOST,
+        total=common.described(
+            common.COUNT, "Number of hosts on all pages together."
+        ),
+    )
+}
 
 _COUNTS = common.record(
     usable=common.described(

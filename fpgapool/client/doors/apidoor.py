@@ -44,6 +44,9 @@ _END_LAG_S = 5.0
 # The last sessions that this process ended, and when.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
+# The version since which the API has the pool in numbers and in pages.
+_PAGES_SINCE = (1, 1)
+
 _Document: typing.TypeAlias = apirequests.Document
 
 
@@ -295,9 +298,33 @@ class ApiDoor(doors.Door):
     def _pool(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        return {
-            "summary": self._requests.ask("GET", "/pool", deadline_s)["pool"]
-        }
+        """Return the pool in numbers, or a page of its hosts.
+
+        APIs of release 1.0.0 return all hosts instead.
+        """
+        self._requests.use_version(_PAGES_SINCE)
+        try:
+            if "after" in members:
+                return self._pool_hosts(deadline_s, members["after"])
+            answer = self._requests.ask("GET", "/pool", deadline_s)
+        except errors.RequestRejected as exc:
+            if exc.code != codes.VERSION_NOT_ACCEPTABLE:
+                raise
+            self._requests.use_version((1, 0))
+            answer = self._requests.ask("GET", "/pool", deadline_s)
+        return {"summary": answer["pool"]}
+
+    def _pool_hosts(
+        self, deadline_s: float | None, after: str
+    ) -> messages.Message:
+        path = "/pool/hosts?sort_key=uuid"
+        if after:
+            path += f"&marker={urllib.parse.quote(after, safe='')}"
+        answer = self._requests.ask("GET", path, deadline_s)
+        page = {"summary": {"hosts": answer["hosts"]}}
+        if not answer.get("hosts_links"):
+            return page
+        return {**page, "next": answer["hosts"][-1]["uuid"]}
 
     def _open(
         self, deadline_s: float | None, members: _Document

@@ -4,18 +4,23 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from fpgapool import objects
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
+from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import inventory
 from fpgapool.objects import finding as findings
+from fpgapool.vocabulary import bounds
+from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 # Time to wait for reports; agents send them immediately on request.
 _REPORTS_S = 2.0
+_HOST_UUIDS = shapes.list_of(shapes.text(), most=bounds.MAX_HOSTS)
 
 
 class AuditCalls(base.Calls):
@@ -37,6 +42,39 @@ class AuditCalls(base.Calls):
     def pool_now(self, ctxt: Any) -> dict[str, Any]:
         """Return the part of the summary that is not in the database."""
         return self._ask(lambda asked: asked.now(), durable=False)
+
+    @base.call
+    def pool_counts(self, ctxt: Any) -> dict[str, Any]:
+        """Return the pool in numbers."""
+        return self._ask(lambda asked: asked.counts(), durable=False)
+
+    @base.call
+    def hosts_now(self, ctxt: Any, host_uuids: Any) -> dict[str, Any]:
+        """Return what is not in the database about some hosts, by UUID."""
+        limits.argument(_HOST_UUIDS, host_uuids, "host_uuids")
+        return self._ask(
+            lambda asked: asked.hosts_now(host_uuids), durable=False
+        )
+
+    @base.call
+    def pool_hosts(self, ctxt: Any, after: str) -> dict[str, Any]:
+        """Return a page of the hosts with their devices and slots."""
+        # The rows of what was answered before are written.
+        self._ask(lambda asked: None)
+        pool = inventory.Inventory(
+            self._database.part_of_inventory(
+                limits.writable(after), bounds.MAX_HOSTS
+            )
+        )
+        uuids = [host.uuid for host in pool.hosts]
+        now = self._ask(lambda asked: asked.hosts_now(uuids), durable=False)
+        hosts = pool.summary(
+            {i for one in now.values() for i in one["unusable_slots"]}
+        )
+        shown = bounds.fitting(sorted(hosts, key=operator.itemgetter("uuid")))
+        if len(shown) == len(hosts) < bounds.MAX_HOSTS:
+            return {"hosts": hosts}
+        return {"hosts": shown, "next": shown[-1]["uuid"]}
 
     @base.call
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:

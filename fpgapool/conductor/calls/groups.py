@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from fpgapool import objects
@@ -13,9 +15,14 @@ from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.objects import group
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
+
+# How many groups of the same name are told of; only one of them is of use.
+_MOST_NAMESAKES = 2
 
 _GROUP_IDS = shapes.list_of(shapes.text(), most=checks.MAX_IDS)
 
@@ -52,6 +59,29 @@ class GroupCalls(base.Calls):
         return [view.to_primitive() for view in views]
 
     @base.call
+    def group_now(self, ctxt: Any, group_id: str) -> dict[str, Any] | None:
+        """Return a group, with as many members and hosts as fit."""
+        views = self._ask(lambda asked: asked.groups([group_id]))
+        return _cut(views[0]).to_primitive() if views else None
+
+    @base.call
+    def usable_groups(
+        self, ctxt: Any, project_id: str, name: str, host_uuid: str
+    ) -> list[dict[str, Any]]:
+        """Return groups with this name that a project may use, or some of
+        them, without their members.
+        """
+
+        def ask(asked: questions.Questions) -> list[objects.GroupView]:
+            views = asked.groups_named(project_id, name)[:_MOST_NAMESAKES]
+            return [
+                _cut(dataclasses.replace(one, members=()), host_uuid)
+                for one in views
+            ]
+
+        return [view.to_primitive() for view in self._ask(ask)]
+
+    @base.call
     def attach_client(self, ctxt: Any, client: Any) -> None:
         """Attach a client of a front door to a group."""
         self._change_group(checks.client_of_host(ctxt, client))
@@ -73,3 +103,21 @@ class GroupCalls(base.Calls):
                 group_id=group_id, client_id=client_id, ended=True
             )
         )
+
+
+def _cut(view: objects.GroupView, first: str = "") -> objects.GroupView:
+    """Return a group with as many members and hosts as fit.
+
+    :param first: UUID of the host that comes first.
+    """
+    hosts = sorted(view.hosts, key=lambda one: one.host_uuid != first)
+    return dataclasses.replace(
+        view,
+        members=view.members[: _count(view.members)],
+        hosts=tuple(hosts[: _count(hosts)]),
+    )
+
+
+def _count(payloads: Iterable[objects.GroupMember | objects.GroupHost]) -> int:
+    """Return how many payloads fit into an answer."""
+    return len(bounds.fitting(one.to_primitive() for one in payloads))

@@ -16,7 +16,9 @@ from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import shapes
@@ -257,3 +259,16 @@ class SessionCalls(base.Calls):
             lambda asked: list(asked.pool.catalogue.profiles.values())
         )
         return [profile.to_primitive() for profile in profiles]
+
+    @base.call
+    def accelerators_after(self, ctxt: Any, name: str) -> list[dict[str, Any]]:
+        """Return a page of the library's accelerators."""
+
+        def ask(asked: questions.Questions) -> list[dict[str, Any]]:
+            profiles = asked.pool.catalogue.profiles
+            names = sorted(one for one in profiles if one > name)
+            return bounds.fitting(
+                profiles[one].to_primitive() for one in names
+            )
+
+        return self._ask(ask)

@@ -19,8 +19,25 @@ class Pool(base.Resource):
     strategy = resource.Body("strategy")
     waiting = resource.Body("waiting", type=int)
     sessions = resource.Body("sessions", type=dict)
-    #: Hosts with their devices, each of which includes its slots.
+    #: The hardware in numbers; services of release 1.0.0 lack it.
+    counts = resource.Body("counts", type=dict)
+    #: Only from services of release 1.0.0: hosts with their devices, each of
+    #: which includes its slots.
     hosts = resource.Body("hosts", type=list, list_type=dict)
+
+
+class PoolHost(base.Resource):
+    """A host with its devices, each of which includes its slots."""
+
+    resources_key = "hosts"
+    base_path = "/pool/hosts"
+    allow_list = True
+
+    _query_mapping = base.query("name_part", "slot_state")
+
+    uuid = resource.Body("uuid", alternate_id=True)
+    is_up = resource.Body("up", type=bool)
+    devices = resource.Body("devices", type=list, list_type=dict)
 
 
 class Snapshot(base.Resource):

@@ -45,6 +45,15 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         """Return the pool's summary."""
         return self._get(inventory.Pool, requires_id=False)
 
+    def pool_hosts(
+        self, **query: Any
+    ) -> Generator[inventory.PoolHost, None, None]:
+        """Return the hosts with their devices and slots.
+
+        :param query: ``name_part``, ``slot_state``.
+        """
+        return self._list(inventory.PoolHost, **query)
+
     def get_pool_snapshot(self) -> inventory.Snapshot:
         """Return the data that Nova's scheduler uses."""
         return self._get(inventory.Snapshot, requires_id=False)

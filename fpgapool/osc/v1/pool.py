@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import argparse
 import collections
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 from osc_lib.cli import format_columns
 
 from fpgapool.osc.v1 import base
+from fpgapool.vocabulary import capacity
+
+_NUMBERS = ("hosts", "hosts_up", "devices", "devices_healthy")
 
 
 class ShowPool(base.ShowCommand):
@@ -17,18 +23,32 @@ class ShowPool(base.ShowCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         pool = self.client.get_pool()
-        devices = [one for host in pool.hosts for one in host["devices"]]
-        slots = [slot for device in devices for slot in device["slots"]]
-        states = collections.Counter(slot["state"] for slot in slots)
+        counts = pool.counts or _counted(pool.hosts)
+        states = collections.Counter[str]()
+        for by_state in counts["slots"].values():
+            states.update(by_state)
         found = {
             "strategy": pool.strategy,
-            "hosts": len(pool.hosts),
-            "hosts_up": sum(host["up"] for host in pool.hosts),
-            "devices": len(devices),
-            "devices_healthy": sum(one["healthy"] for one in devices),
-            "slots": len(slots),
+            **{name: counts[name] for name in _NUMBERS},
+            "slots": states.total(),
             "slots_by_state": format_columns.DictColumn(dict(states)),
             "sessions_waiting": pool.waiting,
             "sessions_by_state": format_columns.DictColumn(pool.sessions),
         }
         return tuple(found), tuple(found.values())
+
+
+def _counted(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the numbers that services of release 1.0.0 lack."""
+    devices = [one for host in hosts for one in host["devices"]]
+    return {
+        "hosts": len(hosts),
+        "hosts_up": sum(host["up"] for host in hosts),
+        "devices": len(devices),
+        "devices_healthy": sum(one["healthy"] for one in devices),
+        "slots": capacity.by_shape(
+            (slot["shape"], slot["state"])
+            for device in devices
+            for slot in device["slots"]
+        ),
+    }

@@ -22,6 +22,8 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.common import exception
 from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import bounds
+from fpgapool.vocabulary import capacity
 from tests.harness import waiting
 
 HOST = "7f000000-0000-4000-8000-000000000001"
@@ -133,20 +135,37 @@ class FakeConductor:
             self.answers.wait(2 * TIMEOUT_S)
             self.let_go += 1
 
-    def list_accelerators(self) -> list[objects.AcceleratorProfile]:
-        self._record("list_accelerators", None)
+    def accelerators_after(
+        self, name: str
+    ) -> list[objects.AcceleratorProfile]:
+        self._record("accelerators_after", name)
         self._hang()
-        return self.profiles
+        found = [one for one in self.profiles if one.name > name]
+        return sorted(found, key=lambda one: one.name)
 
-    def pool_summary(self) -> dict[str, typing.Any]:
-        self._record("pool_summary", None)
+    def pool_counts(self) -> dict[str, typing.Any]:
+        self._record("pool_counts", None)
         self._hang()
-        return {"hosts": self.hosts}
+        return {
+            "strategy": "wra",
+            "sessions": {"QUEUED": 3},
+            "slots": capacity.of_hosts(self.hosts),
+        }
 
-    def find_groups(
-        self, project_id: str, name: str
+    def pool_hosts(self, after: str) -> dict[str, typing.Any]:
+        self._record("pool_hosts", after)
+        self._hang()
+        left = [one for one in self.hosts if one["uuid"] > after]
+        page = bounds.fitting(left)
+        is_last = len(page) == len(left)
+        more = {} if is_last else {"next": page[-1]["uuid"]}
+        return {"hosts": page, **more}
+
+    def usable_groups(
+        self, project_id: str, name: str, *, host_uuid: str
     ) -> list[objects.GroupView]:
-        self._record("find_groups", (project_id, name))
+        assert host_uuid == HOST
+        self._record("usable_groups", (project_id, name))
         return [one for one in self.groups if name in (one.name, one.group_id)]
 
     def attach_client(self, client: objects.AttachClient) -> None:

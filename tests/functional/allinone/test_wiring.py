@@ -6,7 +6,6 @@ import types
 
 import pytest
 
-from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
 from fpgapool.common import exception
 from fpgapool.drivers import base as drivers
@@ -42,21 +41,6 @@ def test_boards_go_to_hosts_in_turn(
 def test_impossible_clusters_are_refused(wrong: dict) -> None:
     with pytest.raises(exception.ConfigurationError):
         wiring.Cluster(**wrong)
-
-
-def host(states: list[str], *, up: bool = True, healthy: bool = True) -> dict:
-    slots = [{"state": state} for state in states]
-    return {"up": up, "devices": [{"healthy": healthy, "slots": slots}]}
-
-
-def test_only_idle_slots_of_living_boards_count() -> None:
-    hosts = [
-        host(["idle", "active", "idle", "faulty"]),
-        host(["idle"], up=False),
-        host(["idle"], healthy=False),
-        host(["idle"]),
-    ]
-    assert readiness.count_idle_slots({"hosts": hosts}) == 3
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import threading
 import time
+import uuid
 
 import pytest
 from hypothesis import HealthCheck
@@ -667,6 +668,35 @@ def test_inventory_has_the_hardware_and_who_holds_it(database, epoch):
         )
     ]
     assert inventory.projects == {}
+
+
+@pytest.mark.dialect
+def test_parts_of_the_inventory_follow_each_other(database, epoch):
+    host, device, slot, _ = factory.hardware()
+    copies = [
+        dataclasses.replace(one, id=number, **members)
+        for number in (3, 1, 2)
+        for one, members in (
+            (host, {"uuid": str(uuid.UUID(int=number))}),
+            (device, {"host_id": number}),
+            (slot, {"device_id": number}),
+        )
+    ]
+    _write(
+        database,
+        epoch,
+        *copies,
+        factory.session(1),
+        factory.assignment(3, holder_id=1, phase="READY"),
+    )
+    found, after = [], ""
+    while (part := database.part_of_inventory(after, 1)).hosts:
+        (host,), (device,), (slot,) = part.hosts, part.devices, part.slots
+        assert host.id == device.host_id == slot.device_id
+        assert [one.slot_id for one in part.holders] == [3] * (host.id == 3)
+        found.append(host.id)
+        after = host.uuid
+    assert found == [1, 2, 3]
 
 
 def test_inventory_says_whose_instances_have_reserved(database, epoch):

@@ -10,12 +10,6 @@ import pytest
 from fpgapool.allinone import readiness
 
 
-def summary(*states: str) -> dict[str, object]:
-    slots = [{"state": state} for state in states]
-    devices = [{"healthy": True, "slots": slots}]
-    return {"hosts": [{"up": True, "devices": devices}]}
-
-
 def test_it_says_what_is_not_ready_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -24,10 +18,10 @@ def test_it_says_what_is_not_ready_yet(
     api, conductor = mock.Mock(), mock.Mock()
     monkeypatch.setattr(readiness.conductor_api, "ConductorAPI", lambda: api)
     conductor.wait_until_leading.side_effect = [False, True, True, True]
-    api.pool_summary.side_effect = [
+    api.pool_counts.side_effect = [
         readiness.messaging.MessagingException,
-        summary("idle", "starting"),
-        summary("idle", "idle"),
+        {"slots": {"shell": {"idle": 1, "preparing": 1}}},
+        {"slots": {"shell": {"idle": 1}, "other": {"idle": 1}}},
     ]
     said: queue.Queue[str] = queue.Queue()
     waits = readiness.Readiness(

@@ -298,38 +298,42 @@ class FakeConductor:
                 str(error), code=error.code
             ) from error
 
-    def get_groups(self, group_ids: Any) -> list[objects.GroupView]:
+    def group_now(self, group_id: str) -> objects.GroupView | None:
         self._fail()
-        known = self.groups.groups
-        return [
-            objects.GroupView.of(
-                known[id_],
-                hosts=self.group_hosts,
-                hosts_revision=self.group_hosts_revision,
-            )
-            for id_ in group_ids
-            if id_ in known
-        ]
+        known = self.groups.groups.get(group_id)
+        return known and objects.GroupView.of(
+            known,
+            hosts=self.group_hosts,
+            hosts_revision=self.group_hosts_revision,
+        )
 
-    def pool_now(self) -> dict[str, Any]:
+    def pool_counts(self) -> dict[str, Any]:
         self._fail()
         return {
             "strategy": "wra",
             "sessions": {"QUEUED": 3, "CLOSED": 2},
             "queued": {"copy": 1},
-            "unusable_slots": [3],
-            "hosts": {
-                HOST: {
-                    "nic_load": 0.5,
-                    "queued": 1,
-                    "link_message": "not capped",
-                    "last_report_at": 1.7e9,
-                    "novelty": 1,
-                }
-            },
             "builtins": self.builtins,
+            "generation": 1,
+            "hosts": 2,
+            "hosts_up": 1,
+            "devices": 1,
+            "devices_healthy": 1,
+            "slots": {"medium": {"active": 2, "faulty": 2}},
             "novelty": 1,
         }
+
+    def hosts_now(self, host_uuids: Sequence[str]) -> dict[str, Any]:
+        self._fail()
+        figures = {
+            "nic_load": 0.5,
+            "queued": 1,
+            "link_message": "not capped",
+            "last_report_at": 1.7e9,
+            "unusable_slots": [3],
+            "novelty": 1,
+        }
+        return {HOST: figures} if HOST in host_uuids else {}
 
 
 class FakeDatabase:
@@ -668,6 +672,8 @@ class Api:
     """The application with nothing real behind it.
 
     :param views: sessions that the conductor knows.
+    :param conductor: instead of one that is a plain object.
+    :param database: the same.
     :param options: of ``[api]``.
     """
 
@@ -677,10 +683,12 @@ class Api:
         table: Any = routes.ROUTES,
         max_waiters: int = 4,
         files: calls.Files | None = None,
+        conductor: Any = None,
+        database: Any = None,
         **options: Any,
     ) -> None:
-        self.conductor = FakeConductor(*views)
-        self.database = FakeDatabase(self.conductor)
+        self.conductor = conductor or FakeConductor(*views)
+        self.database = database or FakeDatabase(self.conductor)
         self.conf = configuration(**options)
         self._options = ("auth_strategy", *options)
         self.waiting = waiters.Waiters(

@@ -122,12 +122,27 @@ def test_a_new_leader_is_asked_again(headless):
     assert HEADER not in headless.ask("GET", "/v1/pool").headers
 
 
+def test_a_question_that_is_pinned_does_not_silence_the_leader(world):
+    newer = messaging.RPCVersionCapError(version="1.1", version_cap="1.0")
+    world.conductor.failure = newer
+    assert HEADER in world.ask("GET", "/v1/pool").headers
+    world.conductor.failure = None
+    assert HEADER not in world.ask("GET", "/v1/pool").headers
+
+
 def test_a_pool_as_it_is_recorded(headless):
     pool = headless.ask("GET", "/v1/pool").json["pool"]
     assert pool["strategy"] is None
     assert pool["waiting"] == 2
     assert pool["sessions"] == {"READY": 1, "QUEUED": 2}
-    first, second = pool["hosts"]
+    assert pool["counts"] == {
+        "hosts": 2,
+        "hosts_up": 1,
+        "devices": 1,
+        "devices_healthy": 1,
+        "slots": {"medium": {"active": 2, "idle": 1, "faulty": 1}},
+    }
+    first, second = headless.ask("GET", "/v1/pool/hosts").json["hosts"]
     (device,) = first["devices"]
     assert [one["state"] for one in device["slots"]] == [
         "active",

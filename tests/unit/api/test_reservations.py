@@ -158,7 +158,7 @@ def test_the_pool_counts_them(world: Reserving) -> None:
     world.database.reservations = [
         db_api.ReservationRecord(device_id=1, instances={VMS[2]: 1})
     ]
-    host, _ = world.ask("GET", "/v1/pool").json["pool"]["hosts"]
+    host, _ = world.ask("GET", "/v1/pool/hosts").json["hosts"]
     (device,) = host["devices"]
     assert device["reservable_slots"] == 2
     assert device["reserved_slots"] == 1

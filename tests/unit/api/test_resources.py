@@ -3,13 +3,16 @@
 """Accelerators, hosts, devices, slots, the pool and the services."""
 
 import dataclasses
+import json
 import uuid
 
 import oslo_messaging as messaging
 import pytest
 
+from fpgapool.api.http import microversion
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
@@ -239,7 +242,7 @@ def test_slots_hide_what_is_another_projects_own(world, token, own):
 )
 def test_the_pool_hides_what_is_another_projects_own(world, token, own):
     let_p1_use_its_own(world)
-    host, _ = world.ask("GET", "/v1/pool", token).json["pool"]["hosts"]
+    host, _ = world.ask("GET", "/v1/pool/hosts", token).json["hosts"]
     (device,) = host["devices"]
     assert [
         (one["accelerator"], one["programmed"]) for one in device["slots"]
@@ -252,12 +255,75 @@ def test_identifiers_stay_the_same():
     assert identity.slot_id(device, 3) != identity.slot_id(device, 4)
 
 
-def test_the_pool_shows_what_this_version_knows(world):
+def test_the_pool_is_shown_in_numbers(world):
     pool = world.ask("GET", "/v1/pool", fakes.READER).json["pool"]
+    assert pool == {
+        "strategy": "wra",
+        "waiting": 3,
+        "sessions": {"QUEUED": 3, "CLOSED": 2},
+        "counts": {
+            "hosts": 2,
+            "hosts_up": 1,
+            "devices": 1,
+            "devices_healthy": 1,
+            "slots": {"medium": {"active": 2, "faulty": 2}},
+        },
+    }
+
+
+def test_old_clients_see_each_slot_of_the_pool(world):
+    old = {microversion.HEADER: "fpgapool 1.0"}
+    pool = world.ask("GET", "/v1/pool", headers=old).json["pool"]
     assert set(pool) == {"strategy", "waiting", "sessions", "hosts"}
-    assert (pool["strategy"], pool["waiting"]) == ("wra", 3)
-    assert pool["sessions"] == {"QUEUED": 3, "CLOSED": 2}
-    host, _ = pool["hosts"]
+    listed = world.ask("GET", "/v1/pool/hosts").json["hosts"]
+    assert pool["hosts"] == listed
+    assert world.error("GET", "/v1/pool/hosts", headers=old) == (
+        404,
+        codes.PATH_NOT_FOUND,
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["compute1", "compute2"]),
+        ("sort_dir=desc", ["compute2", "compute1"]),
+        ("name_part=TE2", ["compute2"]),
+        ("slot_state=idle", ["compute1"]),
+        ("slot_state=down", []),
+    ],
+)
+def test_hosts_of_the_pool_are_chosen(world, query, names):
+    found = world.ask("GET", f"/v1/pool/hosts?{query}").json["hosts"]
+    assert [one["name"] for one in found] == names
+    pages = world.pages(f"/v1/pool/hosts?limit=1&{query}", name="hosts")
+    assert [one["name"] for page in pages for one in page] == names
+
+
+def test_a_page_ends_before_it_is_too_long(world):
+    world.database.change_inventory(
+        hosts=[
+            db_api.HostRecord(
+                id=number,
+                uuid=str(uuid.UUID(int=number)),
+                name=f"compute{number:03}",
+                nic_bytes_per_s=1e9,
+                admin_reason="x" * 255,
+            )
+            for number in range(1, 201)
+        ]
+    )
+    pages = world.pages("/v1/hosts", fakes.ADMIN)
+    assert len(pages) > 1
+    assert [one["name"] for page in pages for one in page] == [
+        f"compute{number:03}" for number in range(1, 201)
+    ]
+    for page in pages:
+        assert len(json.dumps(page)) <= bounds.MAX_ANSWER_BYTES
+
+
+def test_a_host_of_the_pool_has_devices_with_slots(world):
+    host, _ = world.ask("GET", "/v1/pool/hosts").json["hosts"]
     (device,) = host["devices"]
     assert device["slots"][0] == {
         "slot": 0,
@@ -269,7 +335,7 @@ def test_the_pool_shows_what_this_version_knows(world):
 
 
 def test_slots_that_the_leader_does_not_use_are_faulty(world):
-    host, _ = world.ask("GET", "/v1/pool").json["pool"]["hosts"]
+    host, _ = world.ask("GET", "/v1/pool/hosts").json["hosts"]
     (device,) = host["devices"]
     assert [one["state"] for one in device["slots"]] == [
         "active",

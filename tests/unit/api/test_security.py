@@ -99,6 +99,7 @@ ANYBODYS = {
     "GET /v1/sessions",
     "GET /v1/instances",
     "GET /v1/pool",
+    "GET /v1/pool/hosts",
     "GET /v1/quotas",
     "GET /v1/quotas/defaults",
     "GET /v1/usage",

@@ -326,3 +326,61 @@ def test_a_host_name_that_is_wrong(host: str) -> None:
     with pytest.raises(errors.InvalidRequest) as caught:
         api.enter(cancel.CancelToken(), None)
     assert host in caught.value.message
+
+
+class Hosts:
+    """An API with three hosts, one on each page.
+
+    :ivar newest: the newest version that it knows.
+    """
+
+    def __init__(self, newest: str) -> None:
+        self.newest = newest
+        self.asked: list[str] = []
+
+    def request(
+        self, path: str, method: str, *, microversion: str, **_: object
+    ) -> typing.Any:
+        if path.startswith("/accelerators"):
+            return _answer(200, {"accelerators": []})
+        self.asked.append(f"{microversion} {path}")
+        if microversion > self.newest:
+            error = {"code": "VERSION_NOT_ACCEPTABLE", "detail": "too new"}
+            return _answer(406, {"errors": [error]})
+        hosts = [{"uuid": name} for name in "abc"]
+        if path == "/pool":
+            counted = {"counts": {"slots": {}}}
+            everything = {"hosts": hosts}
+            pool = counted if microversion == "1.1" else everything
+            return _answer(200, {"pool": pool})
+        after = path.partition("&marker=")[2]
+        first, *left = [one for one in hosts if one["uuid"] > after]
+        links = {"hosts_links": [{"rel": "next", "href": "-"}]}
+        page = {"hosts": [first], "total": 3}
+        return _answer(200, page | links if left else page)
+
+
+def _pool_of(api: Hosts, **members: object) -> dict[str, typing.Any]:
+    door = apidoor.ApiDoor(api, cancel.CancelToken())
+    return door.request("pool", channel.deadline_after(TIMEOUT_S), **members)
+
+
+def test_the_pool_comes_in_numbers_and_its_hosts_in_pages() -> None:
+    api = Hosts("1.1")
+    assert _pool_of(api)["summary"] == {"counts": {"slots": {}}}
+    found, after = [], ""
+    while after is not None:
+        page = _pool_of(api, after=after)
+        found += [one["uuid"] for one in page["summary"]["hosts"]]
+        after = page.get("next")
+    assert found == ["a", "b", "c"]
+    assert api.asked[-1] == "1.1 /pool/hosts?sort_key=uuid&marker=b"
+
+
+@pytest.mark.parametrize("members", [{}, {"after": ""}])
+def test_an_older_api_has_all_hosts_at_once(members) -> None:
+    api = Hosts("1.0")
+    page = _pool_of(api, **members)
+    assert [one["uuid"] for one in page["summary"]["hosts"]] == [*"abc"]
+    assert "next" not in page
+    assert api.asked[-1] == "1.0 /pool"

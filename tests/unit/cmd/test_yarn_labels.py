@@ -143,3 +143,16 @@ def test_wrong_intervals(
         yarn_labels.main(["--interval", interval])
     assert caught.value.code == 2
     assert "seconds from 0.1 to 30" in capsys.readouterr().err
+
+
+def test_hosts_come_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {
+        "": {"summary": {"hosts": [1, 2]}, "next": "b"},
+        "b": {"summary": {"hosts": [3]}},
+    }
+    monkeypatch.setattr(
+        yarn_labels.asking,
+        "ask",
+        lambda asked, **_: [pages[members["after"]] for _, members in asked],
+    )
+    assert yarn_labels.hosts("socket") == [1, 2, 3]

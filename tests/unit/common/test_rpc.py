@@ -209,6 +209,25 @@ class _Conductor:
     def pool_summary(self, ctxt):
         raise exception.NotLeader(reason="epoch 3 is over")
 
+    def group_now(self, ctxt, group_id):
+        (found,) = self.get_groups(ctxt, [group_id])
+        return found
+
+    def usable_groups(self, ctxt, project_id, name, host_uuid):
+        return self.find_groups(ctxt, project_id, name)
+
+    def accelerators_after(self, ctxt, name):
+        return self.list_accelerators(ctxt)
+
+    def pool_counts(self, ctxt):
+        return {"hosts": 1}
+
+    def hosts_now(self, ctxt, host_uuids):
+        return dict.fromkeys(host_uuids)
+
+    def pool_hosts(self, ctxt, after):
+        return {"hosts": [], "next": after}
+
     def _hidden(self, ctxt):
         return "not for others"
 

@@ -381,10 +381,11 @@ def test_what_makes_no_sense_is_refused(wish) -> None:
 
 def snapshot(pool: world.Conductor) -> dict[str, Any]:
     """Return the snapshot, with its hosts by name."""
-    now = json.loads(json.dumps(pool.ask.now()))
-    hosts = {world.uuid_of(name): one for name, one in now["hosts"].items()}
+    now = json.loads(json.dumps(pool.ask.hosts_now(pool.agents)))
+    hosts = {world.uuid_of(name): one for name, one in now.items()}
+    queued = pool.ask.counts()["queued"]
     told = inventory.snapshot(
-        pool.hardware(), {"copy": ()}, {**now, "hosts": hosts}, 5.0
+        pool.hardware(), {"copy": ()}, queued, hosts, 5.0
     )
     by_name = {one["name"]: one for one in told["hosts"].values()}
     assert set(told["hosts"]) == {world.uuid_of(name) for name in by_name}
@@ -505,12 +506,10 @@ def test_a_snapshot_for_nova() -> None:
         )
     )
     now = {
-        "unusable_slots": [14],
-        "queued": {"aes": 4},
-        "hosts": {uuids[0]: {"nic_load": 0.25, "queued": 3}},
+        uuids[0]: {"nic_load": 0.25, "queued": 3, "unusable_slots": [14]},
     }
     library = {"aes": [], "fft": ["large"], "sha": ["huge"]}
-    told = inventory.snapshot(pool, library, now, 0.5)
+    told = inventory.snapshot(pool, library, {"aes": 4}, now, 0.5)
     assert told["generated_at"] == "1970-01-01T00:00:00.500000Z"
     assert told["queued"] == {"aes": 4}
     first, second = (told["hosts"][one] for one in uuids)
@@ -522,7 +521,7 @@ def test_a_snapshot_for_nova() -> None:
     }
     assert (second["nic_load"], second["queued"]) == (0.0, 0)
     assert second["accelerators"] == {}
-    later = inventory.snapshot(pool, library, now, 9.0)
+    later = inventory.snapshot(pool, library, {"aes": 4}, now, 9.0)
     assert later["generation"] == told["generation"]
-    other = inventory.snapshot(pool, library, now | {"queued": {}}, 0.5)
+    other = inventory.snapshot(pool, library, {}, now, 0.5)
     assert other["generation"] != told["generation"]

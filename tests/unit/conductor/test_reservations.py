@@ -87,9 +87,8 @@ def device_of(pool: world.Conductor) -> dict:
 
 def free(pool: world.Conductor) -> list[int]:
     """How many slots can be used, and how many of them are free."""
-    told = inventory.snapshot(
-        pool.hardware(), {"copy": ()}, pool.ask.now(), 0.0
-    )
+    now = pool.ask.hosts_now(pool.agents)
+    told = inventory.snapshot(pool.hardware(), {"copy": ()}, {}, now, 0.0)
     return list(told["hosts"][HOST]["accelerators"]["copy"].values())
 
 

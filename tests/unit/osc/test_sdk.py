@@ -137,6 +137,7 @@ _SHARED_WITH = "/v1/bitstreams/{bitstream_id}/projects/{project_id}"
 #: Methods of the proxy, and the operation of the API that each is.
 CALLS = {
     "get_pool": "GET /v1/pool",
+    "pool_hosts": "GET /v1/pool/hosts",
     "get_pool_snapshot": "GET /v1/pool/snapshot",
     "accelerators": "GET /v1/accelerators",
     "get_accelerator": "GET /v1/accelerators/{name}",
@@ -251,6 +252,8 @@ def test_call(pool: Any, service: Service, name: str) -> None:
     words["name"] = "aes"
     more = _MORE.get(name, {})
     kind = "clients" if "clients" in template else template.split("/")[2]
+    if template.endswith("/pool/hosts"):
+        kind = "hosts"
     document: Any = {kind: []}
     is_list = method == "GET" and template.endswith("s")
     if not is_list and ("{" in template or method == "POST" or kind == "pool"):

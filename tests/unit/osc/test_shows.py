@@ -106,7 +106,7 @@ def test_pool() -> None:
             {"uuid": "u2", "name": "h2", "up": False, "devices": []},
         ],
     )
-    assert app.rows(pool.ShowPool) == {
+    expected = {
         "strategy": "wra",
         "hosts": 2,
         "hosts_up": 1,
@@ -117,6 +117,21 @@ def test_pool() -> None:
         "sessions_waiting": 4,
         "sessions_by_state": {"QUEUED": 4},
     }
+    assert app.rows(pool.ShowPool) == expected
+    app = fakes.App()
+    app.client.get_pool.side_effect = lambda: inventory.Pool(
+        strategy="wra",
+        waiting=4,
+        sessions={"QUEUED": 4},
+        counts={
+            "hosts": 2,
+            "hosts_up": 1,
+            "devices": 2,
+            "devices_healthy": 1,
+            "slots": {"small": {"idle": 1}, "large": {"idle": 2, "faulty": 1}},
+        },
+    )
+    assert app.rows(pool.ShowPool) == expected
 
 
 def test_table() -> None:

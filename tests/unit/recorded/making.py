@@ -171,15 +171,19 @@ def _answers(topic: str) -> dict[str, Any]:
         for name in methods(topic)
     }
     now = pool.ask.now()
+    hosts = pool.hardware().summary(now["unusable_slots"])
     return answers | {
         "changed_sessions": {"changed": [view], "unknown": ["unknown"]},
         "get_quota": quotas.document(pool.memory.quotas.of("p")),
+        "hosts_now": pool.ask.hosts_now([samples.HOST_UUID]),
+        "pool_counts": pool.ask.counts(),
+        "pool_hosts": {"hosts": hosts, "next": samples.HOST_UUID},
         "pool_now": now,
         "pool_summary": {
             "strategy": now["strategy"],
             "waiting": 0,
             "sessions": now["sessions"],
-            "hosts": pool.hardware().summary(now["unusable_slots"]),
+            "hosts": hosts,
         },
     }
 

@@ -214,11 +214,18 @@ class Heard:
         return lambda *args: self.items.append(args)
 
 
+@dataclasses.dataclass
 class NoDatabase:
     """Knows nothing."""
 
+    heard: Heard
+
     def get_instance(self, _instance_id: str) -> None:
         return None
+
+    def part_of_inventory(self, after: str, _most: int) -> None:
+        self.heard.items.append(after)
+        raise exception.DatabaseUnavailable(reason="away")
 
 
 def endpoint(topic: str) -> tuple[Any, Heard]:
@@ -233,7 +240,7 @@ def endpoint(topic: str) -> tuple[Any, Heard]:
 
         return agent_manager.AgentManager(command, heard.items.append), heard
     made = conductor_rpc.ConductorManager(
-        heard, NoDatabase(), samples.LEADER_EPOCH
+        heard, NoDatabase(heard), samples.LEADER_EPOCH
     )
     return made, heard
 

@@ -22,13 +22,17 @@ def _host(*slots: tuple[str, str], up: bool = True, healthy: bool = True):
 
 
 def test_slots_that_fit_and_are_free() -> None:
-    counted = capacity.Capacity(
+    slots = capacity.of_hosts(
         [
             _host(("a", "idle"), ("a", "active"), ("b", "idle")),
             _host(("a", "idle"), up=False),
             _host(("a", "idle"), healthy=False),
         ]
     )
-    assert counted.of({"shapes": ["a"]}) == {"slots": 4, "free_slots": 1}
-    assert counted.of({"shapes": []}) == {"slots": 5, "free_slots": 2}
-    assert counted.of({"shapes": ["c"]}) == {"slots": 0, "free_slots": 0}
+
+    def counted(*shapes: str) -> dict[str, int]:
+        return capacity.of({"shapes": shapes}, slots)
+
+    assert counted("a") == {"slots": 4, "free_slots": 1}
+    assert counted() == {"slots": 5, "free_slots": 2}
+    assert counted("c") == {"slots": 0, "free_slots": 0}

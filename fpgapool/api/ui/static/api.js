@@ -4,7 +4,7 @@
 // module's memory.
 
 const ROOT = new URL("../", document.baseURI);
-const VERSION = "fpgapool 1.0";
+const VERSION = "fpgapool 1.1";
 
 let token = null;
 
@@ -91,13 +91,16 @@ export function remove(path) {
   return call("DELETE", path);
 }
 
-// Return a page of a list, {items, next}; next is the marker of the next page,
-// or null.
-export async function page(name, query = {}, key = "id") {
-  const document = await get(name, query);
-  const items = document[name];
-  const hasNext = Boolean(document[`${name}_links`]) && items.length > 0;
-  return { items, next: hasNext ? items.at(-1)[key] : null };
+// Return a page of a list, {items, next, total, member}; next is the marker of
+// the next page, or null; total is undefined if the service does not count
+// them; member is the last part of the path.
+export async function page(path, query = {}, key = "id") {
+  const document = await get(path, query);
+  const member = path.split("/").at(-1);
+  const items = document[member];
+  const hasNext = Boolean(document[`${member}_links`]) && items.length > 0;
+  return { items, next: hasNext ? items.at(-1)[key] : null,
+    total: document.total, member };
 }
 
 // Return up to most members of a list, and whether it has more.

@@ -13,9 +13,6 @@ import * as sessions from "./sessions.js";
 import * as signin from "./signin.js";
 
 const SHORTEST_MS = 2000;
-// Responses of a large pool are long and cost the service more, so they are
-// requested less often.
-const HOST_MS = 5;
 const SHARE = 10;
 const LONGEST_MS = 60000;
 // Views whose data rarely changes.
@@ -31,7 +28,6 @@ class Page {
     this.views = {};
     this.timer = null;
     this.turn = 0;
-    this.hosts = 0;
     window.addEventListener("hashchange", () => this.go());
     document.addEventListener("visibilitychange", () => this.wake());
     at("sign-out").addEventListener("click", () => this.signOut(""));
@@ -141,8 +137,8 @@ class Page {
       pauseMs = Math.max(pauseMs, (error.retryAfterS ?? 0) * 1000);
     }
     const takenMs = performance.now() - startedMs;
-    pauseMs = Math.min(Math.max(pauseMs, takenMs * SHARE,
-      this.hosts * HOST_MS), LONGEST_MS);
+    // What takes long costs the service more, so it is requested less often.
+    pauseMs = Math.min(Math.max(pauseMs, takenMs * SHARE), LONGEST_MS);
     this.timer = setTimeout(() => this.wake(), pauseMs);
   }
 
@@ -151,8 +147,7 @@ class Page {
     const [document_] = await Promise.all([
       api.get("pool"), this.history.follow(this.scope())]);
     const now = document_.pool;
-    this.hosts = now.hosts.length;
-    this.history.sample(Date.now(), pool.busy(pool.countStates(now.hosts)),
+    this.history.sample(Date.now(), pool.busy(pool.countStates(now.counts)),
       now.waiting);
     await view.refresh(now);
   }

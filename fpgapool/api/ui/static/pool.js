@@ -3,9 +3,9 @@
 // The map of the pool, which shows one page of hosts at a time.
 
 import * as api from "./api.js";
-import { bytes, keyed, make, Pager, seconds, setText, Table, when }
-  from "./dom.js";
+import { bytes, keyed, make, seconds, setText, Table, when } from "./dom.js";
 import { Chart } from "./charts.js";
+import { Listing } from "./listing.js";
 
 const HOSTS_ON_PAGE = 24;
 const SLOTS_DRAWN = 32;
@@ -18,14 +18,11 @@ const SIGNS = {
 };
 const BUSY = new Set(["preparing", "ready", "active", "detached"]);
 
-function slotsOf(host) {
-  return host.devices.flatMap((device) => device.slots);
-}
-
-export function countStates(hosts) {
+// Return the numbers of slots by state, from those by shape and state.
+export function countStates({ slots }) {
   const counts = Object.fromEntries(Object.keys(SIGNS).map((k) => [k, 0]));
-  for (const slot of hosts.flatMap(slotsOf)) {
-    counts[slot.state] = (counts[slot.state] ?? 0) + 1;
+  for (const [state, count] of Object.values(slots).flatMap(Object.entries)) {
+    counts[state] = (counts[state] ?? 0) + count;
   }
   return counts;
 }
@@ -58,8 +55,8 @@ export class View {
   constructor(history) {
     this.history = history;
     this.title = "Pool";
-    this.page = 0;
     this.hosts = [];
+    this.loads = 0;
     this.chosen = null;
     this.detail = null;
     this.charts = [
@@ -76,15 +73,14 @@ export class View {
       ...Object.keys(SIGNS).map((one) => make("option", {}, one)));
     for (const control of [this.name, this.state]) {
       control.addEventListener("input", () => {
-        this.page = 0;
-        this.show();
+        this.listing.reset();
+        this.reload();
       });
     }
     this.cards = make("ul", { class: "hosts", id: "hosts" });
-    this.pager = new Pager("Pages of hosts", (step) => {
-      this.page += step;
-      this.show();
-    });
+    this.listing = new Listing("Pages of hosts", "pool/hosts", HOSTS_ON_PAGE,
+      () => this.reload(), "uuid");
+    this.problem = make("p", { role: "status" });
     this.slots = this.slotTable();
     this.heading = make("h3", { tabindex: "-1" });
     this.note = make("p", { class: "empty" });
@@ -101,7 +97,8 @@ export class View {
       make("form", { class: "filters", role: "search" },
         make("label", {}, "Name contains ", this.name),
         make("label", {}, "Slot state ", this.state)),
-      this.legend(), this.panel, this.cards, this.pager.element);
+      this.legend(), this.panel, this.problem, this.cards,
+      this.listing.pager.element);
     this.element.querySelector("form").addEventListener("submit",
       (event) => event.preventDefault());
   }
@@ -129,14 +126,15 @@ export class View {
 
   card(host) {
     const button = make("button", { type: "button", class: "name" });
-    button.addEventListener("click", () => this.choose(host.uuid));
+    button.addEventListener("click", () => this.choose(host));
     return make("li", { class: "host" }, button, make("span"), make("ul"));
   }
 
   showCard(element, host) {
     const [name, state, devices] = element.children;
     setText(name, host.name);
-    name.setAttribute("aria-expanded", String(this.chosen === host.uuid));
+    const isChosen = this.chosen?.uuid === host.uuid;
+    name.setAttribute("aria-expanded", String(isChosen));
     setText(state, host.up ? "" : "down");
     element.classList.toggle("is-down", !host.up);
     keyed(devices, host.devices, (device) => device.name,
@@ -144,19 +142,38 @@ export class View {
         make("span")), showDevice);
   }
 
-  matching() {
-    const name = this.name.value.toLowerCase();
-    const state = this.state.value;
-    return this.hosts.filter((host) =>
-      host.name.toLowerCase().includes(name)
-      && (!state || slotsOf(host).some((slot) => slot.state === state)));
+  async loadHosts() {
+    const query = {};
+    if (this.name.value) {
+      query.name_part = this.name.value;
+    }
+    if (this.state.value) {
+      query.slot_state = this.state.value;
+    }
+    this.loads += 1;
+    const load = this.loads;
+    const found = await this.listing.load(query);
+    // The user may have asked for others in the meantime.
+    if (load === this.loads) {
+      this.hosts = found;
+    }
   }
 
-  async choose(uuid) {
-    this.chosen = uuid;
+  async reload() {
+    try {
+      await this.loadHosts();
+      setText(this.problem, "");
+    } catch (error) {
+      setText(this.problem, error.message);
+    }
+    this.show();
+  }
+
+  async choose(host) {
+    this.chosen = host;
     this.detail = null;
     this.show();
-    if (uuid !== null) {
+    if (host !== null) {
       try {
         await this.loadDetail();
       } catch (error) {
@@ -168,11 +185,11 @@ export class View {
   }
 
   async loadDetail() {
-    const uuid = this.chosen;
-    if (uuid !== null) {
-      const found = await api.page("slots", { host: uuid,
+    const host = this.chosen;
+    if (host !== null) {
+      const found = await api.page("slots", { host: host.uuid,
         limit: DETAIL_SLOTS, sort_key: ["device_name", "number"] });
-      if (uuid === this.chosen) {
+      if (host === this.chosen) {
         this.detail = found;
       }
     }
@@ -181,17 +198,17 @@ export class View {
   // The caller has already requested the pool.
   async refresh(pool) {
     this.pool = pool;
-    this.hosts = pool.hosts;
-    await this.loadDetail();
+    await Promise.all([this.loadHosts(), this.loadDetail()]);
     this.show();
   }
 
   showTiles() {
-    const counts = countStates(this.hosts);
+    const counts = this.pool.counts;
+    const slots = countStates(counts);
     const figures = [
-      ["Hosts", this.hosts.length],
-      ["Hosts down", this.hosts.filter((one) => !one.up).length],
-      ...Object.entries(counts).map(([k, v]) => [`Slots ${k}`, v]),
+      ["Hosts", counts.hosts],
+      ["Hosts down", counts.hosts - counts.hosts_up],
+      ...Object.entries(slots).map(([k, v]) => [`Slots ${k}`, v]),
       ["Waiting sessions", this.pool.waiting],
       ["Strategy", this.pool.strategy ?? "unknown"],
     ].filter(([label, value]) => value !== 0 || !/down|faul|disa|deta/
@@ -207,18 +224,11 @@ export class View {
     }
     this.showTiles();
     this.charts.forEach((one) => one.show(this.history.samples));
-    const found = this.matching();
-    const last = Math.max(Math.ceil(found.length / HOSTS_ON_PAGE) - 1, 0);
-    this.page = Math.min(Math.max(this.page, 0), last);
-    const start = this.page * HOSTS_ON_PAGE;
-    const drawn = found.slice(start, start + HOSTS_ON_PAGE);
-    keyed(this.cards, drawn, (host) => host.uuid, (host) => this.card(host),
+    keyed(this.cards, this.hosts, (host) => host.uuid,
+      (host) => this.card(host),
       (element, host) => this.showCard(element, host));
-    const total = `${start + Math.min(1, drawn.length)}–`
-      + `${start + drawn.length} of ${found.length} hosts`;
-    this.pager.show(total, this.page > 0, this.page < last);
-    const host = this.hosts.find((one) => one.uuid === this.chosen);
-    this.panel.hidden = host === undefined;
+    const host = this.chosen;
+    this.panel.hidden = host === null;
     if (host) {
       setText(this.heading, `Host ${host.name}`);
       this.slots.show(this.detail?.items ?? []);

@@ -3,7 +3,8 @@
 // The queue and the sessions, which users can close.
 
 import * as api from "./api.js";
-import { bytes, make, Pager, seconds, setText, Table, when } from "./dom.js";
+import { bytes, make, seconds, setText, Table, when } from "./dom.js";
+import { Listing } from "./listing.js";
 
 const ROWS = 10;
 const LIVE = ["QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED"];
@@ -12,38 +13,8 @@ const ENDED = ["CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", "LOST"];
 // session is not requested: the response would contain its secret.
 const SAYS_MORE = new Set(["QUEUED", "ACTIVE", "DETACHED"]);
 
-// A list that is shown page by page; each page has its own marker.
-class Listing {
-  constructor(label, onChange) {
-    this.markers = [null];
-    this.next = null;
-    this.pager = new Pager(label, (step) => {
-      if (step > 0) {
-        this.markers.push(this.next);
-      } else {
-        this.markers.pop();
-      }
-      onChange();
-    });
-  }
-
-  reset() {
-    this.markers = [null];
-  }
-
-  async load(query) {
-    const marker = this.markers.at(-1);
-    const asked = marker === null ? query : { ...query, marker };
-    const found = await api.page("sessions", { ...asked, limit: ROWS });
-    this.next = found.next;
-    if (found.items.length === 0 && this.markers.length > 1) {
-      this.reset();
-      return this.load(query);
-    }
-    this.pager.show(`Page ${this.markers.length}`, this.markers.length > 1,
-      this.next !== null);
-    return Promise.all(found.items.map(detailed));
-  }
+async function load(listing, query) {
+  return Promise.all((await listing.load(query)).map(detailed));
 }
 
 async function detailed(session) {
@@ -99,8 +70,8 @@ export class View {
       make("option", { value: "live" }, "waiting or running"),
       make("option", { value: "ended" }, "ended"));
     const again = () => this.reload();
-    this.queued = new Listing("Pages of the queue", again);
-    this.listed = new Listing("Pages of sessions", again);
+    this.queued = new Listing("Pages of the queue", "sessions", ROWS, again);
+    this.listed = new Listing("Pages of sessions", "sessions", ROWS, again);
     this.states.addEventListener("change", () => {
       this.listed.reset();
       this.reload();
@@ -177,9 +148,9 @@ export class View {
     const query = this.scope();
     const isLive = this.states.value === "live";
     const [waiting, found] = await Promise.all([
-      this.queued.load({ ...query, state: "QUEUED", sort_key: "queued_at",
+      load(this.queued, { ...query, state: "QUEUED", sort_key: "queued_at",
         sort_dir: "asc" }),
-      this.listed.load({ ...query, state: isLive ? LIVE : ENDED }),
+      load(this.listed, { ...query, state: isLive ? LIVE : ENDED }),
     ]);
     const last = Number.MAX_SAFE_INTEGER;
     waiting.sort((a, b) => (a.queue_position ?? last)

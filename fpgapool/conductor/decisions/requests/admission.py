@@ -191,6 +191,10 @@ def _unless_negative(limit: int) -> int | None:
     return None if limit < 0 else limit
 
 
+# Maximum number of accelerators that an error names.
+_MOST_NAMED = 20
+
+
 def check_accelerator(
     name: str,
     pool: registry.Registry,
@@ -199,10 +203,13 @@ def check_accelerator(
     """Check that the pool can run an accelerator."""
     profile = profiles.get(name)
     if profile is None:
+        known = sorted(profiles)
+        more = [f"{len(known) - _MOST_NAMED} more"][: len(known) > _MOST_NAMED]
+        available = ", ".join([*known[:_MOST_NAMED], *more])
         raise Rejected(
             codes.UNKNOWN_ACCELERATOR,
             f"unknown accelerator {name!r:.80}; available:"
-            f" {', '.join(sorted(profiles)) or 'none'}",
+            f" {available or 'none'}",
         )
     if not any(
         not profile.shapes or slot.shape in profile.shapes

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -19,12 +20,18 @@ from fpgapool.conductor.decisions import restoring
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import opening as openings
 from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.conductor.decisions.views import census
 from fpgapool.conductor.decisions.views import summary
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
+
+# Maximum length of messages from hosts in answers, in characters.
+_MAX_MESSAGE_LENGTH = 200
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -37,6 +44,9 @@ class Questions:
     _restoring: restoring.Restoring
     _desks: desks.Desks
     _strategy_name: str
+
+    def __post_init__(self) -> None:
+        self._census = self.pool.room(census.Census)
 
     # -- sessions ----------------------------------------------------------
 
@@ -150,12 +160,49 @@ class Questions:
         device = self.pool.registry.find_device(device_id)
         return device.reservable_slots if device else 0
 
-    def now(self) -> dict[str, Any]:
-        """Return the summary's part that is not in the database, as JSON."""
-        pool, book = self.pool, self.pool.sessions
-        loads = summary.nic_loads(
-            pool.registry, pool.holds.values(), pool.traffic
+    def counts(self) -> dict[str, Any]:
+        """Return the pool in numbers, as JSON."""
+        book = self.pool.sessions
+        queued = book.queued_by_accelerator.most_common(
+            bounds.MAX_COUNTED_ACCELERATORS
         )
+        return {
+            "strategy": self._strategy_name,
+            "sessions": book.count_by_state(self._served()),
+            "queued": {name: count for name, count in queued if count},
+            "builtins": self.pool.catalogue.library.builtins_as_json(),
+            **self._census.hardware(),
+        }
+
+    def hosts_now(self, host_uuids: Iterable[str]) -> dict[str, Any]:
+        """Return what is not in the database about hosts, by UUID, as JSON."""
+        hosts = self.pool.registry.hosts
+        return {
+            uuid: self._host_now(hosts[uuid])
+            for uuid in host_uuids
+            if uuid in hosts
+        }
+
+    def _host_now(self, host: registry.HostEntry) -> dict[str, Any]:
+        message = host.link_message
+        return {
+            "nic_load": self._census.nic_loads().get(host.id, 0.0),
+            "queued": self.pool.sessions.queued_by_host.get(host.id, 0),
+            "last_report_at": host.heard_at,
+            "link_message": message and message[:_MAX_MESSAGE_LENGTH],
+            "unusable_slots": [
+                slot.id for slot in host.slots() if not slot.usable
+            ],
+        }
+
+    def now(self) -> dict[str, Any]:
+        """Return the summary's part that is not in the database, as JSON.
+
+        Only services of release 1.0.0 ask for it: it grows with the pool.
+        """
+        pool, book = self.pool, self.pool.sessions
+        hosts = self.hosts_now(pool.registry.hosts)
+        unusable = [one.pop("unusable_slots") for one in hosts.values()]
         return {
             "strategy": self._strategy_name,
             "sessions": book.count_by_state(self._served()),
@@ -164,20 +211,8 @@ class Questions:
                 for name, count in book.queued_by_accelerator.items()
                 if count
             },
-            "unusable_slots": [
-                slot.id
-                for slot in pool.registry.slots.values()
-                if not slot.usable
-            ],
-            "hosts": {
-                host.uuid: {
-                    "nic_load": loads.get(host.id, 0.0),
-                    "queued": book.queued_by_host.get(host.id, 0),
-                    "last_report_at": host.heard_at,
-                    "link_message": host.link_message,
-                }
-                for host in pool.registry.hosts.values()
-            },
+            "unusable_slots": list(itertools.chain.from_iterable(unusable)),
+            "hosts": hosts,
             "builtins": pool.catalogue.library.builtins_as_json(),
         }
 

@@ -85,6 +85,23 @@ def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
     return states.SLOT_IDLE if enabled else states.DISABLED
 
 
+def shown_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
+    """Return the state of a slot that users see.
+
+    It is that of :class:`fpgapool.db.inventory.Slot`, but slots that the
+    leader cannot use now are faulty.
+    """
+    if hold is not None:
+        return hold.phase.value.lower()
+    if not slot.usable:
+        return states.FAULTY
+    if administration.state(slot.device) is not model.AdminState.ENABLED:
+        return states.DISABLED
+    if slot.faulty or not slot.device.healthy:
+        return states.FAULTY
+    return states.SLOT_IDLE if slot.host.up else states.DOWN
+
+
 def slots_by_state(pool: registry.Registry, held: Holds) -> dict[str, int]:
     return collections.Counter(
         _slot_state(slot, held.get(slot.id)) if slot.host.up else _HOST_DOWN

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
+import oslo_messaging as messaging
 import pytest
 
 from fpgapool import objects
@@ -169,3 +171,46 @@ def test_nobody_is_asked_when_nobody_waits_any_more(cache: Cache) -> None:
     cache.caller.fail()
     cache.loop.run_until(200.0)
     assert cache.caller.asked == []
+
+
+class FakeConductor:
+    """Has three accelerators, two on a page.
+
+    :ivar pinned: whether messages are pinned to those of release 1.0.0.
+    """
+
+    def __init__(self, pinned: bool) -> None:
+        self.pinned = pinned
+        self.profiles = [
+            dataclasses.replace(KNOWN, name=name) for name in "abc"
+        ]
+
+    def _check(self) -> None:
+        if self.pinned:
+            raise messaging.RPCVersionCapError(version="1.1", version_cap="1")
+
+    def accelerators_after(
+        self, name: str
+    ) -> list[objects.AcceleratorProfile]:
+        self._check()
+        return [one for one in self.profiles if one.name > name][:2]
+
+    def list_accelerators(self) -> list[objects.AcceleratorProfile]:
+        return self.profiles
+
+    def pool_counts(self) -> dict[str, object]:
+        self._check()
+        return {"slots": {"small": {"idle": 1}}}
+
+    def pool_summary(self) -> dict[str, object]:
+        slots = [{"shape": "small", "state": "idle"}]
+        device = {"healthy": True, "slots": slots}
+        return {"hosts": [{"up": True, "devices": [device]}]}
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_older_conductors_are_asked_as_they_understand(pinned: bool) -> None:
+    conductor = FakeConductor(pinned)
+    found = profiles.fetched(conductor)
+    assert [one.name for one in found] == [*"abc"]
+    assert profiles.slots(conductor) == {"small": {"idle": 1}}

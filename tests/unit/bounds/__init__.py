@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How large the answers of a large pool are."""
