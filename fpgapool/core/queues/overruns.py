@@ -59,7 +59,7 @@ class Overruns:
 
     def __init__(self, slack: float, *, learns: bool = True) -> None:
         self._learns = learns
-        self._least = math.log1p(slack)
+        self._slack = slack
         self._known: dict[tuple[str, ...], _Means] = collections.defaultdict(
             _Means
         )
@@ -77,8 +77,9 @@ class Overruns:
         """
         if not self._learns or used_bytes <= 0:
             return
-        excess = math.log(used_bytes / claimed_bytes)
-        excess = min(excess, _MOST) if excess > self._least else 0.0
+        excess = 0.0
+        if used_bytes > claimed_bytes * (1 + self._slack):
+            excess = min(math.log(used_bytes / claimed_bytes), _MOST)
         for key in ((), (project,), (project, accelerator)):
             self._known[key].add(excess)
 
