@@ -58,6 +58,19 @@ The conductor refuses to start if the strategy does not have one of these
 options.
 """,
     ),
+    cfg.BoolOpt(
+        "learn_overruns",
+        default=True,
+        help="""
+Whether the pool corrects the claims of projects whose sessions send more than
+they claim. It learns from sessions that have ended, by project and
+accelerator: how many of them exceeded their claims, and how far. New claims
+are multiplied accordingly, never below 1, for the order of sessions and for
+the limit of a claim. A session that exceeds its claim nevertheless, and waits
+again, counts with what such sessions needed. Projects that keep to their
+claims see no difference. A new leader begins to learn anew.
+""",
+    ),
     cfg.StrOpt(
         "preempt",
         default="none",

@@ -163,6 +163,8 @@ class Job:
     ``input_block_ids``.
 
     :param host_id: the host that its data comes from; None: outside the pool.
+    :param claimed_bytes: the size by which it is scheduled, including
+        ``correction``.
     :param arrival_s: its first arrival; a requeued job keeps it, and thereby
         its place.
     :param wait_timeout_s: the time after its arrival at which it is rejected;
@@ -176,6 +178,8 @@ class Job:
         :data:`fpgapool.vocabulary.states.DEADLINE_ACTIONS`.
     :param affinity_key: the application that it belongs to, unique within its
         project; None: it is an application of its own.
+    :param correction: how many times larger ``claimed_bytes`` is than the
+        job's own claim, because of similar jobs that exceeded theirs.
     """
 
     id: JobId
@@ -193,6 +197,12 @@ class Job:
     deadline_s: float | None = None
     deadline_action: str = states.CONTINUE
     affinity_key: str | None = None
+    correction: float = 1.0
+
+    @property
+    def own_claim_bytes(self) -> float:
+        """What the job itself claims."""
+        return self.claimed_bytes / self.correction
 
     @property
     def holder(self) -> Holder:

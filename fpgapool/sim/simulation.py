@@ -22,6 +22,7 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
+from fpgapool.core.queues import overruns
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import preemption
 from fpgapool.sim import errors
@@ -169,6 +170,7 @@ def run(
         caps,
         quantum_bytes,
         on_end,
+        overruns.Overruns(CLAIM_SLACK, learns=options.learn_overruns),
     )
     simulation.run()
     return _all_outcomes(simulation, scenario, source, f"strategies.{name}")
@@ -255,6 +257,7 @@ class _Simulation:
 
     :param quantum_bytes: the minimum input from one border to the next; None:
         jobs keep their slots until they end.
+    :param learnt: corrects the claims of projects that exceed them.
     """
 
     def __init__(
@@ -266,8 +269,10 @@ class _Simulation:
         caps: model.PowerCaps,
         quantum_bytes: int | None,
         on_end: Callable[[], None] | None,
+        learnt: overruns.Overruns,
     ) -> None:
         self._on_end = on_end
+        self._learnt = learnt
         self._caps = events.PowerCapsChanged(caps)
         self.outcomes: dict[int, schedules.JobOutcome] = {}
         self.waiting: dict[int, scenarios.JobSpec] = {}
@@ -288,7 +293,7 @@ class _Simulation:
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
         )
-        # The current claims of jobs whose first claims were too small.
+        # The claims of jobs, corrected, or replaced as too small.
         self._claims: dict[int, float] = {}
         # The slots that each job had to leave.
         self._stays: dict[int, tuple[schedules.Stay, ...]] = {}
@@ -420,6 +425,12 @@ class _Simulation:
         )
         if self._on_end is not None:
             self._on_end()
+        self._learnt.note(
+            held.job.tenant,
+            held.job.accelerator,
+            _first_claim(held.job),
+            held.job.size_bytes,
+        )
         return events.SlotReleased(number, held.generation)
 
     def _progress(self) -> Iterator[events.Event]:
@@ -452,7 +463,11 @@ class _Simulation:
         while self._to_come and self._to_come[-1].arrival_s <= now:
             job = self._to_come.pop()
             self.waiting[job.id] = job
-            yield events.JobSubmitted(_model_job(job, 0, _first_claim(job)))
+            correction = self._learnt.correction(job.tenant, job.accelerator)
+            self._claims[job.id] = correction * _first_claim(job)
+            yield events.JobSubmitted(
+                _model_job(job, 0, self._claims[job.id], correction)
+            )
 
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
@@ -492,22 +507,27 @@ class _Simulation:
         self._holdings[number] = None
         self._working -= 1
         self.waiting[job.id] = job
+        correction = self._claims[job.id] / _first_claim(job)
         if order.reason == codes.YIELDED:
             # As in the conductor, a job loses its place because of a wrong
             # claim.
             self._claims[job.id] = min(
-                2.0 * held.done_bytes, MAX_CLAIMED_BYTES
+                self._learnt.next_claim(
+                    job.tenant,
+                    job.accelerator,
+                    _first_claim(job),
+                    held.done_bytes,
+                ),
+                MAX_CLAIMED_BYTES,
             )
-        claimed_bytes = self._claim_of(job)
+            correction = 1.0
+        claimed_bytes = self._claims[job.id]
         yield events.SlotReleased(number, held.generation)
         yield events.JobSubmitted(
-            _model_job(job, held.done_bytes, claimed_bytes),
+            _model_job(job, held.done_bytes, claimed_bytes, correction),
             max(claimed_bytes - held.done_bytes, 0.0),
             yields=True,
         )
-
-    def _claim_of(self, job: scenarios.JobSpec) -> float:
-        return self._claims.get(job.id, _first_claim(job))
 
     def _assign(
         self, order: instructions.Program, now: float
@@ -520,7 +540,7 @@ class _Simulation:
             order.generation,
             now,
             sum(stay.done_bytes for stay in stays),
-            _limit_bytes(self._claim_of(job)),
+            _limit_bytes(self._claims[job.id]),
             self._quantum_of(number, job),
         )
         self._holdings[number] = held
@@ -576,11 +596,15 @@ class _Simulation:
 
 
 def _model_job(
-    job: scenarios.JobSpec, done_bytes: int, claimed_bytes: float
+    job: scenarios.JobSpec,
+    done_bytes: int,
+    claimed_bytes: float,
+    correction: float = 1.0,
 ) -> model.Job:
     """Return a job as the core sees it.
 
     :param done_bytes: the part of its input that has been computed.
+    :param correction: by which its own claim has been multiplied.
     """
     return model.Job(
         id=job.id,
@@ -593,6 +617,7 @@ def _model_job(
         done_bytes=done_bytes,
         deadline_s=job.deadline_at_s,
         affinity_key=job.app,
+        correction=correction,
     )
 
 

@@ -11,6 +11,7 @@ v2026-GenAI); without it, only the synthetic loads are simulated.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import pathlib
 import statistics
@@ -20,6 +21,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import generating
@@ -35,6 +38,11 @@ TIMES = ("mean", "p95", "p99")
 #: By strategy: the highest ratios to the best, of mean, p95 and p99.
 LIMITS = {"auto": (1.06, 1.10, 1.10), "wra": (1.5, 1.7, None)}
 LEAST_JAIN = 0.94
+#: Names of wrong claims under auto, and the highest ratio of a mean completion
+#: time to that with true claims: of all jobs, or of those whose claims are
+#: true. Claims are off by a factor between 0.1 and 10, or those of a tenth of
+#: the jobs are a tenth of the sizes.
+WRONG_CLAIMS = {"off": 1.25, "liars": 1.05}
 SEED = 1
 #: Jobs of each setting; tests take fewer.
 JOBS = 5000
@@ -92,6 +100,7 @@ class Measured(typing.NamedTuple):
 
     :ivar times_s: mean, 95th and 99th percentile of the completion time.
     :ivar order: jobs by the time at which they got slots.
+    :ivar honest_s: mean completion time of the jobs that never lie.
     """
 
     times_s: tuple[float, float, float]
@@ -99,19 +108,26 @@ class Measured(typing.NamedTuple):
     jain: float | None
     programmings: float
     order: tuple[int, ...]
+    honest_s: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One strategy at one setting."""
+    """One strategy at one setting.
+
+    :ivar claims: one of :data:`WRONG_CLAIMS`; empty: sizes are claimed.
+    """
 
     setting: str
     strategy: str
     jobs: int = 0
+    claims: str = ""
 
     def measure(self) -> Measured:
         """Simulate."""
         made = make_scenario(self.setting, self.jobs or JOBS)
+        factors, lies = _factors(self.claims, len(made.jobs))
+        made = _claim(made, factors)
         outcomes = simulation.run(made, self.strategy, seed=SEED)
         found = results.evaluate(made, outcomes)
         treated = found.details.treatment
@@ -130,6 +146,13 @@ class Run:
                     range(len(outcomes)),
                     key=lambda n: (outcomes[n].start_s, n),
                 )
+            ),
+            statistics.mean(
+                outcome.finish_s - job.arrival_s
+                for job, outcome, is_lie in zip(
+                    made.jobs, outcomes, lies, strict=True
+                )
+                if not is_lie
             ),
         )
 
@@ -173,6 +196,30 @@ def make_scenario(setting: str, jobs: int) -> scenarios.Scenario:
     )
 
 
+def _factors(
+    claims: str, jobs: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return each job's claim by its size, and whether it may lie."""
+    random = np.random.default_rng(SEED)
+    off = np.exp(random.uniform(math.log(0.1), math.log(10.0), jobs))
+    lies = random.random(jobs) < 0.1
+    if claims == "off":
+        return off, lies
+    return np.where(lies & (claims == "liars"), 0.1, 1.0), lies
+
+
+def _claim(
+    made: scenarios.Scenario, factors: npt.NDArray[np.float64]
+) -> scenarios.Scenario:
+    jobs = [
+        msgspec.structs.replace(
+            job, claimed_bytes=max(job.size_bytes * factor, 1.0)
+        )
+        for job, factor in zip(made.jobs, factors.tolist(), strict=True)
+    ]
+    return msgspec.structs.replace(made, jobs=jobs)
+
+
 # -- the figure ----------------------------------------------------------
 
 _Found: typing.TypeAlias = Mapping[str, Mapping[str, Measured]]
@@ -185,12 +232,20 @@ def simulate(measure: figure.Measure) -> _Found:
         for name, options in SETTINGS.items()
         if directory() is not None or not options[0].startswith("--trace=")
     ]
-    runs = [Run(name, each, JOBS) for name in chosen for each in STRATEGIES]
-    found = measure(runs)
-    return {
-        name: {each: found[Run(name, each, JOBS)] for each in STRATEGIES}
+    runs = {
+        (name, each): Run(name, each, JOBS)
         for name in chosen
+        for each in STRATEGIES
+    } | {
+        (name, f"auto, {claims}"): Run(name, "auto", JOBS, claims)
+        for name in chosen
+        for claims in WRONG_CLAIMS
     }
+    found = measure(list(runs.values()))
+    by_setting: dict[str, dict[str, Measured]] = {}
+    for (name, label), run in runs.items():
+        by_setting.setdefault(name, {})[label] = found[run]
+    return by_setting
 
 
 def ratios(found: _Found, strategy: str, time: int) -> dict[str, float]:
@@ -232,6 +287,7 @@ def _claims(found: _Found) -> list[figure.Claim]:
                         by_setting[worst] <= limit,
                     )
                 )
+    claims += [_robust(found, kind) for kind in WRONG_CLAIMS]
     if "LCG" in found:
         claims += [_same_order(found, name) for name in ("auto", "wra")]
     if "GenTD26" in found:
@@ -245,6 +301,34 @@ def _claims(found: _Found) -> list[figure.Claim]:
             )
         )
     return claims
+
+
+def _robust(found: _Found, claims: str) -> figure.Claim:
+    """Compare mean times with those with true claims."""
+
+    def mean_s(measured: Measured) -> float:
+        if claims == "liars":
+            return measured.honest_s
+        return measured.times_s[0]
+
+    ratios_of = {
+        name: mean_s(measured[f"auto, {claims}"]) / mean_s(measured["auto"])
+        for name, measured in found.items()
+    }
+    worst = max(ratios_of, key=ratios_of.__getitem__)
+    about = {
+        "off": "auto bears claims that are off by up to ten times",
+        "liars": "auto protects honest jobs from a tenth that claim a tenth",
+    }
+    limit = WRONG_CLAIMS[claims]
+    return figure.Claim(
+        about[claims],
+        f"mean at most {limit:g} × that with true claims",
+        f"{ratios_of[worst]:.3g} × at worst ({worst}), "
+        f"{statistics.geometric_mean(ratios_of.values()):.2f} × in the "
+        "geometric mean",
+        ratios_of[worst] <= limit,
+    )
 
 
 def _same_order(found: _Found, strategy: str) -> figure.Claim:

@@ -64,7 +64,9 @@ class Pass(literal_era.Pass):
             return True
         rate, peak = self.rate(record, slot), self.peak(record, slot)
         if self.has_home(record):
-            return rate >= options.leave_min_share * peak and (
+            share = options.leave_min_share
+            share /= 1.0 + options.patience * self.waited(record)
+            return rate >= share * peak and (
                 not self.wait_s(record)
                 < options.leave_s_per_byte * record.job.claimed_bytes - 1e-12
                 or self.is_light(record, slot)

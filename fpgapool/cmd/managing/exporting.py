@@ -333,6 +333,7 @@ def _strategy(conf: cfg.ConfigOpts) -> scenarios.StrategyOptions:
                 "own": own,
                 "seed": group.seed,
                 "preempt": group.preempt,
+                "learn_overruns": group.learn_overruns,
                 "preempt_gain": group.preempt_gain if preempts else 0.0,
                 "preempt_quantum_bytes": group.preempt_quantum_bytes
                 if preempts

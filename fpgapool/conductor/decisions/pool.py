@@ -26,6 +26,7 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import state as core_state
+from fpgapool.core.queues import overruns
 from fpgapool.db import api as db_api
 
 _Room = TypeVar("_Room")
@@ -60,6 +61,9 @@ class Pool:
         self.outages = parts.Outages()
         self.outbox = parts.Outbox()
         self.waits = expected_waits.ExpectedWaits(core)
+        self.overruns = overruns.Overruns(
+            settings.claim_slack, learns=settings.learn_overruns
+        )
         self.link = parts.Link(core, self.clock, counts, self.waits)
         self.quotas = quotas.QuotaBook(
             settings.default_quota,

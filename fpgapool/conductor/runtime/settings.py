@@ -36,6 +36,7 @@ def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
         "max_bitstreams_per_project": (
             None if max_bitstreams < 0 else max_bitstreams
         ),
+        "learn_overruns": conf.scheduler.learn_overruns,
         "quantum_bytes": (
             0
             if conf.scheduler.preempt == "none"

@@ -14,6 +14,8 @@ Nothing here deals with slots, or decides which job gets one.
     The same jobs with their applications, for affinity.
 ``columns``
     The same jobs as vectors, for strategies that compare all pairs.
+``overruns``
+    How far jobs exceeded their claims lately.
 ``sharing``
     Rounds between projects, and their limits.
 ``thresholds``

@@ -110,7 +110,7 @@ class Admission:
             record.job.id,
             codes.DEADLINE_PASSED,
             f"the deadline cannot be met: {record.done_bytes:.0f} of"
-            f" {record.job.claimed_bytes:.0f} bytes are done",
+            f" {record.job.own_claim_bytes:.0f} bytes are done",
         )
 
     def _reject(self, job_id: model.JobId, code: str, message: str) -> None:

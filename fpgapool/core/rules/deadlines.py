@@ -64,7 +64,7 @@ class Deadlines:
         accelerator = view.accelerators.get(job.accelerator)
         if job.deadline_action != states.EARLY or accelerator is None:
             return job.deadline_s
-        left_bytes = max(job.claimed_bytes - record.done_bytes, 0.0)
+        left_bytes = max(job.own_claim_bytes - record.done_bytes, 0.0)
         if record.slot_id is None:
             peak_bytes_per_s = view.best_peak_bytes_per_s(accelerator)
             needed_s = left_bytes / peak_bytes_per_s

@@ -264,6 +264,7 @@ class StrategyOptions(_Shared):  # type: ignore[misc]
     :ivar preempt_gain: a challenger takes a slot only if its stress is at
         least 1 + this times the holder's.
     :ivar deadline_action: None: ``kill`` with cores, otherwise ``continue``.
+    :ivar learn_overruns: whether claims are corrected, as in the conductor.
     """
 
     strategy: _Name | None = None
@@ -277,6 +278,7 @@ class StrategyOptions(_Shared):  # type: ignore[misc]
     preempt_gain: _NotNegative = 0.0
     preempt_quantum_bytes: _Count | None = None
     deadline_action: typing.Literal["continue", "kill", "early"] | None = None
+    learn_overruns: bool = True
 
     def options(self) -> dict[str, object]:
         """Return the options by name, for the strategy's factory."""
@@ -297,6 +299,7 @@ _NOT_OPTIONS = (
     "preempt_gain",
     "preempt_quantum_bytes",
     "deadline_action",
+    "learn_overruns",
 )
 
 

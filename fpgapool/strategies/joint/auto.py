@@ -195,7 +195,7 @@ class _Decision:
         kinds = self._kinds
         rows = self._shown_rows()
         urgency = kinds.starts[rows] + kinds.slopes[rows] * self._time_s
-        reach = urgency / self._least_costs(rows)
+        reach = urgency / self._least_costs(rows, urgency)
         if isinstance(rows, slice) and len(self._groups) < len(kinds.of_group):
             reach *= kinds.is_of(self._groups)
         # Nearly always, the best pair is among the most promising kinds, so
@@ -213,24 +213,32 @@ class _Decision:
             if best is not None and best.score * floor <= 1:
                 return
 
-    def _least_costs(self, rows: _Numbers | slice) -> _Floats:
+    def _patient(
+        self, rows: _Numbers | slice, urgency: _Floats
+    ) -> _Floats | float:
+        """Return by what waiting divides the shares that jobs want."""
+        waited = np.maximum(urgency / self._kinds.fresh[rows] - 1.0, 1e-9)
+        patient: _Floats = 1.0 + self._patience * waited
+        return patient
+
+    def _least_costs(
+        self, rows: _Numbers | slice, urgency: _Floats
+    ) -> _Floats:
         """Return for each kind a lower bound of its score times its urgency.
 
         This is a quick bound; :meth:`_bound` has a better one for fewer kinds.
         """
         kinds, targets = self._kinds, self._targets
-        least_rates, most_rates, programming_s = self._limits()
-        costs = kinds.costs
-        if self._is_idle:
-            costs = kinds.costs_light
-        elif targets.light_rate < least_rates.min():
-            costs = kinds.costs_heavy
+        _, most_rates, programming_s = self._limits()
+        costs = kinds.costs_light if self._is_idle else kinds.costs
         found: _Floats = np.maximum(costs[rows], 1.0 / most_rates.max())
         if programming_s.any():
             weights = (self._weight * programming_s)[kinds.accelerators[rows]]
             found += weights * kinds.per_byte[rows]
         # Their hosts cannot send as fast as they want to compute.
-        is_slow = kinds.dma_limits[rows] < targets.dma.min() * _ROUNDING
+        limits = kinds.dma_limits[rows] * self._patient(rows, urgency)
+        peaks = np.minimum(kinds.peaks_min[rows], targets.dma.min())
+        is_slow = limits < peaks * _ROUNDING
         found[is_slow] = math.inf
         least = 1.0 / targets.dma.max()
         if isinstance(rows, slice) and len(targets.numbers) <= _FEW:
@@ -271,9 +279,10 @@ class _Decision:
         kinds, options, targets = self._kinds, self._options, self._targets
         numbers, has_home = kinds.accelerators[rows], kinds.has_home[rows]
         least_rates, most_rates, programming_s = self._limits()
-        least = least_rates[numbers]
+        patient = self._patient(rows, urgency)
+        least = least_rates[numbers] / patient * _ROUNDING
         rates = np.minimum(kinds.rates[rows], most_rates[numbers])
-        allowed = rates >= _ROUNDING * least
+        allowed = rates >= least
         penalties = np.full(len(rows), options.leave_penalty_idle)
         if not self._is_idle:
             halves = np.minimum(kinds.halves[rows], targets.light_rate)
@@ -282,8 +291,7 @@ class _Decision:
         losses = np.maximum(rates - kinds.lefts[rows], 0.0)
         if not has_home.all():
             penalties[~has_home] = 1.0
-            waited = np.maximum(urgency / kinds.fresh[rows] - 1.0, 1e-9)
-            wanted = self._min_share / (1.0 + self._patience * waited)
+            wanted = self._min_share / patient
             peaks = np.minimum(kinds.peaks_min[rows], targets.dma.min())
             accepted = rates >= _ROUNDING * wanted * peaks
             if targets.is_free:
@@ -303,17 +311,23 @@ class _Decision:
             rates_strategy.LEAST_GAIN * rates,
         )
         costs = self._weight * programming_s[numbers] * kinds.per_byte[rows]
+        least_costs = penalties * (1.0 / gains + costs)
+        if not self._is_idle:
+            # A slower board may leave the networks free enough.
+            light = np.minimum(gains, np.maximum(halves, 1e-200))
+            light_costs = options.leave_penalty_idle * (1.0 / light + costs)
+            least_costs = np.minimum(least_costs, light_costs)
         found: _Floats = (urgency * allowed) / (
-            penalties * targets.spread.min() * (1.0 / gains + costs)
+            targets.spread.min() * least_costs
         )
         return found
 
     def _limits(self) -> tuple[_Floats, _Floats, _Floats]:
         """Return what the boards offer to each accelerator, by number.
 
-        :returns: the least rate at which a host must send for a job that
-            leaves it, infinite if no board accepts such a job; the highest
-            rate to any board; and the least time to program a slot.
+        :returns: the least rate at which a host must send for a fresh job that
+            leaves it; the highest rate to any board; and the least time to
+            program a slot.
         """
         if self._found_limits is None:
             kinds, targets = self._kinds, self._targets
@@ -323,11 +337,8 @@ class _Decision:
             )
             back = targets.egress / ratios[:, None]
             there = np.minimum(targets.ingress, back)
-            least_rates = np.where(
-                there >= wanted * _ROUNDING, wanted, math.inf
-            )
             self._found_limits = (
-                least_rates.min(axis=1),
+                wanted.min(axis=1),
                 np.minimum(most, np.minimum(targets.dma, there).max(axis=1)),
                 kinds.programming_s(
                     self._boards.programming_s[targets.numbers].min(),
@@ -455,10 +466,11 @@ class _Decision:
 
     def _wanted(self, kind: candidates.Kind, job: model.Job) -> float:
         """Return the least fraction of its peak that a job accepts."""
+        share = self._min_share
         if kind.has_home:
-            return self._options.leave_min_share
+            share = self._options.leave_min_share
         waited = self._service_times(kind, job)
-        return self._min_share / (1.0 + self._options.patience * waited)
+        return share / (1.0 + self._options.patience * waited)
 
     def _pair(
         self,

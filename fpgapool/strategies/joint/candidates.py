@@ -43,8 +43,8 @@ class AutoOptions(opts.Numbers):
     :param min_share_idle: … this fraction while many slots are idle …
     :param min_free: … or where at least this fraction of each pipe that it
         needs is free.
-    :param patience: the two shares are divided by 1 + this × its wait in
-        service times.
+    :param patience: these two shares and ``leave_min_share`` are divided by
+        1 + this × its wait in service times.
     :param leave_s_per_byte: a job leaves its own host, which has a board,
         after this many seconds per byte; at once while many slots are idle,
         or if it leaves the networks free enough.
@@ -160,10 +160,9 @@ class Candidates(kinds.Kinds):
     :ivar halves: the highest rate that leaves ``leave_min_free`` of its host's
         pipes free.
     :ivar costs: the least penalty over gain of a job that leaves its host;
-        ``costs_light`` and ``costs_heavy`` are those if the networks stay free
-        enough, and if not.
-    :ivar dma_limits: a board accepts a job from its host only if one more flow
-        would get at most this on its DMA pipe.
+        ``costs_light`` is that if the networks stay free enough.
+    :ivar dma_limits: a board accepts a fresh job from its host only if one
+        more flow would get at most this on its DMA pipe.
     :ivar per_byte: one by the size of the first job.
     :ivar fresh: the urgency of the first job when it arrived.
     """
@@ -187,7 +186,7 @@ class Candidates(kinds.Kinds):
         self.starts = self.slopes = self.until_s = np.zeros(0)
         self.fresh = self.rates = self.lefts = self.halves = np.zeros(0)
         self.dma_limits = self.per_byte = self.costs = np.zeros(0)
-        self.costs_light = self.costs_heavy = np.zeros(0)
+        self.costs_light = np.zeros(0)
         self.peaks_max = self.peaks_min = np.zeros(0)
         self.has_home = self.homed = self.is_free = np.zeros(0, dtype=np.bool_)
         self.accelerators = np.zeros(0, dtype=np.int64)
@@ -462,5 +461,4 @@ class Candidates(kinds.Kinds):
                 self.dma_limits[row] = rate / options.leave_min_share
             light, heavy = options.leave_penalty_idle, options.leave_penalty
         self.costs_light[row] = light / gain
-        self.costs_heavy[row] = heavy / gain
         self.costs[row] = 1.0 / max(min(gain, half) / light, gain / heavy)

@@ -4,6 +4,7 @@
 
 import dataclasses
 
+from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
@@ -65,3 +66,21 @@ def test_a_stateful_liar_ends_with_the_offset(single):
     view = single.view(liar)
     assert (view.state, view.reason) == (states.FAILED, codes.CLAIM_EXCEEDED)
     assert "2048" in view.message
+
+
+def lie(pool, count=30):
+    """Let sessions send ten times their claims while nobody waits."""
+    for _ in range(count):
+        steps.open_until_ready(pool)
+        steps.activate(pool)
+        send(pool, 10_000)
+        pool.end(states.CLOSED, codes.OK)
+        pool.deliver_all()
+
+
+def test_known_liars_get_the_limits_that_they_will_need(single):
+    lie(single)
+    liar = single.open()
+    [order] = single.sent(effects.AssignSlot)
+    assert 5_000 < order.request.claim_limit_bytes <= 11_000
+    assert single.view(liar).claimed_bytes == 1000, "what users said"

@@ -45,9 +45,11 @@ def test_without_traces_the_papers_loads_are_left(
     said = FIGURE.make(tmp_path, figure_runs.simulate)
     assert "The real traces are left out" in said
     rows = figure_runs.rows_of(tmp_path / "real-traces.csv")
-    assert len(rows) == 4 * len(real_traces.STRATEGIES)
+    assert len(rows) == 4 * (
+        len(real_traces.STRATEGIES) + len(real_traces.WRONG_CLAIMS)
+    )
     claims = figure_runs.rows_of(tmp_path / "real-traces-claims.csv")
-    assert len(claims) == 5
+    assert len(claims) == 7
 
 
 def test_auto_serves_jobs_of_any_scale_in_the_same_order(

@@ -4,8 +4,10 @@
 
 import json
 import pathlib
+import statistics
 import typing
 
+import numpy as np
 import pytest
 
 from fpgapool.cmd import sim
@@ -185,3 +187,53 @@ def test_bad_claims(
     path = commands.write(tmp_path / "s.json", content)
     said = commands.refused(capsys, "run", path)
     assert said.startswith(f"{path}: jobs[0].claimed_bytes: expected")
+
+
+JOBS = 500
+
+
+def liars_times_s(claim: float, **options: typing.Any) -> tuple[float, int]:
+    """Return the mean time to completion of a project's jobs, and how often
+    they had to leave their slots.
+
+    Every tenth job is the project's; it claims this share of its sizes. The
+    first half of the jobs does not count.
+    """
+    random = np.random.default_rng(3)
+    arrivals_s = np.cumsum(random.exponential(1.2, JOBS))
+    jobs = [
+        make_job(
+            number,
+            size_gb,
+            arrivals_s[number],
+            tenant="honest" if number % 10 else "liars",
+            claimed_bytes=size_gb * 1e9 * (1.0 if number % 10 else claim),
+        )
+        for number, size_gb in enumerate(random.exponential(1.0, JOBS))
+    ]
+    strategies = {"auto": scenarios.StrategyOptions(**options)}
+    outcomes = simulation.run(
+        make_scenario(*jobs, strategies=strategies), "auto"
+    )
+    of_liars = range(JOBS // 2, JOBS, 10)
+    times_s = [outcomes[n].finish_s - jobs[n].arrival_s for n in of_liars]
+    return statistics.mean(times_s), sum(
+        outcomes[n].preemptions for n in of_liars
+    )
+
+
+def test_nobody_gains_by_claiming_too_little() -> None:
+    honest_s, _ = liars_times_s(1.0)
+    for claim in (0.01, 0.1, 0.5):
+        lying_s, _ = liars_times_s(claim)
+        assert lying_s >= 0.98 * honest_s
+
+
+def test_known_liars_need_not_leave_their_slots() -> None:
+    _, returns = liars_times_s(0.1)
+    _, unlearnt = liars_times_s(0.1, learn_overruns=False)
+    assert returns < unlearnt / 5
+
+
+def test_with_true_claims_nothing_changes() -> None:
+    assert liars_times_s(1.0) == liars_times_s(1.0, learn_overruns=False)

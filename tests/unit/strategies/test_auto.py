@@ -406,6 +406,21 @@ def test_a_job_leaves_its_host_at_once_if_the_networks_are_free() -> None:
         assert pools.taken(output) == expected
 
 
+def test_waiting_makes_a_job_leave_a_host_whose_network_is_busy() -> None:
+    pool = make_pool(
+        pools.make_host(1, 3), pools.make_host(2, 1), idle_share=2.0
+    )
+    pool.submit(pools.make_job(1, 2, accelerator="m1"))
+    pool.submit(pools.make_job(2, 2, accelerator="m1"))
+    away, _ = sorted(pool.state.assignments())
+    pool.hear(events.Progress, away, 0, 1.25 * GB)
+    pool.submit(pools.make_job(3, 2))
+    assert pool.state.status(3).reasons == (codes.WAITING_FOR_LOCAL,)
+    # Waiting makes half of its peak good enough.
+    output = pool.step(events.Wake(), now=1.0)
+    assert [job for job, _ in pools.taken(output)] == [3]
+
+
 def test_groups_get_slots_beside_jobs() -> None:
     pool = make_pool(pools.make_host(1, 3))
     pool.submit(pools.make_job(1, 1))

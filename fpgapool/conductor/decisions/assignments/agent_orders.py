@@ -23,7 +23,7 @@ def assign(
     ordered = hold.ordered()
     if isinstance(hold, sessions.SessionHold):
         session = hold.session
-        limit_bytes = limits.claim_limit_bytes(session.claimed_bytes)
+        limit_bytes = limits.claim_limit_bytes(session.counted_bytes)
         ordered |= {
             # 0 would mean no limit.
             "claim_limit_bytes": max(

@@ -110,7 +110,7 @@ class Charging(parts.Room):
         :param output_bytes: output bytes that the client received.
         """
         most = min(
-            self._settings.claim_limit_bytes(session.claimed_bytes)
+            self._settings.claim_limit_bytes(session.counted_bytes)
             + session.lost_bytes,
             # Allow 1 s more, because clocks are inexact.
             int(

@@ -27,6 +27,7 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
+from fpgapool.core.queues import overruns
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -71,6 +72,7 @@ class Reports(parts.Room):
     _hosts: hosts.Hosts
     _desks: desks.Desks
     _library: accelerators.Accelerators
+    _overruns: overruns.Overruns
 
     @parts.handles(objects.Prepared)
     def _prepared(self, prepared: objects.Prepared) -> None:
@@ -308,7 +310,7 @@ class Reports(parts.Room):
 
     def _check_claim(self, hold: sessions.SessionHold) -> None:
         session = hold.session
-        limit_bytes = self._settings.claim_limit_bytes(session.claimed_bytes)
+        limit_bytes = self._settings.claim_limit_bytes(session.counted_bytes)
         if session.claim_used_bytes > limit_bytes:
             self._link.tell(
                 events.ClaimExceeded(hold.slot.id, hold.generation)
@@ -376,6 +378,13 @@ class Reports(parts.Room):
             again = self._may_go_on(hold, result)
             if not again:
                 self._lives.end(session, *self._how_it_ended(session, result))
+        if not again:
+            self._overruns.note(
+                session.project_id,
+                session.accelerator,
+                session.first_claim_bytes or session.claimed_bytes,
+                session.claim_used_bytes,
+            )
         self._serving.free(hold, self._clock.now, result)
         if again:
             # It queues after the waiting sessions, because it has had a slot.
@@ -392,9 +401,15 @@ class Reports(parts.Room):
         session = hold.session
         if result.code == codes.YIELDED:
             # A session that exceeds its claim only loses its place in the
-            # queue, so the claim is doubled.
-            session.claimed_bytes = min(
-                2 * session.input_bytes, self._settings.max_claimed_bytes
+            # queue.
+            likely_bytes = self._overruns.next_claim(
+                session.project_id,
+                session.accelerator,
+                session.first_claim_bytes or session.claimed_bytes,
+                session.input_bytes,
+            )
+            session.claim_again(
+                min(int(likely_bytes), self._settings.max_claimed_bytes)
             )
             return True
         if result.code == codes.PREEMPTED:

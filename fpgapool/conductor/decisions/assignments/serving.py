@@ -350,7 +350,7 @@ class Serving(parts.Room):
         self._link.tell(
             events.JobSubmitted(
                 self._lives.job(session),
-                max(session.claimed_bytes - session.input_bytes, 0),
+                max(session.counted_bytes - session.input_bytes, 0),
                 yields,
             )
         )

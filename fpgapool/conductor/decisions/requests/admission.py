@@ -25,6 +25,8 @@ from fpgapool.vocabulary import states
 class PoolLimits:
     """Limits of the pool: the options of the same names in ``[conductor]``.
 
+    :ivar learn_overruns: whether claims are corrected; see
+        :class:`~fpgapool.core.queues.overruns.Overruns`.
     :ivar quantum_bytes: minimum input bytes between two borders, the points
         where a session may lose its slot; 0: no borders.
     """
@@ -42,6 +44,7 @@ class PoolLimits:
         default_factory=lambda: ProjectQuota()
     )
     claim_slack: float = 0.1
+    learn_overruns: bool = True
     idle_timeout_s: float = 60.0
     max_hold_s: float = 86400.0
     min_progress_bytes_per_s: float = 1000.0

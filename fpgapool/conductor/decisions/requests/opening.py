@@ -32,6 +32,7 @@ from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import what_if
+from fpgapool.core.queues import overruns
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance as instance_objects
 from fpgapool.vocabulary import codes
@@ -56,6 +57,7 @@ class Opening(parts.Room):
     _sessions: sessions.SessionBook
     _lives: lives.Lives
     _waits: expected_waits.ExpectedWaits
+    _overruns: overruns.Overruns
     _charging: charging.Charging
     _serving: servings.Serving
 
@@ -180,6 +182,7 @@ class Opening(parts.Room):
         self, request: objects.OpenRequest, job_id: int, session_id: str
     ) -> sessions.Session:
         host = self._registry.hosts.get(self._origin(request) or "")
+        asked = sessions.requested(request, self._settings)
         return sessions.Session(
             row_id=job_id,
             job_id=job_id,
@@ -194,7 +197,10 @@ class Opening(parts.Room):
                 else self._clock.now + request.deadline_s
             ),
             front_doors=sessions.front_doors(request.host_uuid),
-            **sessions.requested(request, self._settings),
+            correction=self._overruns.correction(
+                request.project_id, asked["accelerator"]
+            ),
+            **asked,
         )
 
     def dry_run(

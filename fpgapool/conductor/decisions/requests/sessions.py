@@ -203,6 +203,11 @@ class Session:
     #: Input bytes processed by lost slots. Later slots may process them again,
     #: so they do not count against the claim.
     lost_bytes: int = 0
+    #: By how much its claim counts more than it says, because of similar
+    #: sessions that exceeded theirs; a new leader forgets it.
+    correction: float = 1.0
+    #: Its first claim, if it has another one now.
+    first_claim_bytes: int = 0
     #: Number of slots that could not be used since its client was last
     #: connected, by cause.
     failed_slots: collections.Counter[str] = dataclasses.field(
@@ -261,7 +266,7 @@ class Session:
             id=self.job_id,
             host_id=self.host_id,
             accelerator=self.accelerator,
-            claimed_bytes=self.claimed_bytes,
+            claimed_bytes=self.counted_bytes,
             arrival_s=self.arrival_s + ahead_s,
             priority=self.priority,
             project=self.project_id,
@@ -276,6 +281,7 @@ class Session:
             ),
             deadline_action=self.deadline_action or states.CONTINUE,
             affinity_key=self.application,
+            correction=self.correction,
         )
 
     def same_request(
@@ -332,6 +338,17 @@ class Session:
     def claim_used_bytes(self) -> int:
         """The input that counts against its claim."""
         return self.input_bytes - self.lost_bytes
+
+    @property
+    def counted_bytes(self) -> int:
+        """Its claim as it counts in the pool."""
+        return math.ceil(self.claimed_bytes * self.correction)
+
+    def claim_again(self, claimed_bytes: int) -> None:
+        """Replace its claim, which was too small."""
+        self.first_claim_bytes = self.first_claim_bytes or self.claimed_bytes
+        self.claimed_bytes = claimed_bytes
+        self.correction = 1.0
 
     def count_failed_slot(self, cause: str) -> bool:
         """Count a slot that could not be used.
