@@ -20,6 +20,9 @@ _MOST = math.log(1000.0)
 _PRIOR = 5.0
 # Means are over about this many of the latest jobs.
 _LATEST = 100
+#: Most means that are kept; those of projects and accelerators that had no job
+#: for the longest time go first.
+MAX_KNOWN = 2**14
 
 
 class _Means:
@@ -60,8 +63,8 @@ class Overruns:
     def __init__(self, slack: float, *, learns: bool = True) -> None:
         self._learns = learns
         self._slack = slack
-        self._known: dict[tuple[str, ...], _Means] = collections.defaultdict(
-            _Means
+        self._known: collections.OrderedDict[tuple[str, ...], _Means] = (
+            collections.OrderedDict()
         )
 
     def note(
@@ -79,9 +82,14 @@ class Overruns:
             return
         excess = 0.0
         if used_bytes > claimed_bytes * (1 + self._slack):
-            excess = min(math.log(used_bytes / claimed_bytes), _MOST)
-        for key in ((), (project,), (project, accelerator)):
+            excess = min(math.log(used_bytes / max(claimed_bytes, 1)), _MOST)
+        for key in ((project, accelerator), (project,), ()):
+            if key not in self._known:
+                self._known[key] = _Means()
             self._known[key].add(excess)
+            self._known.move_to_end(key)
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
 
     def correction(self, project: str, accelerator: str) -> float:
         """Return the factor for a new job's claim; at least 1."""

@@ -74,3 +74,20 @@ def test_without_the_option_nothing_is_learnt() -> None:
     learnt = learn(overruns.Overruns(0.1, learns=False), 50, factor=10.0)
     assert learnt.correction("p", "aes") == 1.0
     assert learnt.next_claim("p", "aes", 1e9, 1.1e9) == 2.2e9
+
+
+def test_names_that_a_tenant_makes_up_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(overruns, "MAX_KNOWN", 10)
+    learnt = overruns.Overruns(0.1)
+    for number in range(100):
+        learn(learnt, 1, accelerator=f"mine{number}", factor=10.0)
+    assert len(learnt._known) == 10
+    assert learnt.correction("p", "mine99") > learnt.correction("p", "mine0")
+
+
+def test_a_claim_of_nothing_can_be_exceeded() -> None:
+    learnt = overruns.Overruns(0.1)
+    learnt.note("p", "aes", 0, 1e9)
+    assert 1.0 < learnt.correction("p", "aes") < 1000.0
