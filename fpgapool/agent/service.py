@@ -36,6 +36,8 @@ from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import desks
+from fpgapool.agent.supervision import forks
+from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import workers
 from fpgapool.common import clock
 from fpgapool.common.channels import channel
@@ -233,8 +235,19 @@ class Agent:
             self._caller,
             self._take_health,
         )
+        self._fork_server = forks.ForkServer(
+            self.loop,
+            {
+                processes.WORKER_MODULE: workers.warm_up_with(settings),
+                processes.DESK_MODULE: {},
+            },
+        )
         self.workers = workers.Workers(
-            settings, self.loop, self._counts, self._happened
+            settings,
+            self.loop,
+            self._counts,
+            self._happened,
+            self._fork_server,
         )
         self.desks = desks.Desks(
             settings,
@@ -242,6 +255,7 @@ class Agent:
             self.table.slot_keys(),
             self._happened,
             self._reporter.soon,
+            self._fork_server,
         )
         self._front_door = frontdoor.FrontDoor(
             settings,
@@ -275,6 +289,7 @@ class Agent:
 
     def _start_parts(self) -> None:
         if self._devices:
+            self._fork_server.launch()
             self._load_cache()
             self._fetch_caller.start()
         self.loop.start()
@@ -346,6 +361,7 @@ class Agent:
         self.loop.stop(STOP_TIMEOUT_S)
         self.workers.close(STOP_TIMEOUT_S)
         self.desks.close(STOP_TIMEOUT_S)
+        self._fork_server.close(STOP_TIMEOUT_S)
         self._casts.stop(STOP_TIMEOUT_S)
         self._caller.stop(STOP_TIMEOUT_S)
         self._opener.stop(STOP_TIMEOUT_S)

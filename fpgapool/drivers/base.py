@@ -240,6 +240,20 @@ class Driver(abc.ABC):
         """
         return ()
 
+    @classmethod
+    def warm_up(
+        cls, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        """Import and read beforehand what the driver's instances share.
+
+        Called in the process from which an agent's workers are forked. It must
+        not start threads, and must not open boards or libraries that do: a
+        worker would not have them. The same is true of the driver's module.
+
+        :param settings: as for an instance, without ``state_dir``.
+        """
+        return
+
     @abc.abstractmethod
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]

@@ -65,6 +65,11 @@ def boards(
     return check
 
 
+#: The last contents of each file, with the shape that checked them and their
+#: version. A forked process has those that its parent has read.
+_READ: dict[str | os.PathLike[str], tuple[object, str, typing.Any]] = {}
+
+
 def file_version(path: str | os.PathLike[str]) -> str:
     """Return a string that changes when a file is written or replaced.
 
@@ -80,7 +85,7 @@ def _version(found: os.stat_result) -> str:
 def read(
     kind: str, path: str | os.PathLike[str], shape: shapes.Shape[_T]
 ) -> tuple[_T, str]:
-    """Read and check a file.
+    """Read and check a file; what has not changed is read only once.
 
     :returns: its checked contents and its version; see :func:`file_version`.
     :raises base.DriverError: ``INVALID_SETTINGS``, naming the file, the member
@@ -94,7 +99,12 @@ def read(
             # Use the open file's version: the path may already name another
             # file.
             version = _version(os.fstat(file.fileno()))
-            return shape(yaml.load(file, Loader=loader), ""), version
+            last = _READ.get(path)
+            if last is not None and last[:2] == (shape, version):
+                return last[2], version
+            checked = shape(yaml.load(file, Loader=loader), "")
+            _READ[path] = shape, version, checked
+            return checked, version
     except (
         OSError,
         UnicodeDecodeError,

@@ -16,6 +16,8 @@ from tests.harness import processes
 
 WORKER = "fpgapool.agent.worker"
 DESK = "fpgapool.agent.groupdesk"
+#: From which both are forked.
+PARENT = "fpgapool.agent.child.forkserver"
 
 
 def variables(

@@ -183,10 +183,11 @@ def _settings_of(
 ) -> dict[str, typing.Any] | None:
     for _ in range(_READ_ATTEMPTS):
         try:
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            line = (entry / "cmdline").read_bytes().rstrip(b"\0")
+            arguments = line.split(b"\0")
             if module not in arguments:
                 return None
-            document = json.loads(arguments[-2])
+            document = json.loads(arguments[-1])
         except OSError:
             return None
         except ValueError:

@@ -271,7 +271,10 @@ def _plant_in_desk() -> None:
     rings.Channel.create = classmethod(creating)
 
 
-if planting.is_process(planting.WORKER):
+if planting.is_process(planting.PARENT):
+    _plant_in_worker()
+    _plant_in_desk()
+elif planting.is_process(planting.WORKER):
     _plant_in_worker()
 elif planting.is_process(planting.DESK):
     _plant_in_desk()

@@ -410,6 +410,8 @@ def test_planted_violation_is_found(
             "fpgapool.client.sessions importlib.metadata tempfile logging",
         ),
         ("fpgapool.agent.worker", "sys", "oslo_config oslo_log eventlet"),
+        # They start threads, and workers are forked after this import.
+        ("fpgapool.drivers.opencl.driver", "sys", "numpy pyopencl"),
         (
             "fpgapool.osc.v1.session",
             "sys",

@@ -30,6 +30,7 @@ from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.groupdesk import settings as desk_settings
 from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
+from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
 from fpgapool.agent.worker import __main__ as worker_main
 from fpgapool.agent.worker import service as worker_service
@@ -535,6 +536,8 @@ def _run_desk(document: str) -> int:
 def _detach_from_this_machine() -> None:
     """Have nothing ask the machine that this runs on."""
     crew.CREW = system.PerProcess(crew.Crew)  # type: ignore
+    # Agents start processes one by one.
+    forks.ForkServer.launch = lambda _server: None  # type: ignore
     # Chunks are short here.
     sending.LONG_BYTES = 2048
     garbage.spill = lambda *, collect: None  # type: ignore

@@ -4,13 +4,15 @@
 
 ``settings``
     A JSON document from the agent, checked against a dataclass's fields.
+``forkserver``
+    The process from which they are forked.
 ``process``
     The entry point, log, lock and signals of a process.
 ``sockets``
     The sockets of a process, and the thread that accepts connections.
 ``control``
     The connection to the agent.
-``port``, ``certificate``, ``goodbye``
+``port``, ``certificate``, ``selfsigned``, ``goodbye``
     Accept clients' connections, and close them without losing data.
 ``crew``
     Threads that are reused.

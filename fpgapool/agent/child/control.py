@@ -20,7 +20,7 @@ from fpgapool.vocabulary import exceptions
 
 LOG = logging.getLogger(__name__)
 
-_RECV_BYTES = 64 * 1024
+_RECV_BYTES = 16 * 1024
 #: An agent that reads no message for this long is disconnected.
 _SEND_TIMEOUT_S = 5.0
 

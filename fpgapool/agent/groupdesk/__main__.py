@@ -13,7 +13,15 @@ from fpgapool.agent.groupdesk import settings as desk_settings
 
 _run = functools.partial(process.run, service.Desk, OSError)
 
+
+def warm_up() -> None:
+    """Do once what all desks would do: the imports are all."""
+
+
+def main() -> int:
+    """Run the process; return its exit status."""
+    return process.main("fpgapool.agent.groupdesk", desk_settings.parse, _run)
+
+
 if __name__ == "__main__":
-    sys.exit(
-        process.main("fpgapool.agent.groupdesk", desk_settings.parse, _run)
-    )
+    sys.exit(main())

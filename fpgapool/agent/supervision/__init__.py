@@ -8,6 +8,8 @@
     One worker for each slot.
 ``desks``
     One desk for each group with members on this host.
+``forks``
+    Has a fork server start them.
 ``processes``
     Functions that start, recognize and reap a process; they keep no state.
 ``unread``

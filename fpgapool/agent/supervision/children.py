@@ -38,6 +38,7 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.child import process as child_process
+from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
 from fpgapool.common.channels import descriptors
@@ -159,9 +160,13 @@ class Keeper(abc.ABC, typing.Generic[C]):
     MODULE: typing.ClassVar[str]
 
     def __init__(
-        self, settings: agent_settings.AgentSettings, loop: agent_loop.Loop
+        self,
+        settings: agent_settings.AgentSettings,
+        loop: agent_loop.Loop,
+        server: forks.ForkServer,
     ) -> None:
         self._settings = settings
+        self._server = server
         self._state_dir = os.path.abspath(settings.state_path)
         self._loop = loop
         self._ticked_at_s = loop.now()
@@ -288,7 +293,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
                 LOG.warning("Killing %s: it did not end in time", child.title)
                 child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
-            processes.exit_status(child.pidfd)
+            self._server.exit_status(child.pid, child.pidfd)
 
     # Start.
 
@@ -345,9 +350,9 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.ended_for = None
         child.started_at_s = self._loop.now()
         try:
-            child.pid = processes.start(self.MODULE, self._document(child))
-            # Until the agent reaps the child, its number cannot be reused.
-            child.pidfd = os.pidfd_open(child.pid)
+            child.pid, child.pidfd = self._server.start(
+                self.MODULE, self._document(child)
+            )
         except OSError as error:
             LOG.error("Cannot start %s: %s", child.title, error)
             self._failed(child, str(error))
@@ -421,7 +426,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _exited(self, child: C, pidfd: int | None) -> None:
         if child.pidfd != pidfd or pidfd is None:
             return
-        exit_status = processes.exit_status(pidfd)
+        exit_status = self._server.exit_status(child.pid, pidfd)
         status = processes.how(exit_status)
         # The process's last messages, such as a result, may still be unread.
         child.link.receive_rest()

@@ -28,6 +28,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -204,8 +205,9 @@ class Desks(children.Keeper[_DeskProcess]):
         keys: Iterable[orders.Key],
         emit: Callable[..., None],
         changed: Callable[[], None],
+        server: forks.ForkServer,
     ) -> None:
-        super().__init__(settings, loop)
+        super().__init__(settings, loop, server)
         self._keys = list(keys)
         self._emit = emit
         self._changed = changed

@@ -6,13 +6,11 @@ because process numbers are reused.
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 
 import fpgapool
 from fpgapool.common.channels import descriptors
@@ -21,8 +19,11 @@ WORKER_MODULE = "fpgapool.agent.worker"
 DESK_MODULE = "fpgapool.agent.groupdesk"
 
 
-def start(module: str, document: Mapping[str, object]) -> int:
-    """Start a process in its own session, so that it may outlive the agent."""
+def start(module: str, document: str, stdin: int | None = None) -> int:
+    """Start a process in its own session, so that it may outlive the agent.
+
+    :param stdin: its standard input; None for an empty one.
+    """
     environment = dict(os.environ)
     # The process must run the same version of fpgapool as the agent, and must
     # not import from the working directory (-P).
@@ -38,10 +39,14 @@ def start(module: str, document: Mapping[str, object]) -> int:
             "-P",
             "-m",
             module,
-            json.dumps(document),
+            document,
         ],
         environment,
-        file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            if stdin is None
+            else (os.POSIX_SPAWN_DUP2, stdin, 0)
+        ],
         setsid=True,
         setsigmask=[],
     )

@@ -31,6 +31,7 @@ from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import unread
@@ -61,6 +62,23 @@ def data_path(state_dir: str, key: orders.Key) -> str:
 
 def _workers_dir(state_dir: str) -> str:
     return os.path.join(state_dir, "workers")
+
+
+def warm_up_with(
+    settings: agent_settings.AgentSettings,
+) -> dict[str, object]:
+    """Return what all workers of an agent have in common."""
+    return {
+        **_driver(settings),
+        "tls": settings.tls and settings.data_address is not None,
+    }
+
+
+def _driver(settings: agent_settings.AgentSettings) -> dict[str, object]:
+    return {
+        "driver": settings.driver_path,
+        "driver_settings": agent_settings.driver_settings(settings),
+    }
 
 
 class Busy(Exception):
@@ -158,8 +176,9 @@ class Workers(children.Keeper[_WorkerProcess]):
         loop: agent_loop.Loop,
         counts: metrics.Counts,
         emit: Callable[..., None],
+        server: forks.ForkServer,
     ) -> None:
-        super().__init__(settings, loop)
+        super().__init__(settings, loop, server)
         self._counts = counts
         self._emit = emit
         self._workers: dict[orders.Key, _WorkerProcess] = {}
@@ -256,8 +275,7 @@ class Workers(children.Keeper[_WorkerProcess]):
             "device": key[0],
             "slot": key[1],
             "state_dir": self._state_dir,
-            "driver": settings.driver_path,
-            "driver_settings": agent_settings.driver_settings(settings),
+            **_driver(settings),
             "chunk_bytes": settings.chunk_bytes,
             "window_chunks": settings.window_chunks,
             "made_for": child.made_for,

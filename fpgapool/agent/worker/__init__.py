@@ -19,6 +19,6 @@
 ``data``
     The data plane of a session.
 
-An agent starts it as ``python -m fpgapool.agent.worker``. It never accesses
-the database or the message bus, and serves only one slot.
+An agent's fork server forks it, as if by ``python -m fpgapool.agent.worker``.
+It never accesses the database or the message bus, and serves only one slot.
 """

@@ -6,15 +6,38 @@ from __future__ import annotations
 
 import functools
 import sys
+import typing
+from collections.abc import Mapping
 
+from fpgapool.agent.child import certificate
 from fpgapool.agent.child import process
 from fpgapool.agent.worker import service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.drivers import base as drivers
+from fpgapool.drivers import loader
 
 _run = functools.partial(process.run, service.Worker, drivers.DriverError)
 
+
+def warm_up(
+    driver: str, driver_settings: Mapping[str, typing.Any], tls: bool
+) -> None:
+    """Do once what all workers of an agent would do; they are forked later.
+
+    :param tls: whether workers need certificates.
+    :raises drivers.DriverError: if there is no such driver, or its settings
+        are invalid.
+    """
+    loader.load_driver_class(driver).warm_up(driver_settings)
+    if tls:
+        # OpenSSL's tables. It seeds its random numbers anew in each fork.
+        certificate.Certificate().context()
+
+
+def main() -> int:
+    """Run the process; return its exit status."""
+    return process.main("fpgapool.agent.worker", worker_settings.parse, _run)
+
+
 if __name__ == "__main__":
-    sys.exit(
-        process.main("fpgapool.agent.worker", worker_settings.parse, _run)
-    )
+    sys.exit(main())

@@ -67,6 +67,12 @@ class EmulatorDriver(base.Driver):
             cfg.StrOpt("cluster_dir", help=_CLUSTER_DIR_HELP),
         )
 
+    @classmethod
+    def warm_up(
+        cls, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        boards.read_boards(settings["boards_file"])
+
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:

@@ -80,6 +80,12 @@ class FpgaRegionDriver(base.Driver):
             ),
         )
 
+    @classmethod
+    def warm_up(
+        cls, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        boards.read_boards(settings["boards_file"])
+
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:

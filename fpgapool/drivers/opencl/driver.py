@@ -77,6 +77,13 @@ class OpenCLDriver(base.Driver):
 
         return (cfg.StrOpt("boards_file", help=_BOARDS_FILE_HELP),)
 
+    @classmethod
+    def warm_up(
+        cls, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        if settings.get("boards_file") is not None:
+            devices.read_boards(settings["boards_file"])
+
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:

@@ -33,7 +33,8 @@ def test_signal_ends_everything(number: signal.Signals) -> None:
     with harness.running_pool() as pool:
         encrypting.encrypt(pool.front_door())
         processes = harness.Processes(pool.run_dir)
-        assert len(processes) == 3
+        # The pool, a fork server and two workers.
+        assert len(processes) == 4
         pool.process.send_signal(number)
         output = pool.read_output()
         assert pool.process.returncode == 0, output
@@ -47,7 +48,7 @@ def test_killed_one_takes_its_workers_along() -> None:
     with harness.short_directory() as run_dir:
         with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:
             processes = harness.Processes(run_dir)
-            assert len(processes) == 3
+            assert len(processes) == 4
             pool.process.kill()
             processes.wait_for_end()
         with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:

@@ -140,9 +140,10 @@ def test_interrupted_act_three_leaves_nothing(
     """Ctrl-C ends programs and pool."""
     with demos.start_demo(temporary, tmp_path / "out", "--act=3") as demo:
         output = demos.read_until(demo, "fixed sizes")
-        # The groups have members.
+        # The groups have members: more than a pool of eight workers, of four
+        # fork servers.
         waiting.wait_until(
-            lambda: len(harness.Processes(temporary)) > 9,
+            lambda: len(harness.Processes(temporary)) > 13,
             "desks of groups",
             harness.LIMIT_S,
         )
@@ -187,7 +188,7 @@ def test_interrupted_run_leaves_nothing(
         demo.send_signal(signal.SIGINT)
         output += demo.communicate(timeout=harness.LIMIT_S)[0]
     assert demo.returncode == 130, output
-    assert len(processes) == 13
+    assert len(processes) == 16
     processes.wait_for_end()
     assert os.listdir(temporary) == []
 
@@ -201,7 +202,7 @@ def test_killed_run_leaves_no_processes(
         demos.read_until(demo, "encrypting")
         processes = harness.Processes(temporary)
         demo.kill()
-    assert len(processes) == 13
+    assert len(processes) == 16
     processes.wait_for_end()
 
 

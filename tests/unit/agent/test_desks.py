@@ -42,6 +42,7 @@ class Desks(desks.Desks):
             KEYS,
             lambda key, *_event: self.leaving.append(key),
             self._note_change,
+            mock.Mock(),
         )
 
     def _note_change(self) -> None:

@@ -50,7 +50,7 @@ class Site:
             chunk_bytes=mapping.BUFFERS_BYTES,
             window_chunks=1,
         )
-        self.supervisor = workers.Workers(made, Loop(), None, None)
+        self.supervisor = workers.Workers(made, Loop(), None, None, None)
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
         self._agent_end.setblocking(False)

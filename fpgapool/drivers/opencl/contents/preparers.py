@@ -12,8 +12,6 @@ import collections.abc
 import dataclasses
 import typing
 
-import numpy
-
 from fpgapool.accelerators import base as accelerators
 from fpgapool.accelerators import parameters
 
@@ -233,6 +231,9 @@ def _fft_plan(values: Values) -> bytes:
     The rows are: roots of unity; factors for the samples before the transform;
     the chirp's spectrum, with the factor 1 / M; factors for the result.
     """
+    # When it is imported, it starts threads, which end in a fork.
+    import numpy
+
     samples = parameters.integer(
         values, "frame_samples", 1, _MAX_FRAME_SAMPLES
     )
@@ -264,6 +265,8 @@ def _fft_plan(values: Values) -> bytes:
 
 
 def _roots(sign: int, length: int) -> typing.Any:
+    import numpy
+
     angles = 2 * numpy.pi / length * numpy.arange(length)
     return numpy.exp(sign * 1j * angles)
 

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Processes that are forked from one parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import typing
+from collections.abc import Iterator
+
+import pytest
+
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import service
+from fpgapool.agent.supervision import forks
+from fpgapool.agent.supervision import processes
+from fpgapool.common.channels import descriptors
+from tests.functional.agent import forked
+from tests.functional.agent import harness
+from tests.harness import processes as host_processes
+from tests.harness import supervised
+from tests.harness import waiting
+
+MODULE = forked.__name__
+
+
+class Site:
+    """A loop with a fork server, and the processes started by it."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._loop = agent_loop.Loop("test")
+        self._pidfds: list[int] = []
+        self._loop.start()
+
+    def launch(self, **warm_up: object) -> None:
+        self.server = forks.ForkServer(self._loop, {MODULE: warm_up})
+        self._run(self.server.launch)
+
+    def _run(self, call: typing.Any) -> typing.Any:
+        found: list[typing.Any] = []
+        self._loop.run_and_wait(
+            lambda: found.append(call()), harness.TIMEOUT_S
+        )
+        return found[0]
+
+    def start(self, **settings: object) -> tuple[int, int]:
+        pid, pidfd = self._run(lambda: self.server.start(MODULE, settings))
+        self._pidfds.append(pidfd)
+        return pid, pidfd
+
+    def facts(self, **settings: object) -> dict[str, typing.Any]:
+        """Start a process that tells what it has."""
+        path = self._directory / f"{len(self._pidfds)}.json"
+        self.start(path=str(path), **settings)
+        waiting.wait_until(path.exists, "the process tells what it has")
+        found: dict[str, typing.Any] = json.loads(path.read_text())
+        return found
+
+    def exit_status(self, pid: int, pidfd: int) -> int | None:
+        assert processes.ended(pidfd, harness.TIMEOUT_S)
+        status: int | None = self._run(
+            lambda: self.server.exit_status(pid, pidfd)
+        )
+        return status
+
+    def server_pid(self) -> int | None:
+        pid: int | None = self._run(lambda: self.server.pid)
+        return pid
+
+    def stop(self) -> None:
+        self._loop.stop(harness.TIMEOUT_S)
+        self.server.close(harness.TIMEOUT_S)
+        pidfds, self._pidfds = self._pidfds, []
+        for pidfd in pidfds:
+            if not processes.ended(pidfd, 0.0):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            os.close(pidfd)
+
+
+@pytest.fixture
+def site(directory: pathlib.Path) -> Iterator[Site]:
+    made = Site(directory)
+    made.launch()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_fork_is_as_if_it_was_started_alone(site):
+    facts = site.facts(status=3)
+    assert facts["parent"] == site.server_pid()
+    assert facts["threads"] == 1
+    assert facts["input"] == os.devnull
+    (settings,) = facts["argv"]
+    assert json.loads(settings)["status"] == 3
+    assert facts["line"] == ["-P", "-m", MODULE, settings]
+
+
+@pytest.mark.security
+def test_a_fork_has_no_file_of_the_server_or_of_other_forks(site):
+    for _ in range(3):
+        site.start(wait=True)
+    # The last one is the folder that it lists.
+    assert site.facts()["files"] == [0, 1, 2, 3]
+
+
+@pytest.mark.security
+def test_forks_have_random_numbers_and_keys_of_their_own(site):
+    one, other = site.facts(), site.facts()
+    assert one["parent"] == other["parent"]
+    for name in ("random", "openssl", "certificate"):
+        assert one[name] != other[name]
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_it_is_known_how_a_fork_ends(site, status):
+    assert site.exit_status(*site.start(status=status)) == status
+
+
+def test_it_is_known_which_signal_ends_a_fork(site):
+    others = [site.start(wait=True) for _ in range(2)]
+    pid, pidfd = site.start(wait=True)
+    os.kill(pid, signal.SIGKILL)
+    assert site.exit_status(pid, pidfd) == -signal.SIGKILL
+    assert not any(processes.ended(other, 0.0) for _, other in others)
+
+
+def test_forks_outlive_a_server_that_is_killed_and_another_one_follows(site):
+    pid, pidfd = site.start(wait=True)
+    first = site.server_pid()
+    os.kill(first, signal.SIGKILL)
+    waiting.wait_until(
+        lambda: site.server_pid() not in (None, first), "another server"
+    )
+    assert not processes.ended(pidfd, 0.0)
+    os.kill(pid, signal.SIGKILL)
+    # Nobody tells.
+    assert site.exit_status(pid, pidfd) is None
+    # Until the new server is ready, processes are started without it.
+    parents = (os.getpid(), site.server_pid())
+    assert site.facts()["parent"] in parents
+    waiting.wait_until(
+        lambda: site.facts()["parent"] == parents[1], "forks of it"
+    )
+
+
+def test_a_server_that_hangs_is_replaced_and_keeps_nobody_waiting(
+    site, monkeypatch
+):
+    site.start(wait=True)
+    monkeypatch.setattr(forks, "ANSWER_TIMEOUT_S", 0.1)
+    first = site.server_pid()
+    os.kill(first, signal.SIGSTOP)
+    assert site.facts()["parent"] == os.getpid()
+    monkeypatch.undo()
+    waiting.wait_until(
+        lambda: site.server_pid() not in (None, first), "another server"
+    )
+
+
+def test_what_has_threads_is_not_forked(directory, capfd):
+    site = Site(directory)
+    site.launch(threads=True)
+    try:
+        assert site.facts()["parent"] == os.getpid()
+        assert site.exit_status(*site.start(status=3)) == 3
+        assert "starts threads" in capfd.readouterr().err
+    finally:
+        site.stop()
+
+
+def test_a_server_ends_with_its_agent(site):
+    site.start(wait=True)
+    with_server = os.pidfd_open(site.server_pid())
+    site.stop()
+    assert processes.ended(with_server, 0.0)
+    os.close(with_server)
+
+
+@pytest.mark.security
+def test_workers_are_forked_with_certificates_of_their_own(directory):
+    with harness.running_host(directory, tls=True) as host:
+        agent = host.start()
+        hashes = set()
+        for slot in (0, 1):
+            host.conductor.wait_for_slot(slot, lambda one: one.state == "idle")
+            harness.assign(agent, 7 + slot, slot=slot)
+            prepared = host.conductor.wait_for(
+                "prepared", lambda one, slot=slot: one.generation == 7 + slot
+            )
+            hashes.add(prepared.certificate_sha256)
+            pid = supervised.pid(agent.workers, ("board0", slot))
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            assert f"PPid:\t{agent._fork_server.pid}\n" in status
+        assert len(hashes - {None}) == 2
+
+
+AGENT_PROGRAM = """
+import pathlib, sys
+from tests.functional.agent import harness
+
+host = harness.Host(pathlib.Path(sys.argv[1]))
+agent = host.start()
+for slot in (0, 1):
+    host.conductor.wait_for_slot(slot, lambda one: one.state == "idle")
+print(agent._fork_server.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_an_agent_that_is_killed_leaves_no_process(directory):
+    with subprocess.Popen(
+        [sys.executable, "-c", AGENT_PROGRAM, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=pathlib.Path(service.__file__).parents[2],
+    ) as process:
+        pids = [int(process.stdout.readline())]
+        workers = host_processes.find_workers(directory / "state")
+        assert len(workers) == 2
+        pids += [one.pid for one in workers]
+        pidfds = [os.pidfd_open(pid) for pid in pids]
+        process.kill()
+        for pidfd in pidfds:
+            assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
+            os.close(pidfd)
