@@ -17,6 +17,7 @@ import setuptools
 #: decorators of their classes; and what plug-ins inherit from.
 NATIVE = (
     "fpgapool/core/ordered.py",
+    "fpgapool/core/queues/ageing.py",
     "fpgapool/core/queues/lanes.py",
     "fpgapool/core/queues/queued.py",
     "fpgapool/core/queues/sharing.py",
@@ -25,10 +26,14 @@ NATIVE = (
     "fpgapool/core/rules/admission.py",
     "fpgapool/core/rules/holders.py",
     "fpgapool/core/state.py",
+    "fpgapool/core/topology/boards.py",
     "fpgapool/core/topology/idle_slots.py",
+    "fpgapool/core/topology/loads.py",
     "fpgapool/core/topology/slot_table.py",
     "fpgapool/core/topology/slots.py",
     "fpgapool/core/view.py",
+    "fpgapool/strategies/joint/candidates.py",
+    "fpgapool/strategies/joint/pairs.py",
     "fpgapool/strategies/placements/offers.py",
     "fpgapool/strategies/rounds.py",
 )

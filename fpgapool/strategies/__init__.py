@@ -101,7 +101,7 @@ def auto(options: Options, seed: int) -> strategy.Strategy:
     """Weighs work, waiting time, expected rates and programming time.
 
     Its own options are those of
-    :class:`~fpgapool.strategies.joint.candidates.AutoOptions`.
+    :class:`~fpgapool.strategies.joint.auto_options.AutoOptions`.
     """
     return auto_strategy.AutoStrategy(
         opts.own(options, auto_strategy.AutoOptions)

@@ -634,12 +634,12 @@ def _check_candidates(
         (kind.group, kind.host_id, kind.accelerator): {
             record.job.id for record in kind.jobs.jobs()
         }
-        for kind in kinds.kinds
+        for kind in kinds.all()
     }
     _equal("jobs by kind", found, queues)
     of_group: dict[queued.JobGroup, dict[typing.Any, candidates.Kind]] = {}
     on_host: dict[model.HostId, set[candidates.Kind]] = {}
-    for kind in kinds.kinds:
+    for kind in kinds.all():
         key = (kind.host_id, kind.accelerator)
         of_group.setdefault(kind.group, {})[key] = kind
         if kind.host_id is not None:
@@ -647,15 +647,18 @@ def _check_candidates(
     _equal("kinds of groups", kinds.of_group, of_group)
     hosts = {host_id: set(held) for host_id, held in kinds.on_host.items()}
     _equal("kinds on hosts", hosts, on_host)
-    numbers = [kinds._group_numbers[group] for group in of_group]
-    _equal(
-        "numbers of groups",
-        sorted([*numbers, *kinds._unused]),
-        list(range(len(of_group) + len(kinds._unused))),
-    )
-    for row, kind in enumerate(kinds.kinds):
-        _equal("row", kind.row, row)
+    packed = {
+        (group, *key): set(pack.kinds)
+        for group, packs in kinds.packs.items()
+        for key, pack in packs.items()
+    }
+    expected: dict[tuple[typing.Any, ...], set[candidates.Kind]] = {}
+    for kind in kinds.all():
         _check_kind(view, kinds, kind)
+        if kind.pack is not None:
+            pack = (kind.group, kind.accelerator, kind.pack.may)
+            expected.setdefault(pack, set()).add(kind)
+    _equal("packs", packed, expected)
 
 
 def _check_kind(
@@ -663,47 +666,42 @@ def _check_kind(
     kinds: candidates.Candidates,
     kind: candidates.Kind,
 ) -> None:
-    row, host_id, group = kind.row, kind.host_id, kind.group
+    host_id, group = kind.host_id, kind.group
     loads = typing.cast(pipe_loads.Loads, view.loads)
     for record in kind.jobs.jobs():
         _equal("place", kind.jobs.records[record.column], record)
-    first = kinds.first(kind)
-    size_bytes = first.job.claimed_bytes
     home = host_id is not None and view.is_home(group, host_id)
     egress = pipe_loads.NOWHERE if host_id is None else loads.egress(host_id)
     accelerator = view.accelerators[kind.accelerator]
     peaks = accelerator.peaks_bytes_per_s.values()
     rates = [accelerator.peak_bytes_per_s, *peaks]
-    number = kinds._accelerator_numbers[kind.accelerator]
-    found = (
-        (kinds.starts.item(row), kinds.slopes.item(row)),
-        kinds.until_s.item(row),
-        kinds.per_byte.item(row),
-        (kind.has_home, kinds.has_home.item(row)),
-        kinds.homed.item(row),
-        (kind.egress, kinds.egress.item(row)),
-        kinds.groups.item(row),
-        kinds.accelerators.item(row),
-        (kinds.peaks_min.item(row), kinds.peaks_max.item(row)),
-        kinds._rates[number],
-    )
     _equal(
-        "line, until, per byte, has home, homed, egress, group, accelerator,"
-        " peaks, rates",
-        found,
-        (
-            kind.jobs.line(kind.jobs.leader),
-            kind.jobs.until_s,
-            1.0 / size_bytes,
-            (home, home),
-            first.homed,
-            (egress, egress),
-            kinds._group_numbers[group],
-            number,
-            (min(rates), max(rates)),
-            (min(rates), max(rates), accelerator.return_ratio),
-        ),
+        "has home, egress, peaks, ratio",
+        (kind.has_home, kind.egress, kind.peak_min, kind.peak_max, kind.ratio),
+        (home, egress, min(rates), max(rates), accelerator.return_ratio),
     )
+    time_s = view.now - kinds._base_s
+    if kind in kinds._outdated or kind.due_s <= time_s:
+        return
+    first = kind.leader()
+    _equal("first", kind.first, first)
+    pack = typing.cast(candidates.Pack, kind.pack)
+    _equal("row", pack.kinds[kind.row], kind)
+    may = candidates.STAYING if first.homed else candidates.LEAVING
+    _equal("may", pack.may, may if home else candidates.HOMELESS)
+    size_bytes, wait_s = (
+        first.job.claimed_bytes,
+        view.now - first.job.arrival_s,
+    )
+    waited = max(wait_s, 0.0) * kind.peak / size_bytes
+    urgency = (1.0 + kinds._ageing * waited) / size_bytes**kinds._size_power
+    if kind.urgency < urgency * (1 - 1e-9):
+        raise InvariantError(f"urgency is {urgency}, not {kind.urgency}")
+    if not kind.listed_s <= kind.due_s <= kind.jobs.until_s:
+        raise InvariantError(f"{kind.due_s} is listed as {kind.listed_s}")
+    for values, top in zip(pack.values, pack.tops, strict=True):
+        if values.item(kind.row) > top:
+            raise InvariantError(f"{values.item(kind.row)} is above {top}")
 
 
 def _check_boards(
@@ -717,7 +715,6 @@ def _check_boards(
     found = [target for target in boards.targets if target.slots]
     _equal("boards", len(found), len(expected))
     counts = [0] * len(boards.counts)
-    programmed: dict[str, dict[int, int]] = {}
     for target in found:
         slot, number = target.slots[0], target.number
         idle = expected[slot.spec.device_id, target.shape]
@@ -728,13 +725,4 @@ def _check_boards(
         _equal("in", boards.ingress[number], loads.ingress(slot.host.id))
         _equal("out", boards.egress[number], loads.egress(slot.host.id))
         _equal("slots", boards.slot_counts[number], slot.device_slots)
-        tags = {slot.id: slot.program_tag() for slot in idle}
-        _equal("programs", target.tags, tags)
-        for tag, count in _count(tags.values()).items():
-            programmed.setdefault(tag, {})[number] = count
-        # Slots that were programmed faster may have been taken since.
-        least_s = min(slot.spec.programming_time_s for slot in idle)
-        if boards.programming_s[number] > least_s:
-            raise InvariantError(f"programming takes {least_s} s at least")
-    _equal("programmed", boards.programmed, programmed)
     _equal("idle slots of boards", boards.counts.tolist(), counts)

@@ -136,14 +136,15 @@ class AgeingQueue:
         if left < 0:
             winner = right
         elif right >= 0:
+            starts, slopes, time_s = self._starts, self._slopes, self._time_s
             loser = right
-            if self._precedes(right, left):
+            lead = starts[left] + slopes[left] * time_s
+            rival = starts[right] + slopes[right] * time_s
+            if rival > lead or (rival == lead and self._precedes(right, left)):
                 winner, loser = right, left
-            gained = self._slopes[loser] - self._slopes[winner]
+            gained = slopes[loser] - slopes[winner]
             if gained > 0:
-                overtakes_s = (
-                    self._starts[winner] - self._starts[loser]
-                ) / gained
+                overtakes_s = (starts[winner] - starts[loser]) / gained
                 if overtakes_s <= self._time_s:
                     # It is only behind by its key or by rounding.
                     overtakes_s = math.nextafter(self._time_s, math.inf)
@@ -152,10 +153,7 @@ class AgeingQueue:
         self._until_s[node] = until_s
 
     def _precedes(self, one: int, other: int) -> bool:
-        urgency = self._starts[one] + self._slopes[one] * self._time_s
-        of_other = self._starts[other] + self._slopes[other] * self._time_s
-        if urgency != of_other:
-            return urgency > of_other
+        """Return whether the first of two equally urgent jobs has its key."""
         record, rival = self.records[one], self.records[other]
         if record is None or rival is None:
             return rival is None

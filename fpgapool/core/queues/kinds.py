@@ -2,15 +2,14 @@
 
 """The interface of an index of waiting jobs by their kinds."""
 
+import typing
 from collections import abc
 
 from fpgapool.core import model
-from fpgapool.core import native
 from fpgapool.core.queues import queued
 
 
-@native.mypyc_attr(allow_interpreted_subclasses=True)
-class Kinds:
+class Kinds(typing.Protocol):
     """Waiting jobs by kind, for a strategy that looks at the first of each.
 
     The strategy says which jobs are of one kind. The view keeps the index up

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import model
+from fpgapool.core import native
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
@@ -25,6 +26,7 @@ _MOST = 1e300
 NOWHERE = 0
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Flow:
     """The traffic of one slot's holder.
 
@@ -39,17 +41,20 @@ class Flow:
         self.bytes_per_s = 0.0
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Pipe:
     """What one pipe has left.
 
+    :ivar count: the number of its flows.
     :ivar left: bytes/s that no flow uses.
     :ivar share: the rate that one more flow would get, in bytes/s.
     """
 
-    __slots__ = ("capacity", "left", "share")
+    __slots__ = ("capacity", "count", "left", "share")
 
     def __init__(self, capacity: float, load: float, count: float) -> None:
         self.capacity = capacity
+        self.count = count
         self.left = max(capacity - load, 0.0)
         self.share = max(capacity / (count + 1.0), self.left)
 
@@ -65,6 +70,7 @@ class Pipe:
         return self.left - part * self.capacity
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Loads:
     """Pipes by number, and the flows of all assigned slots.
 

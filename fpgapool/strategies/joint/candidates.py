@@ -5,9 +5,12 @@
 The index belongs to :mod:`~fpgapool.strategies.joint.auto`. It answers which
 kinds are worth an exact evaluation, so that a decision does not depend on the
 number of waiting jobs, and hardly on the number of hosts.
+
+The *value* of a pair is one by its score, without the factors for leaving the
+own host and for the board's taken slots.
 """
 
-import dataclasses
+import heapq
 import math
 import typing
 from collections import abc
@@ -16,125 +19,126 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core.queues import ageing
-from fpgapool.core.queues import kinds
 from fpgapool.core.queues import queued
 from fpgapool.core.topology import loads as pipe_loads
-from fpgapool.strategies import options as opts
+from fpgapool.strategies.joint import auto_options
 from fpgapool.strategies.joint import rates as rates_strategy
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
+_Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 
 # The mean service time counts about this many of the latest jobs.
 _MEAN_OF = 1000
+# The bounds of a job hold until its age, which is its service time and its
+# wait, has grown by this part.
+_STEP = 0.3
+# The bounds assume a bit less weight of programming than there is, so that
+# they outlast small changes of it.
+_WEIGHT_MARGIN = 0.8
+
+# What the first job of a kind may do.
+#: It has no board at home.
+HOMELESS: typing.Final = 0
+#: It may leave its own host's boards.
+LEAVING: typing.Final = 1
+#: It may leave them only if the networks stay free enough.
+STAYING: typing.Final = 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AutoOptions(opts.Numbers):
-    """Options of the strategy ``auto``, all without units.
+def most_gain(rate: float, left: float, loss_weight: float) -> float:
+    """Return an upper bound of a gain.
 
-    "Its peak" is the rate that a job would get if only the DMA pipe limited
-    it. Its service time is its claim divided by its accelerator's peak rate.
-
-    :param size_power: a job's work is its bytes to this power …
-    :param ageing: … divided by 1 + this × its wait in service times.
-    :param min_share: a job whose own host has no board may go where its rate
-        is at least this fraction of its peak …
-    :param min_share_idle: … this fraction while many slots are idle …
-    :param min_free: … or where at least this fraction of each pipe that it
-        needs is free.
-    :param patience: these two shares and ``leave_min_share`` are divided by
-        1 + this × its wait in service times.
-    :param leave_s_per_byte: a job leaves its own host, which has a board,
-        after this many seconds per byte; at once while many slots are idle,
-        or if it leaves the networks free enough.
-    :param leave_min_share: it goes only where its rate is at least this
-        fraction of its peak.
-    :param leave_min_free: it leaves the networks free enough if this fraction
-        of each network pipe that it uses stays free.
-    :param leave_penalty: factor for the work of such a job …
-    :param leave_penalty_idle: … and the factor while many slots are idle, or
-        if it leaves the networks free enough.
-    :param idle_share: "many slots are idle" means at least this fraction of
-        all slots; above 1: never.
-    :param loss_weight: the rates that other jobs lose because of a job, times
-        this, are subtracted from its rate.
-    :param spread: the work is multiplied by 1 + this × the fraction of the
-        board's slots that are taken.
-    :param programming_weight_max: programming delays all who wait: its time
-        counts 1 + the waiting jobs per usable slot times, with this as the
-        maximum of that quotient.
-    :param look_again: if jobs and idle slots are left, the strategy looks
-        again after this fraction of the mean service time.
+    :param rate: an upper bound of the rate.
+    :param left: what no flow uses of one of the pipes, all in bytes/s.
     """
-
-    size_power: float = 0.7
-    ageing: float = 0.3
-    min_share: float = 0.95
-    min_share_idle: float = 0.7
-    min_free: float = 0.2
-    patience: float = 0.2
-    leave_s_per_byte: float = 1e-9
-    leave_min_share: float = 0.95
-    leave_min_free: float = 0.5
-    leave_penalty: float = 5.0
-    leave_penalty_idle: float = 1.2
-    idle_share: float = 0.3
-    loss_weight: float = 0.4
-    spread: float = 0.1
-    programming_weight_max: float = 10.0
-    look_again: float = 0.1
-
-    def __post_init__(self) -> None:
-        opts.Numbers.__post_init__(self)
-        if not 0 < self.leave_penalty_idle <= self.leave_penalty:
-            raise ValueError(
-                "leave_penalty_idle must be above 0 and at most "
-                f"leave_penalty, not {self.leave_penalty_idle} with "
-                f"leave_penalty={self.leave_penalty}"
-            )
+    # At a weight above 1, a lower rate may gain more.
+    if rate <= left:
+        return rate
+    loss = min(loss_weight, 1.0) * (rate - left)
+    return max(rate - loss, rates_strategy.LEAST_GAIN * rate)
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Kind:
     """Waiting jobs that differ only in size and arrival.
 
-    :ivar row: its place in the vectors.
     :ivar peak: the rate of its accelerator, in bytes/s …
     :ivar peak_max: … and the highest and the lowest one in any slot shape.
+    :ivar first: the job that competes; None: the index must find it.
+    :ivar urgency: an upper bound of one by its work …
+    :ivar patience: … and a lower bound of the factor that its wait puts on the
+        rate that it accepts, until :attr:`due_s`.
+    :ivar may: what it may do.
+    :ivar out: the pipe through which its host sends …
+    :ivar back: … and the one through which it receives the output, if any.
+    :ivar own_rate: the rate at which its host can send, and receive …
+    :ivar room: … and the highest one that leaves ``leave_min_free`` of the
+        host's pipes free.
+    :ivar gain: an upper bound of its gain on other hosts' boards; 0: the three
+        are not known yet.
+    :ivar pack: the kinds that it belongs to, with its row there.
+    :ivar due_s: when its first job may be another one, or its bounds end,
+        counted from the first job that the index has seen.
+    :ivar listed_s: when the index looks at it next.
     """
 
     __slots__ = (
         "accelerator",
+        "back",
+        "due_s",
         "egress",
+        "first",
+        "gain",
         "group",
         "has_home",
         "host_id",
         "ingress",
         "jobs",
+        "listed_s",
+        "may",
+        "number",
+        "out",
+        "own_rate",
+        "pack",
+        "patience",
         "peak",
         "peak_max",
         "peak_min",
         "peaks",
         "ratio",
+        "room",
         "row",
+        "size_bytes",
+        "urgency",
     )
 
     def __init__(
         self,
+        number: int,
         group: queued.JobGroup,
         host_id: model.HostId | None,
         accelerator: str,
     ) -> None:
+        self.number = number
         self.group = group
         self.host_id = host_id
         self.accelerator = accelerator
         self.jobs = ageing.AgeingQueue()
-        self.row = -1
+        self.first: queued.JobRecord | None = None
         self.egress = self.ingress = pipe_loads.NOWHERE
+        self.out = self.back = pipe_loads.Pipe(math.inf, 0.0, 0.0)
         self.has_home = False
         self.peak = self.peak_max = self.peak_min = 1.0
         self.peaks: abc.Mapping[str, float] = {}
         self.ratio = 0.0
+        self.may = HOMELESS
+        self.size_bytes = self.urgency = self.patience = 0.0
+        self.gain = self.own_rate = self.room = 0.0
+        self.due_s = self.listed_s = math.inf
+        self.pack: Pack | None = None
+        self.row = -1
 
     def rate(self, accelerator: model.Accelerator) -> None:
         """Read the rates of its accelerator."""
@@ -143,60 +147,160 @@ class Kind:
         self.peak_max = max(self.peak, *self.peaks.values(), self.peak)
         self.peak_min = min(self.peak, *self.peaks.values(), self.peak)
         self.ratio = accelerator.return_ratio
+        self.gain = 0.0
+
+    def leader(self) -> queued.JobRecord:
+        """Return the first job, as of the last update of its queue."""
+        return typing.cast(
+            queued.JobRecord, self.jobs.records[self.jobs.leader]
+        )
 
 
-class Candidates(kinds.Kinds):
-    """The kinds of waiting jobs, and vectors with a row for each.
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Pack:
+    """Kinds of a group and an accelerator whose first jobs may do the same.
 
-    The urgency of a kind's first job is ``starts + slopes * t``, where t is
-    the time since :attr:`base_s`. The rows at the end are spare.
+    The vectors have a row for each kind; rows at the end are spare.
 
-    :ivar kinds: the kinds by row.
-    :ivar of_group: the kinds of each group, by host and accelerator.
-    :ivar on_host: the kinds whose jobs come from a host.
-    :ivar mean_service_s: decayed mean of the jobs' service times.
-    :ivar rates: the rate at which the kind's host can send, and receive.
-    :ivar lefts: how much of its sending rate no flow uses.
-    :ivar halves: the highest rate that leaves ``leave_min_free`` of its host's
-        pipes free.
-    :ivar costs: the least penalty over gain of a job that leaves its host;
-        ``costs_light`` is that if the networks stay free enough.
-    :ivar dma_limits: a board accepts a fresh job from its host only if one
-        more flow would get at most this on its DMA pipe.
-    :ivar per_byte: one by the size of the first job.
-    :ivar fresh: the urgency of the first job when it arrived.
+    :ivar values: upper bounds of the values on other hosts' boards: where a
+        slot starts at once, and where it must be programmed …
+    :ivar tops: … and an upper bound of each of the two.
+    :ivar writes: how often bounds have been set.
+    :ivar rates: the ``own_rate`` of each kind.
+    :ivar rooms: the ``room`` of each kind.
+    :ivar patiences: the ``patience`` of each kind …
+    :ivar patience: … and the least one.
     """
 
-    def __init__(self, loads: pipe_loads.Loads, options: AutoOptions) -> None:
+    __slots__ = (
+        "accelerator",
+        "kinds",
+        "may",
+        "patience",
+        "patiences",
+        "rates",
+        "rooms",
+        "tops",
+        "values",
+        "writes",
+    )
+
+    def __init__(self, accelerator: str, may: int) -> None:
+        self.accelerator = accelerator
+        self.may = may
+        self.kinds: list[Kind] = []
+        self.values: list[_Floats] = [np.zeros(4), np.zeros(4)]
+        self.tops = [0.0, 0.0]
+        self.writes = 0
+        self.rates: _Floats = np.zeros(4)
+        self.rooms: _Floats = np.zeros(4)
+        self.patiences: _Floats = np.zeros(4)
+        self.patience = 0.0
+
+    def add(self, kind: Kind) -> None:
+        kind.pack, kind.row = self, len(self.kinds)
+        self.kinds.append(kind)
+        if kind.row == len(self.rates):
+            self.values = [np.append(each, each) for each in self.values]
+            self.rates = np.append(self.rates, self.rates)
+            self.rooms = np.append(self.rooms, self.rooms)
+            self.patiences = np.append(self.patiences, self.patiences)
+        # Until its bounds are set, it has no patience at all.
+        self.patiences[kind.row] = self.patience = 0.0
+
+    def remove(self, kind: Kind) -> None:
+        """Remove a kind; the last one moves to its row."""
+        last = self.kinds.pop()
+        if last is not kind:
+            old, row = last.row, kind.row
+            last.row = row
+            self.kinds[row] = last
+            for vector in (
+                *self.values,
+                self.rates,
+                self.rooms,
+                self.patiences,
+            ):
+                vector[row] = vector[old]
+        kind.pack = None
+        if self.kinds:
+            self._find_patience()
+
+    def write(self, kind: Kind, at_once: float, programmed: float) -> None:
+        """Set the bounds of a kind."""
+        row, tops = kind.row, self.tops
+        self.writes += 1
+        self.values[0][row] = at_once
+        self.values[1][row] = programmed
+        self.rates[row] = kind.own_rate
+        self.rooms[row] = kind.room
+        had_least = self.patiences.item(row) <= self.patience
+        self.patiences[row] = kind.patience
+        if had_least or kind.patience < self.patience:
+            self._find_patience()
+        is_only = len(self.kinds) == 1
+        if is_only or at_once > tops[0]:
+            tops[0] = at_once
+        if is_only or programmed > tops[1]:
+            tops[1] = programmed
+
+    def _find_patience(self) -> None:
+        self.patience = float(self.patiences[: len(self.kinds)].min())
+
+    def above(self, programs: int, least: float) -> _Numbers:
+        """Return the rows with at least this value.
+
+        :param programs: 1 if the slot must be programmed, 0 if not.
+        """
+        found: _Numbers = (
+            self.values[programs][: len(self.kinds)] >= least
+        ).nonzero()[0]
+        if not len(found):
+            self.tops[programs] = least
+        return found
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Candidates:
+    """The kinds of waiting jobs, in packs; a :class:`~.kinds.Kinds`.
+
+    :ivar of_group: the kinds of each group, by host and accelerator.
+    :ivar packs: the packs of each group, by accelerator and what its jobs may
+        do.
+    :ivar on_host: the kinds whose jobs come from a host.
+    :ivar offers: what the strategy knows of boards, by number.
+    :ivar mean_service_s: decayed mean of the jobs' service times.
+    """
+
+    def __init__(
+        self, loads: pipe_loads.Loads, options: auto_options.AutoOptions
+    ) -> None:
         self._loads = loads
         self._options = options
         self._library: abc.Mapping[str, model.Accelerator] = {}
-        self.kinds: list[Kind] = []
+        self._size_power = options.size_power
+        self._ageing = options.ageing
+        self._patience = options.patience
         self.of_group: dict[
             queued.JobGroup, dict[tuple[model.HostId | None, str], Kind]
         ] = {}
+        self.packs: dict[queued.JobGroup, dict[tuple[str, int], Pack]] = {}
         self.on_host: dict[model.HostId, dict[Kind, None]] = {}
         self._on_pipe: dict[int, dict[Kind, None]] = {}
+        self._pipes: dict[int, pipe_loads.Pipe] = {}
         self._outdated: dict[Kind, None] = {}
-        self.base_s = self._now = math.nan
+        self.offers: dict[int, typing.Any] = {}
+        # When bounds end or first jobs are overtaken; kinds that are gone or
+        # listed again may still be there.
+        self._due: list[tuple[float, int, Kind]] = []
+        self._made = 0
+        # When the index saw its first job, and the time since then.
+        self._base_s = self._now = self._time_s = math.nan
+        # The least weight and time of programming that the bounds know, and
+        # their product.
+        self._weight = self._programming_s = self._delay_s = math.inf
         self.mean_service_s = 0.0
         self._seen = 0
-        # No first job is overtaken before this time.
-        self._due_s = math.inf
-        self.starts = self.slopes = self.until_s = np.zeros(0)
-        self.fresh = self.rates = self.lefts = self.halves = np.zeros(0)
-        self.dma_limits = self.per_byte = self.costs = np.zeros(0)
-        self.costs_light = np.zeros(0)
-        self.peaks_max = self.peaks_min = np.zeros(0)
-        self.has_home = self.homed = self.is_free = np.zeros(0, dtype=np.bool_)
-        self.accelerators = np.zeros(0, dtype=np.int64)
-        self._accelerator_numbers: dict[str, int] = {}
-        # Of each accelerator: its lowest and highest peak, and return ratio.
-        self._rates: list[tuple[float, float, float]] = []
-        self._rate_vectors: tuple[_Floats, _Floats, _Floats] | None = None
-        self.egress = self.groups = np.zeros(0, dtype=np.int64)
-        self._group_numbers: dict[queued.JobGroup, int] = {}
-        self._unused: list[int] = []
 
     # -- jobs ------------------------------------------------------------
 
@@ -204,16 +308,19 @@ class Candidates(kinds.Kinds):
         self, library: abc.Mapping[str, model.Accelerator]
     ) -> None:
         self._library = library
-        for kind in self.kinds:
+        self.offers.clear()
+        for kind in self.all():
             accelerator = library.get(kind.accelerator)
             if accelerator is None:
                 continue
             kind.rate(accelerator)
+            if kind.host_id is not None:
+                self._follow(kind)
             jobs, kind.jobs = kind.jobs.jobs(), ageing.AgeingQueue()
             for record in jobs:
                 self._queue(kind, record, self._now)
-            self._describe(kind)
-            self._show_first(kind)
+            kind.first = None
+            self._outdated[kind] = None
 
     def add(
         self, record: queued.JobRecord, group: queued.JobGroup, now: float
@@ -221,98 +328,64 @@ class Candidates(kinds.Kinds):
         job = record.job
         kind = self._kind(group, job.host_id, job.accelerator)
         self._now = now
-        if math.isnan(self.base_s):
-            self.base_s = now
+        if math.isnan(self._base_s):
+            self._base_s = now
         if record.column < 0 and job.group_id is None:
             self._seen += 1
             self.mean_service_s += (
                 job.claimed_bytes / kind.peak - self.mean_service_s
             ) / min(self._seen, _MEAN_OF)
         self._queue(kind, record, now)
-        self._show_first(kind)
+        if kind.leader() is not kind.first or kind.jobs.until_s < kind.due_s:
+            kind.first = None
+            self._outdated[kind] = None
 
     def _queue(self, kind: Kind, record: queued.JobRecord, now: float) -> None:
-        options, job = self._options, record.job
-        fresh = job.claimed_bytes**-options.size_power
-        slope = fresh * options.ageing * kind.peak / job.claimed_bytes
+        job = record.job
+        fresh: float = job.claimed_bytes**-self._size_power
+        slope = fresh * self._ageing * kind.peak / job.claimed_bytes
         # A clock may be ahead of the pool's.
-        arrival_s = min(job.arrival_s, now) - self.base_s
+        arrival_s = min(job.arrival_s, now) - self._base_s
         kind.jobs.add(
-            record, fresh - slope * arrival_s, slope, now - self.base_s
+            record, fresh - slope * arrival_s, slope, now - self._base_s
         )
 
     def remove(self, record: queued.JobRecord) -> None:
-        job = record.job
-        group = typing.cast(queued.JobGroup, record.group)
-        kind = self.of_group[group][job.host_id, job.accelerator]
+        kind = self._kind_of(record)
         kind.jobs.remove(record)
         if kind.jobs.leader < 0:
             self._drop(kind)
-        else:
-            self._show_first(kind)
+        elif kind.first is record:
+            kind.first = None
+            self._outdated[kind] = None
 
     def rehome(self, group: queued.JobGroup, host_id: model.HostId) -> None:
         for kind in self.on_host.get(host_id, ()):
             if kind.group is group:
                 kind.has_home = host_id in group.homes
-                self._describe(kind)
+                kind.first = None
+                self._outdated[kind] = None
 
     def set_homed(self, record: queued.JobRecord) -> None:
-        job = record.job
-        group = typing.cast(queued.JobGroup, record.group)
-        kind = self.of_group[group][job.host_id, job.accelerator]
-        if self.first(kind) is record:
-            self.homed[kind.row] = record.homed
+        kind = self._kind_of(record)
+        if kind.first is record:
+            kind.first = None
+            self._outdated[kind] = None
 
-    def first(self, kind: Kind) -> queued.JobRecord:
-        return typing.cast(
-            queued.JobRecord, kind.jobs.records[kind.jobs.leader]
-        )
-
-    def of_host(self, host_id: model.HostId) -> abc.Iterable[Kind]:
-        """Return the kinds of jobs that come from a host."""
-        return self.on_host.get(host_id, ())
-
-    def rows_of(self, group: queued.JobGroup) -> npt.NDArray[np.int64]:
-        """Return the rows of a group's kinds."""
-        found = self.of_group.get(group, {})
-        return np.fromiter((kind.row for kind in found.values()), np.int64)
-
-    def accelerator_rates(self) -> tuple[_Floats, _Floats, _Floats]:
-        """Return each accelerator's lowest and highest peak, by number.
-
-        The third vector has its ratio of output to input, at least tiny.
-        """
-        if self._rate_vectors is None:
-            lowest, highest, ratios = np.array(self._rates).T
-            self._rate_vectors = lowest, highest, np.maximum(ratios, 1e-200)
-        return self._rate_vectors
-
-    def programming_s(
-        self, least_s: float, at_once: abc.Iterable[str]
-    ) -> _Floats:
-        """Return for each accelerator, by number, the least time to program.
-
-        :param least_s: the least time of any slot.
-        :param at_once: the accelerators that some idle slot already has.
-        """
-        numbers = self._accelerator_numbers
-        found = np.full(len(numbers), least_s)
-        for name in at_once:
-            if name in numbers:
-                found[numbers[name]] = 0.0
-        return found
-
-    def is_of(
-        self, groups: abc.Iterable[queued.JobGroup]
-    ) -> npt.NDArray[np.bool_]:
-        """Return for each row whether its kind is of one of the groups."""
-        count = len(self._group_numbers) + len(self._unused)
-        shown = np.zeros(count, dtype=np.bool_)
-        shown[[self._group_numbers[group] for group in groups]] = True
-        return shown[self.groups[: len(self.kinds)]]
+    def set_done(self, record: queued.JobRecord) -> None:
+        """Do nothing: what is done makes no difference."""
 
     # -- kinds -----------------------------------------------------------
+
+    def all(self) -> list[Kind]:
+        return [
+            kind for each in self.of_group.values() for kind in each.values()
+        ]
+
+    def _kind_of(self, record: queued.JobRecord) -> Kind:
+        job = record.job
+        group = typing.cast(queued.JobGroup, record.group)
+        return self.of_group[group][job.host_id, job.accelerator]
 
     def _kind(
         self,
@@ -323,142 +396,172 @@ class Candidates(kinds.Kinds):
         found = self.of_group.get(group)
         if found is None:
             found = self.of_group[group] = {}
-            self._group_numbers[group] = (
-                self._unused.pop()
-                if self._unused
-                else len(self._group_numbers)
-            )
         kind = found.get((host_id, accelerator))
-        if kind is None:
-            kind = found[host_id, accelerator] = Kind(
-                group, host_id, accelerator
-            )
-            kind.rate(self._library[accelerator])
-            if host_id is not None:
-                kind.has_home = host_id in group.homes
-                kind.egress = self._loads.egress(host_id)
-                kind.ingress = self._loads.ingress(host_id)
-                self.on_host.setdefault(host_id, {})[kind] = None
-            for pipe in (kind.egress, kind.ingress):
-                self._on_pipe.setdefault(pipe, {})[kind] = None
-            kind.row = len(self.kinds)
-            self.kinds.append(kind)
-            if kind.row == len(self.starts):
-                self._grow()
-            self._describe(kind)
+        if kind is not None:
+            return kind
+        self._made += 1
+        kind = Kind(self._made, group, host_id, accelerator)
+        found[host_id, accelerator] = kind
+        kind.rate(self._library[accelerator])
+        if host_id is not None:
+            kind.has_home = host_id in group.homes
+            kind.egress = self._loads.egress(host_id)
+            kind.ingress = self._loads.ingress(host_id)
+            self.on_host.setdefault(host_id, {})[kind] = None
+            self._follow(kind)
         return kind
+
+    def _follow(self, kind: Kind) -> None:
+        """Note which pipes matter to a kind that comes from a host."""
+        self._on_pipe.setdefault(kind.egress, {})[kind] = None
+        if kind.ratio > 0:
+            self._on_pipe.setdefault(kind.ingress, {})[kind] = None
 
     def _drop(self, kind: Kind) -> None:
         group, host_id = kind.group, kind.host_id
         del self.of_group[group][host_id, kind.accelerator]
         if not self.of_group[group]:
             del self.of_group[group]
-            self._unused.append(self._group_numbers.pop(group))
         if host_id is not None:
+            for pipe in (kind.egress, kind.ingress):
+                self._on_pipe.get(pipe, {}).pop(kind, None)
             del self.on_host[host_id][kind]
             if not self.on_host[host_id]:
                 del self.on_host[host_id]
-        for pipe in {kind.egress, kind.ingress}:
-            del self._on_pipe[pipe][kind]
         self._outdated.pop(kind, None)
-        last = self.kinds.pop()
-        if last is not kind:
-            last.row = kind.row
-            self.kinds[last.row] = last
-            self._describe(last)
-            self._show_first(last)
+        kind.first = None
+        kind.listed_s = math.inf
+        self._unpack(kind)
 
-    def _grow(self) -> None:
-        more = max(16, len(self.starts))
-        for name, vector in vars(self).items():
-            if isinstance(vector, np.ndarray):
-                spare = np.zeros(more, dtype=vector.dtype)
-                setattr(self, name, np.append(vector, spare))
+    def _repack(self, kind: Kind) -> Pack:
+        """Put a kind into the pack that it belongs to."""
+        self._unpack(kind)
+        packs = self.packs.setdefault(kind.group, {})
+        key = (kind.accelerator, kind.may)
+        pack = packs.get(key)
+        if pack is None:
+            pack = packs[key] = Pack(kind.accelerator, kind.may)
+        pack.add(kind)
+        return pack
 
-    def _describe(self, kind: Kind) -> None:
-        """Write what does not depend on loads or jobs."""
-        row = kind.row
-        self.peaks_max[row] = kind.peak_max
-        self.peaks_min[row] = kind.peak_min
-        self.has_home[row] = kind.has_home
-        self.egress[row] = kind.egress
-        self.accelerators[row] = self._accelerator_number(kind)
-        self.groups[row] = self._group_numbers[kind.group]
-        self._outdated[kind] = None
+    def _unpack(self, kind: Kind) -> None:
+        pack = kind.pack
+        if pack is None:
+            return
+        pack.remove(kind)
+        if not pack.kinds:
+            packs = self.packs[kind.group]
+            del packs[kind.accelerator, pack.may]
+            if not packs:
+                del self.packs[kind.group]
 
-    def _accelerator_number(self, kind: Kind) -> int:
-        numbers = self._accelerator_numbers
-        number = numbers.setdefault(kind.accelerator, len(numbers))
-        rates = (kind.peak_min, kind.peak_max, kind.ratio)
-        if number == len(self._rates):
-            self._rates.append(rates)
-            self._rate_vectors = None
-        elif self._rates[number] != rates:
-            self._rates[number] = rates
-            self._rate_vectors = None
-        return number
+    # -- bounds ----------------------------------------------------------
 
-    def _show_first(self, kind: Kind) -> None:
-        jobs, row = kind.jobs, kind.row
-        start, slope = jobs.line(jobs.leader)
-        self.starts[row] = start
-        self.slopes[row] = slope
-        first = self.first(kind)
-        self.homed[row] = first.homed
-        claimed_bytes = first.job.claimed_bytes
-        self.per_byte[row] = 1.0 / claimed_bytes
-        self.fresh[row] = claimed_bytes**-self._options.size_power
-        self.until_s[row] = until_s = jobs.until_s
-        self._due_s = min(self._due_s, until_s)
+    def pipe(self, number: int) -> pipe_loads.Pipe:
+        """Return what a pipe had left at the last refresh."""
+        pipe = self._pipes.get(number)
+        if pipe is None:
+            pipe = self._pipes[number] = self._loads.pipe(number)
+        return pipe
 
-    # -- time and loads --------------------------------------------------
+    def refresh(self, now: float, weight: float) -> None:
+        """Update first jobs and bounds.
 
-    def refresh(self, now: float) -> float:
-        """Update first jobs and bounds; return the time since the base."""
+        :param weight: how much the time to program a slot counts.
+        """
         self._now = now
-        time_s = now - self.base_s
-        if self._due_s <= time_s:
-            until_s = self.until_s[: len(self.kinds)]
-            for row in (until_s <= time_s).nonzero()[0].tolist():
-                kind = self.kinds[row]
-                kind.jobs.first(time_s)
-                self._show_first(kind)
-            self._due_s = float(until_s.min())
+        self._time_s = time_s = now - self._base_s
+        due, outdated = self._due, self._outdated
+        if weight < self._weight:
+            self._expect(_WEIGHT_MARGIN * weight, self._programming_s)
+        elif weight * _WEIGHT_MARGIN**2 > self._weight:
+            # Bounds for less weight are right, too.
+            self._weight = _WEIGHT_MARGIN * weight
+            self._delay_s = self._weight * self._programming_s
+        while due and due[0][0] <= time_s:
+            listed_s, _, kind = heapq.heappop(due)
+            if kind.listed_s != listed_s:
+                continue
+            kind.listed_s = math.inf
+            if kind.due_s <= time_s:
+                outdated[kind] = None
+            else:
+                self._list(kind)
         changed = self._loads.changed
-        if changed:
-            for pipe in changed:
-                self._outdated.update(self._on_pipe.get(pipe, {}))
-            changed.clear()
-        for kind in self._outdated:
+        for pipe in changed:
+            self._pipes.pop(pipe, None)
+            for kind in self._on_pipe.get(pipe, ()):
+                kind.gain = 0.0
+                outdated[kind] = None
+        changed.clear()
+        for kind in outdated:
+            self._update(kind)
+        outdated.clear()
+
+    def expect_programming(self, programming_s: float) -> None:
+        """Note that some slot needs this time to be programmed."""
+        if programming_s < self._programming_s:
+            self._expect(self._weight, programming_s)
+
+    def _expect(self, weight: float, programming_s: float) -> None:
+        self._weight, self._programming_s = weight, programming_s
+        self._delay_s = weight * programming_s
+        for kind in self.all():
+            self._update(kind)
+
+    def _update(self, kind: Kind) -> None:
+        """Update the first job of a kind, and its bounds."""
+        if kind.first is None or kind.due_s <= self._time_s:
+            self._age(kind)
+        if not kind.gain:
             self._weigh(kind)
-        self._outdated.clear()
-        return time_s
+        pack = kind.pack
+        if pack is None or pack.may != kind.may:
+            pack = self._repack(kind)
+        pack.write(
+            kind,
+            kind.urgency * kind.gain,
+            kind.urgency / (1.0 / kind.gain + self._delay_s / kind.size_bytes),
+        )
+
+    def _age(self, kind: Kind) -> None:
+        """Find the first job of a kind, and how urgent it becomes."""
+        time_s, jobs = self._time_s, kind.jobs
+        jobs.first(time_s)
+        kind.first = first = kind.leader()
+        kind.size_bytes = size_bytes = first.job.claimed_bytes
+        service_s = size_bytes / kind.peak
+        wait_s = max(self._now - first.job.arrival_s, 0.0)
+        step_s = _STEP * (service_s + wait_s)
+        # How many service times it has waited when the bounds end.
+        waited = (wait_s + step_s) / service_s
+        kind.urgency = (1.0 + self._ageing * waited) / (
+            size_bytes**self._size_power
+        )
+        kind.patience = 1.0 / (1.0 + self._patience * waited)
+        kind.may = HOMELESS
+        if kind.has_home:
+            kind.may = STAYING if first.homed else LEAVING
+        kind.due_s = min(time_s + step_s, jobs.until_s)
+        if kind.due_s < kind.listed_s:
+            self._list(kind)
+
+    def _list(self, kind: Kind) -> None:
+        kind.listed_s = kind.due_s
+        heapq.heappush(self._due, (kind.due_s, kind.number, kind))
 
     def _weigh(self, kind: Kind) -> None:
         """Bound what a job of a kind gets from its own host's network."""
-        options, loads, row = self._options, self._loads, kind.row
-        out = loads.pipe(kind.egress)
-        rate = min(kind.peak_max, out.share)
-        half = out.spare(options.leave_min_free)
-        is_free = out.has_free(options.min_free)
+        part = self._options.leave_min_free
+        kind.out = self.pipe(kind.egress)
+        rate, room = kind.out.share, kind.out.spare(part)
         if kind.ratio > 0:
-            back = loads.pipe(kind.ingress)
-            rate = min(rate, back.share / kind.ratio)
-            half = min(half, back.spare(options.leave_min_free) / kind.ratio)
-            is_free = is_free and back.has_free(options.min_free)
-        gain = max(
-            rate - options.loss_weight * max(rate - out.left, 0.0),
-            rates_strategy.LEAST_GAIN * rate,
+            kind.back = self.pipe(kind.ingress)
+            rate = min(rate, kind.back.share / kind.ratio)
+            room = min(room, kind.back.spare(part) / kind.ratio)
+        kind.own_rate, kind.room = rate, room
+        kind.gain = most_gain(
+            min(kind.peak_max, rate),
+            kind.out.left,
+            self._options.loss_weight,
         )
-        self.rates[row] = rate
-        self.lefts[row] = out.left
-        self.halves[row] = half
-        self.is_free[row] = is_free
-        light = heavy = 1.0
-        self.dma_limits[row] = math.inf
-        if kind.has_home:
-            if rate < options.leave_min_share * kind.peak_min:
-                self.dma_limits[row] = rate / options.leave_min_share
-            light, heavy = options.leave_penalty_idle, options.leave_penalty
-        self.costs_light[row] = light / gain
-        self.costs[row] = 1.0 / max(min(gain, half) / light, gain / heavy)

@@ -2,6 +2,7 @@
 
 """The invariants notice what is wrong."""
 
+import math
 import typing
 from collections import abc
 
@@ -47,27 +48,29 @@ def test_a_spoilt_pool_is_noticed(
         pool_invariants.check(pool)
 
 
+def a_kind(view: typing.Any) -> typing.Any:
+    return view.kinds.all()[0]
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda view: view.kinds.starts.fill(0.0),
-        lambda view: view.kinds.until_s.fill(-1.0),
-        lambda view: view.kinds.has_home.fill(False),
-        lambda view: view.kinds.homed.fill(False),
-        lambda view: view.kinds.egress.fill(99),
-        lambda view: view.kinds.groups.fill(99),
-        lambda view: view.kinds.peaks_max.fill(0.0),
-        lambda view: view.kinds.kinds.reverse(),
+        lambda view: setattr(a_kind(view), "urgency", 0.0),
+        lambda view: setattr(a_kind(view), "listed_s", math.inf),
+        lambda view: setattr(a_kind(view), "has_home", False),
+        lambda view: setattr(a_kind(view), "egress", 99),
+        lambda view: setattr(a_kind(view), "peak_max", 0.0),
+        lambda view: setattr(a_kind(view), "first", None),
+        lambda view: setattr(a_kind(view).pack, "may", 0),
+        lambda view: setattr(a_kind(view).pack, "tops", [0.0, 0.0]),
+        lambda view: a_kind(view).pack.kinds.reverse(),
+        lambda view: view.kinds.packs.clear(),
         lambda view: view.kinds.on_host.clear(),
         lambda view: view.kinds.of_group.clear(),
-        lambda view: view.kinds.kinds[0].jobs.remove(
-            view.kinds.first(view.kinds.kinds[0])
-        ),
-        lambda view: view.boards.programmed["aes"].clear(),
-        lambda view: view.boards.programming_s.fill(9.0),
+        lambda view: a_kind(view).jobs.remove(a_kind(view).first),
         lambda view: next(
             target for target in view.boards.targets if target.slots
-        ).tags.clear(),
+        ).slots.clear(),
     ],
 )
 def test_a_spoilt_index_of_kinds_is_noticed(

@@ -17,8 +17,8 @@ from fpgapool.core import model
 from fpgapool.core import strategy
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
-from fpgapool.strategies.joint import auto
 from fpgapool.strategies.joint import candidates
+from fpgapool.strategies.joint import pairs
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
@@ -88,15 +88,16 @@ def decide(
 
 def watch_scores(patch: pytest.MonkeyPatch) -> list[float]:
     """Return a list that gets the score of each decision."""
-    scores, make = [], auto._Decision.make
+    scores = []
 
-    def watched(decision: auto._Decision) -> strategy.Choice | None:
-        choice = make(decision)
-        if decision._best is not None:
-            scores.append(decision._best.score)
-        return choice
+    class Watched(pairs.Decision):
+        def make(self) -> strategy.Choice | None:
+            choice = super().make()
+            if choice is not None:
+                scores.append(self.score)
+            return choice
 
-    patch.setattr(auto._Decision, "make", watched)
+    patch.setattr(pairs, "Decision", Watched)
     return scores
 
 
