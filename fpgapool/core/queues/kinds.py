@@ -38,6 +38,8 @@ class Kinds(typing.Protocol):
 
     def set_homed(self, record: queued.JobRecord) -> None:
         """Note that ``homed`` of a record has changed."""
+        return
 
     def set_done(self, record: queued.JobRecord) -> None:
         """Note that ``done_bytes`` of a record has changed."""
+        return

@@ -362,12 +362,10 @@ class Decision:
         least, values = self._least * offer.crowding, pack.values[programs]
         rows = pack.above(programs, self._least * factor)
         if pack.may != candidates.HOMELESS:
-            rows = rows[
-                pack.rates[rows] >= chance.wanted * pack.patiences[rows]
-            ]
+            accepted = chance.wanted * pack.patiences
+            rows = rows[pack.rates[rows] >= accepted[rows]]
             if not self._is_idle and self._is_light(pack, chance):
-                wanted = chance.wanted * pack.patiences[rows]
-                fits = pack.rooms[rows] >= wanted
+                fits = pack.rooms[rows] >= accepted[rows]
                 if pack.may == candidates.LEAVING:
                     heavy = self._options.leave_penalty
                     fits |= values[rows] >= least * heavy
