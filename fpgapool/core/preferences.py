@@ -14,6 +14,7 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import sharing
 
 
@@ -93,6 +94,9 @@ class Preferences(abc.ABC):
     #: A job that has waited this long is urgent: it goes first, by arrival;
     #: None: jobs never become urgent.
     max_wait_s: float | None = None
+    #: The latest claims, to which the pool adds those of new sessions; None:
+    #: the strategy does not learn from them.
+    claims: recent_claims.RecentClaims | None = None
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:

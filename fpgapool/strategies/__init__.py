@@ -22,6 +22,7 @@ import dataclasses
 import numpy
 
 from fpgapool.core import strategy
+from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies import options as opts
@@ -34,6 +35,9 @@ from fpgapool.strategies.placements import ra as ra_placement
 from fpgapool.vocabulary import scheduling
 
 Options = opts.Options
+
+# The first of fixed thresholds if only others of their options are given.
+_FIRST_THRESHOLD_BYTES = 20e6
 
 
 def fifo(options: Options, seed: int) -> base.Strategy:
@@ -58,7 +62,8 @@ def random(options: Options, seed: int) -> base.Strategy:
 
 def wa(options: Options, seed: int) -> base.Strategy:
     """Workload-aware: priority queues by size, on any compatible slot."""
-    return _on_any(_wa(options), options, seed)
+    ordering, claims = _wa(options)
+    return _on_any(ordering, options, seed, claims)
 
 
 def ra(options: Options, seed: int) -> base.Strategy:
@@ -68,7 +73,8 @@ def ra(options: Options, seed: int) -> base.Strategy:
 
 def wra(options: Options, seed: int) -> base.Strategy:
     """Workload- and resource-aware: the default."""
-    return _near_data(_wa(options), options, seed, fallback=True)
+    ordering, claims = _wa(options)
+    return _near_data(ordering, options, seed, claims, fallback=True)
 
 
 def affinity(options: Options, seed: int) -> base.Strategy:
@@ -110,10 +116,13 @@ def hjf(options: Options, seed: int) -> strategy.Strategy:
 
 
 def _on_any(
-    ordering: base.Ordering, options: Options, seed: int
+    ordering: base.Ordering,
+    options: Options,
+    seed: int,
+    claims: recent_claims.RecentClaims | None = None,
 ) -> base.Strategy:
     opts.check_names(options)
-    return base.ComposedStrategy(ordering, _any(options, seed))
+    return base.ComposedStrategy(ordering, _any(options, seed), claims)
 
 
 def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
@@ -123,7 +132,12 @@ def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
 
 
 def _near_data(
-    ordering: base.Ordering, options: Options, seed: int, *, fallback: bool
+    ordering: base.Ordering,
+    options: Options,
+    seed: int,
+    claims: recent_claims.RecentClaims | None = None,
+    *,
+    fallback: bool,
 ) -> base.Strategy:
     """Compose an ordering with the placement ``ra``."""
     opts.check_names(options)
@@ -133,22 +147,30 @@ def _near_data(
     placement = ra_placement.RaPlacement(
         shared, numpy.random.default_rng(seed)
     )
-    return base.ComposedStrategy(ordering, placement)
+    return base.ComposedStrategy(ordering, placement, claims)
 
 
-def _wa(options: Options) -> base.Ordering:
+def _wa(
+    options: Options,
+) -> tuple[base.Ordering, recent_claims.RecentClaims | None]:
+    """Return the ordering by size, and the claims that it learns from."""
     opts.check_names(options)
     shared = opts.shared(options)
     bounds = shared.thresholds_bytes
-    if bounds is None:
-        bounds = queue_thresholds.hybrid_thresholds(
-            *(getattr(shared, name) for name in scheduling.HYBRID)
-        )
-    elif hybrid := [
+    hybrid = [
         name for name in scheduling.HYBRID if options.get(name) is not None
-    ]:
+    ]
+    if bounds is not None and hybrid:
         raise ValueError(
             f"{', '.join(hybrid)} cannot be used with thresholds_bytes; "
             "remove one of them"
         )
-    return orderings.WaOrdering(bounds)
+    if bounds is None and hybrid in ([], ["queues"]):
+        claims = recent_claims.RecentClaims(shared.queues)
+        return orderings.WaOrdering(claims), claims
+    if bounds is None:
+        values = {name: getattr(shared, name) for name in scheduling.HYBRID}
+        if shared.E_bytes is None:
+            values["E_bytes"] = _FIRST_THRESHOLD_BYTES
+        bounds = queue_thresholds.hybrid_thresholds(**values)
+    return orderings.WaOrdering(bounds), None

@@ -14,6 +14,7 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import claims as recent_claims
 
 Strategy = strategy.Strategy
 Choice = strategy.Choice
@@ -72,7 +73,13 @@ class Placement(abc.ABC):
 class ComposedStrategy(strategy.Strategy):
     """An ordering and a placement."""
 
-    def __init__(self, ordering: Ordering, placement: Placement) -> None:
+    def __init__(
+        self,
+        ordering: Ordering,
+        placement: Placement,
+        claims: recent_claims.RecentClaims | None = None,
+    ) -> None:
+        self.claims = claims
         self.ordering = ordering
         self.placement = placement
         self.idle_indexes = placement.idle_indexes

@@ -12,6 +12,7 @@ import numpy
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import preferences
+from fpgapool.core.queues import claims
 from fpgapool.core.queues import thresholds
 from fpgapool.strategies import base
 
@@ -40,15 +41,26 @@ class LptOrdering(base.Ordering):
 class WaOrdering(base.Ordering):
     """Workload-aware: priority queues by size.
 
-    A size equal to a threshold belongs to the queue of higher priority.
+    A size equal to a threshold belongs to the queue of higher priority. A job
+    keeps the queue of its arrival when learnt thresholds change.
 
-    :raises ValueError: if the thresholds are not positive, finite and
+    :param thresholds_bytes: fixed thresholds, or the claims to learn from.
+    :raises ValueError: if fixed thresholds are not positive, finite and
         increasing.
     """
 
-    def __init__(self, thresholds_bytes: tuple[float, ...]) -> None:
-        thresholds.check_thresholds(thresholds_bytes)
-        self.thresholds_bytes = thresholds_bytes
+    def __init__(
+        self, thresholds_bytes: tuple[float, ...] | claims.RecentClaims
+    ) -> None:
+        if isinstance(thresholds_bytes, tuple):
+            thresholds.check_thresholds(thresholds_bytes)
+        self._source = thresholds_bytes
+
+    @property
+    def thresholds_bytes(self) -> tuple[float, ...]:
+        """The upper bounds of all queues except the last, at present."""
+        source = self._source
+        return source if isinstance(source, tuple) else source.thresholds_bytes
 
     def key(self, job: model.Job) -> ordered.Key:
         queue = bisect.bisect_left(self.thresholds_bytes, job.claimed_bytes)

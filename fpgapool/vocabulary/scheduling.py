@@ -10,6 +10,9 @@ import dataclasses
 import types
 import typing
 
+#: Number of sessions, the latest ones, whose claims strategies learn from.
+RECENT_CLAIMS: typing.Final = 1000
+
 #: Orders in which slots are used, with their descriptions.
 SLOT_ORDERS: typing.Final = {
     "index": "by host, then by slot number; predictable",
@@ -53,37 +56,41 @@ class SharedOptions:
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
 Sessions are assigned to queues by size. The size limits of the queues, called
-thresholds, are computed: they start at ``first_threshold_bytes``, grow by
-``threshold_ratio`` up to the queue ``geometric_queues``, by equal steps up to
-the queue ``linear_queues_end``, and by the ratio again after it. The defaults
-suit exponentially distributed sizes. For heavy-tailed sizes (few sessions with
-most of the bytes) use
-``threshold_ratio = 1.8``, ``geometric_queues = 10``,
-``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
+thresholds, are learnt from the latest 1000 sessions, whatever their sizes are:
+each queue gets the same share of these, counting half by their number and half
+by their bytes. A session stays in the queue of its arrival.
 
-Related options:
-
-* ``thresholds_bytes`` replaces all of these.
+With ``first_threshold_bytes``, the thresholds are fixed. With
+``thresholds_bytes``, they and their number are given.
 """,
         # With more queues, the order is practically shortest job first.
         min=1,
         max=1000,
     )
-    E_bytes: float = _option(
-        20e6,
+    E_bytes: float | None = _option(
+        None,
         """
-Maximum size in bytes of the sessions in the first queue of ``wa`` and
-``wra``. See ``queues``.
+Maximum size in bytes of the sessions in the first queue of ``wa`` and ``wra``.
+0, the default, means that all thresholds are learnt; see ``queues``.
+
+Otherwise the thresholds are fixed: they start at this size, grow by
+``threshold_ratio`` up to the queue ``geometric_queues``, by equal steps up to
+the queue ``linear_queues_end``, and by the ratio again after it. For
+exponentially distributed sizes with a mean of 400 MB, use 20000000. For
+heavy-tailed sizes (few sessions with most of the bytes) up to 10 GB, use
+26000000, ``threshold_ratio = 1.8``, ``geometric_queues = 10`` and
+``linear_queues_end = 11``.
 """,
         conf="first_threshold_bytes",
-        min=1,
+        unset=0,
+        min=0,
         max=2**63 - 1,
     )
     q: float = _option(
         1.41,
         """
 Ratio of each threshold to the previous one, except in the linear part. See
-``queues``.
+``first_threshold_bytes``.
 """,
         conf="threshold_ratio",
         # At 1 or below, the thresholds would not grow.
@@ -93,7 +100,8 @@ Ratio of each threshold to the previous one, except in the linear part. See
     k1: int = _option(
         5,
         """
-Number of the last queue of the first geometric part. See ``queues``.
+Number of the last queue of the first geometric part. See
+``first_threshold_bytes``.
 """,
         conf="geometric_queues",
         min=1,
@@ -103,7 +111,7 @@ Number of the last queue of the first geometric part. See ``queues``.
         16,
         """
 Number of the last queue of the linear part; must be larger than
-``geometric_queues``. See ``queues``.
+``geometric_queues``. See ``first_threshold_bytes``.
 """,
         conf="linear_queues_end",
         min=2,
@@ -114,7 +122,7 @@ Number of the last queue of the linear part; must be larger than
         """
 Upper size limits of the queues of ``wa`` and ``wra``, in bytes and ascending.
 The last queue has no limit, so give one value less than there are queues. By
-default the thresholds are computed; see ``queues``.
+default the thresholds are learnt; see ``queues``.
 """,
         unset=[],
         min=1,

@@ -3,9 +3,13 @@
 """Thresholds between the priority queues of workload-aware strategies."""
 
 import math
+from collections import abc
 
 import numpy as np
 import numpy.typing as npt
+
+# Far more than the rounding errors of shares.
+_ROUNDING = 1e-9
 
 
 def hybrid_factors(
@@ -57,6 +61,28 @@ def hybrid_thresholds(
         )
     check_thresholds(thresholds)
     return thresholds
+
+
+def learnt_thresholds(
+    sizes: abc.Collection[float], queues: int
+) -> tuple[float, ...]:
+    """Upper bounds of all priority queues except the last, from sizes.
+
+    Each queue gets the same share of the sizes, where half of a share counts
+    their number and half their bytes. So large sizes are told apart, too, even
+    if they are few. Bounds may be equal; the queue between them stays empty.
+
+    :param sizes: at least one, all positive and finite. Sizes times k give
+        bounds times k.
+    """
+    ordered = np.sort(np.fromiter(sizes, np.float64, len(sizes)))
+    of_bytes = np.cumsum(ordered / ordered[-1])
+    of_number = np.arange(1, len(ordered) + 1)
+    shares = of_bytes / of_bytes[-1] + of_number / len(ordered)
+    wanted = 2.0 * np.arange(1, queues) / queues
+    # Rounding must not decide between neighbours.
+    places = np.searchsorted(shares, wanted - _ROUNDING)
+    return tuple(ordered[places].tolist())
 
 
 def check_thresholds(thresholds_bytes: tuple[float, ...]) -> None:

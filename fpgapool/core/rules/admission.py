@@ -47,6 +47,14 @@ class Admission:
         else:
             self._submit(event)
 
+    def on_claims_restored(self, event: events.ClaimsRestored) -> None:
+        """Learn from the claims that an earlier leader knew."""
+        claims = self._strategy.claims
+        if claims is not None:
+            for claimed_bytes in event.claims:
+                claims.add(claimed_bytes)
+            claims.last_id = event.last_id
+
     def let_yielding_wait(self) -> None:
         """Queue the jobs that yielded their slots."""
         yielding, self.yielding = self.yielding, {}
@@ -65,6 +73,8 @@ class Admission:
                 f"{job.claimed_bytes}",
             )
             return
+        if event.paid_bytes is None and self._strategy.claims is not None:
+            self._strategy.claims.note(job)
         record = self.add_record(job)
         record.paid_bytes = event.paid_bytes
         if self.enqueue(record):

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -21,7 +20,6 @@ from fpgapool.sim.inputs import traces
 from fpgapool.sim.inputs import workloads
 from fpgapool.vocabulary import shapes
 
-_BY_SIZE = ("wa", "wra")
 _BY_PLACE = ("ra", "wra")
 _PLACEMENT = ("remote_limit", "skip_limit", "wait_s_per_byte", "offer_order")
 _COUNTS = ("jobs_per_host", "jobs", "duration_s")
@@ -144,8 +142,6 @@ def _strategy(
     if name in _BY_PLACE:
         for option in _PLACEMENT:
             options[option] = getattr(arguments, option)
-    if name in _BY_SIZE and arguments.sizes in ("power-law", "lognormal"):
-        options |= dataclasses.asdict(scenarios.LONG_TAIL)
     return scenarios.StrategyOptions(**options)
 
 

@@ -53,9 +53,14 @@ def thresholds_of(text: str, directory: pathlib.Path) -> tuple[float, ...]:
     return made.ordering.thresholds_bytes
 
 
-def test_defaults_are_the_conductors(tmp_path: pathlib.Path) -> None:
+def test_the_first_threshold_makes_the_others_fixed(
+    tmp_path: pathlib.Path,
+) -> None:
     found = scenarios.SHORT_TAIL.thresholds_bytes
-    assert found == thresholds_of("", tmp_path)
+    fixed = "[scheduler]\nfirst_threshold_bytes = 20000000"
+    assert found == thresholds_of(fixed, tmp_path)
+    # Learnt, and nothing is known yet.
+    assert thresholds_of("", tmp_path) == ()
 
 
 @pytest.mark.parametrize("queues", [1, 2, 8, 20])

@@ -105,9 +105,9 @@ def test_hybrid_thresholds() -> None:
     assert found[5] == pytest.approx(20e6 * 1.41**5 + step)
     assert found[15] == pytest.approx(20e6 * 1.41**15)
     assert found[18] == pytest.approx(20e6 * 1.41**18)
-    default = typing.cast(base.ComposedStrategy, strategies.wa({}, 0)).ordering
-    assert isinstance(default, orderings.WaOrdering)
-    assert found == default.thresholds_bytes
+    made = typing.cast(base.ComposedStrategy, strategies.wa({"q": 1.41}, 0))
+    assert isinstance(made.ordering, orderings.WaOrdering)
+    assert made.ordering.thresholds_bytes == found
 
 
 def test_geometric_thresholds_and_none() -> None:

@@ -205,7 +205,7 @@ class Questions:
         served = collections.Counter(one.state for one in self._served())
         return summary.Figures(
             queued_by_project=summary.largest(book.queued, max_projects),
-            queued_by_size=tuple(book.queued_by_size),
+            queued_by_size=book.queued_by_size,
             queued_bytes=book.queued_bytes.total(),
             sessions={state: served[state] for state in states.ASSIGNED}
             | {states.QUEUED: self.queued_count},
