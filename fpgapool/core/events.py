@@ -203,12 +203,13 @@ class PowerCapsChanged(Event):
 class ClaimsRestored(Event):
     """The claims of the latest sessions are known.
 
-    :param claims: in the order of arrival.
+    :param claims: the sessions' hosts and claimed bytes, in the order of
+        arrival.
     :param last_id: jobs with ids up to this one are among these sessions, or
         older.
     """
 
-    claims: tuple[float, ...]
+    claims: tuple[tuple[model.HostId | None, float], ...]
     last_id: model.JobId
 
 

@@ -97,6 +97,9 @@ class Preferences(abc.ABC):
     #: The latest claims, to which the pool adds those of new sessions; None:
     #: the strategy does not learn from them.
     claims: recent_claims.RecentClaims | None = None
+    #: Whether a host accepts more remote jobs than :meth:`remote_limit` while
+    #: its own jobs need fewer slots; requires ``claims``.
+    reserve_gives_way: bool = False
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:

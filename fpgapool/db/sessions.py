@@ -82,14 +82,19 @@ def _live(**members: Any) -> records.SessionRecord:
     return records.SessionRecord(**members)
 
 
-def recent_claims(connection: sa.Connection) -> list[float]:
-    """Return the claimed bytes of the latest sessions, oldest first."""
+def recent_claims(
+    connection: sa.Connection,
+) -> list[tuple[int | None, float]]:
+    """Return the hosts and claimed bytes of the latest sessions, oldest
+    first.
+    """
     query = (
-        sa.select(_COLUMNS.claimed_bytes)
+        sa.select(_COLUMNS.host_id, _COLUMNS.claimed_bytes)
         .order_by(_COLUMNS.id.desc())
         .limit(scheduling.RECENT_CLAIMS)
     )
-    return list(reversed(connection.execute(query).scalars().all()))
+    found = connection.execute(query).all()
+    return [(host_id, claimed) for host_id, claimed in reversed(found)]
 
 
 def page(

@@ -139,11 +139,18 @@ def _near_data(
     *,
     fallback: bool,
 ) -> base.Strategy:
-    """Compose an ordering with the placement ``ra``."""
+    """Compose an ordering with the placement ``ra``.
+
+    :param fallback: what is done with a fixed limit of remote jobs if the
+        options do not say it.
+    """
     opts.check_names(options)
     shared = opts.shared(options)
     if shared.fallback is None:
+        fallback = fallback and shared.remote_limit is not None
         shared = dataclasses.replace(shared, fallback=fallback)
+    if shared.remote_limit is None and claims is None:
+        claims = recent_claims.RecentClaims()
     placement = ra_placement.RaPlacement(
         shared, numpy.random.default_rng(seed)
     )

@@ -48,6 +48,7 @@ class Placement(abc.ABC):
     wants_hosts: bool = True
     wants_affinity: bool = False
     skip_limit: int | None = None
+    reserve_gives_way: bool = False
 
     def patience_s(self, job: model.Job) -> float | None:
         """Return how long a job waits for its own host; None: forever."""
@@ -80,6 +81,7 @@ class ComposedStrategy(strategy.Strategy):
         claims: recent_claims.RecentClaims | None = None,
     ) -> None:
         self.claims = claims
+        self.reserve_gives_way = placement.reserve_gives_way
         self.ordering = ordering
         self.placement = placement
         self.idle_indexes = placement.idle_indexes

@@ -58,6 +58,7 @@ class SharedStrategy(strategy.Strategy):
         self.wants_rates = inner.wants_rates
         self.look_again_s = inner.look_again_s
         self.claims = inner.claims
+        self.reserve_gives_way = inner.reserve_gives_way
         self.skip_limit = inner.skip_limit
         self.preempt_gain = preempt_gain
         self._rounds: rounds.Rounds | None = None

@@ -132,8 +132,13 @@ default the thresholds are learnt; see ``queues``.
         None,
         """
 Maximum number of sessions from other hosts that ``ra`` and ``wra`` run on a
-host while the data locality rule applies. -1, the default, means half of the
-host's slots, but at least 1.
+host while the data locality rule applies.
+
+-1, the default, means half of the host's slots, but at least 1. The host keeps
+the others for its own sessions, but not more than these need: that is its part
+of the bytes of the latest 1000 sessions, times all slots. So a host opens its
+slots to others where local sessions are scarce, and keeps them again when
+there are more.
 
 The higher it is, the more sessions compete for the host's network card.
 """,
@@ -174,7 +179,7 @@ locality rule.
 """,
         unset="auto",
         choices={
-            "auto": "on for ``wra``, off for ``ra``",
+            "auto": "on for ``wra`` with ``remote_limit``, otherwise off",
             "on": "give such a slot to the first session that fits",
             "off": "leave such a slot idle",
         },

@@ -30,7 +30,7 @@ def make_rules(
     """The literal rules of a strategy with these options."""
     _, ordering, placement = FACTORIES[name]
     common = {k: v for k, v in options.items() if v is not None}
-    common.setdefault("fallback", name == "wra")
+    common.setdefault("fallback", name == "wra" and "remote_limit" in common)
     common.setdefault("affinity", placement == "affinity")
     rules = literal.Rules(ordering, placement, **common)
     rules.reseed(seed)

@@ -64,7 +64,7 @@ def hybrid_thresholds(
 
 
 def learnt_thresholds(
-    sizes: abc.Collection[float], queues: int
+    sizes: abc.Sequence[float], queues: int
 ) -> tuple[float, ...]:
     """Upper bounds of all priority queues except the last, from sizes.
 
@@ -75,7 +75,7 @@ def learnt_thresholds(
     :param sizes: at least one, all positive and finite. Sizes times k give
         bounds times k.
     """
-    ordered = np.sort(np.fromiter(sizes, np.float64, len(sizes)))
+    ordered = np.sort(np.asarray(sizes, dtype=np.float64))
     of_bytes = np.cumsum(ordered / ordered[-1])
     of_number = np.arange(1, len(ordered) + 1)
     shares = of_bytes / of_bytes[-1] + of_number / len(ordered)

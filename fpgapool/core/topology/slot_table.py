@@ -35,6 +35,7 @@ class SlotTable(idle_slots.IdleSlots):
     ) -> None:
         super().__init__(strategy, boards)
         self._remote_limit = strategy.remote_limit
+        self._reserve = slots.Reserve()
         self.hosts: dict[model.HostId, slots.Host] = {}
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
@@ -63,7 +64,9 @@ class SlotTable(idle_slots.IdleSlots):
             return False
         self._check_ids(spec)
         if host is None:
-            host = self.hosts[spec.id] = slots.Host(spec, self._by_busy)
+            host = self.hosts[spec.id] = slots.Host(
+                spec, self._by_busy, self._reserve
+            )
         before = _usable(host)
         self._clear(host)
         self._set_slots(host, spec)
@@ -235,6 +238,23 @@ class SlotTable(idle_slots.IdleSlots):
         """Return how many slots of these shapes only an operator bars."""
         return _count(self.barred_by_shape, shapes)
 
+    def share_out(
+        self, shares: dict[model.HostId | None, float] | None
+    ) -> None:
+        """Set each host's part of the recent work."""
+        self._reserve.shares = shares
+        for host in self.idle_hosts.values():
+            self._changed(host)
+
+    def kept_for_local(self) -> tuple[int, int]:
+        """Return how many slots are kept for local jobs, and the most."""
+        kept = most = 0
+        for host in self.hosts.values():
+            if host.up and host.remote_limit is not None:
+                kept += host.kept_count
+                most += max(len(host.slots) - host.remote_limit, 0)
+        return kept, most
+
     def _clear(self, host: slots.Host) -> None:
         """Remove a host from all counts and indexes."""
         for slot in host.idle:
@@ -280,6 +300,7 @@ class SlotTable(idle_slots.IdleSlots):
             elif slot.is_usable:
                 self._note_reserved_idle(slot)
         self.up_by_shape.update(host.up_shapes)
+        self._reserve.slot_count = sum(self.up_by_shape.values())
         self.barred_by_shape.update(host.barred_shapes)
         self._changed(host)
 

@@ -140,7 +140,8 @@ def run(arguments: argparse.Namespace) -> None:
         tuned = _setting(queueing.minimise(server, arguments.queues))
     fixed = scenarios.SHORT_TAIL
     _show_model(console, server, {"paper": fixed, "tuned": tuned})
-    chosen, why = tuned, "not confirmed by simulation"
+    chosen: scenarios.Queues | None = tuned
+    why = "not confirmed by simulation"
     if not arguments.no_confirm:
         summaries = _confirm(arguments, sizes.given, tuned)
         _show_confirmation(console, summaries)

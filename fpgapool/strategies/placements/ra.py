@@ -62,6 +62,7 @@ class RaPlacement(base.Placement):
             )
         self.wants_affinity = options.affinity
         self.skip_limit = options.skip_limit
+        self.reserve_gives_way = options.remote_limit is None
         self.idle_indexes = strategy.IdleIndexes(
             by_busy=options.offer_order == "least_busy"
         )

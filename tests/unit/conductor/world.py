@@ -564,7 +564,7 @@ class Conductor:
                     profile=PROFILE.to_primitive()["data"],
                 )
             ],
-            recent_claims=[s.claimed_bytes for s in opened],
+            recent_claims=[(s.host_id, s.claimed_bytes) for s in opened],
             live_sessions=[s for s in opened if s.state in states.LIVE],
             ending_sessions=[
                 s

@@ -18,12 +18,13 @@ from tests.unit.core import pools
 
 _RANDOM = random.Random(3)
 SIZES = [_RANDOM.paretovariate(1.3) for _ in range(700)]
+RESTORED = tuple((None, size) for size in SIZES)
 
 
 def learnt(sizes: list[float], queues: int = 20) -> tuple[float, ...]:
     found = claims.RecentClaims(queues)
     for size in sizes:
-        found.add(size)
+        found.add((None, size))
     return found.thresholds_bytes
 
 
@@ -85,7 +86,7 @@ def test_a_new_leader_learns_from_the_sessions_that_the_pool_keeps() -> None:
     for pool in (old, new):
         pool.step([events.AcceleratorsChanged((pools.AES,))], 0.0)
     submit(old, 1, SIZES)
-    new.apply([events.ClaimsRestored(tuple(SIZES), len(SIZES))], 0.0)
+    new.apply([events.ClaimsRestored(RESTORED, len(SIZES))], 0.0)
     # Those who still wait are among them, and do not count twice.
     submit(new, 690, SIZES[689:])
     for pool in (old, new):

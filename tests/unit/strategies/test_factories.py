@@ -71,15 +71,17 @@ def test_bad_options_are_refused(
         strategies.wra(options, 0)
 
 
-def placement_options(name: str) -> typing.Any:
-    made = getattr(strategies, name)({}, 0)
+def placement_options(name: str, **options: object) -> typing.Any:
+    made = getattr(strategies, name)(options, 0)
     assert isinstance(made, base.ComposedStrategy)
     return typing.cast(typing.Any, made.placement).options
 
 
 def test_defaults() -> None:
-    assert placement_options("wra").fallback is True
-    assert placement_options("ra").fallback is False
+    # The reserve of slots for local jobs gives way by itself.
+    assert placement_options("wra").fallback is False
+    assert placement_options("wra", remote_limit=2).fallback is True
+    assert placement_options("ra", remote_limit=2).fallback is False
     for name in ("ra", "wra"):
         options = placement_options(name)
         assert options.skip_limit is None

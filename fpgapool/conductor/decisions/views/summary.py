@@ -63,6 +63,8 @@ class Figures:
         report.
     :ivar clocks_behind_s: how far each host's wall clock is behind ours.
     :ivar reservations: number of reserved slots, ``ready`` and ``pending``.
+    :ivar local_reserve: number of slots that may be kept for sessions of
+        their own hosts: those ``kept``, and those ``open`` to others.
     """
 
     queued_by_project: Mapping[str, int]
@@ -75,6 +77,7 @@ class Figures:
     devices: Mapping[str, int]
     reservations: Mapping[str, int]
     groups: Mapping[str, GroupFigures]
+    local_reserve: Mapping[str, int]
 
 
 def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
