@@ -71,9 +71,11 @@ class Preferences(abc.ABC):
     #: Whether the pool indexes jobs by host, and tracks which jobs wait for a
     #: slot on their own host.
     wants_hosts: bool = True
-    #: Whether it considers the applications of jobs, and jobs by accelerator:
-    #: the pool then keeps
-    #: :class:`~fpgapool.core.queues.applications.AffineJobs`.
+    #: Whether the pool groups jobs by accelerator.
+    wants_accelerators: bool = False
+    #: Whether it considers the applications of jobs: the pool then keeps
+    #: :class:`~fpgapool.core.queues.applications.AffineJobs`. It also needs
+    #: ``wants_accelerators``.
     wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
     #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`

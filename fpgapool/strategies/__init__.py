@@ -146,13 +146,22 @@ def _near_data(
     """
     opts.check_names(options)
     shared = opts.shared(options)
+    # A reserve that gives way needs no fallback, once it has learnt.
+    early = fallback and shared.fallback is None
     if shared.fallback is None:
         fallback = fallback and shared.remote_limit is not None
         shared = dataclasses.replace(shared, fallback=fallback)
     if shared.remote_limit is None and claims is None:
         claims = recent_claims.RecentClaims()
+    queue_of = None
+    if isinstance(ordering, orderings.WaOrdering) and ordering.learns:
+        # Fixed queues are those of the paper, where programming is free.
+        queue_of = ordering.queue_of
     placement = ra_placement.RaPlacement(
-        shared, numpy.random.default_rng(seed)
+        shared,
+        numpy.random.default_rng(seed),
+        queue_of=queue_of,
+        early_fallback=early,
     )
     return base.ComposedStrategy(ordering, placement, claims)
 

@@ -46,6 +46,7 @@ class Placement(abc.ABC):
 
     idle_indexes: strategy.IdleIndexes = strategy.IdleIndexes()
     wants_hosts: bool = True
+    wants_accelerators: bool = False
     wants_affinity: bool = False
     skip_limit: int | None = None
     reserve_gives_way: bool = False
@@ -86,6 +87,7 @@ class ComposedStrategy(strategy.Strategy):
         self.placement = placement
         self.idle_indexes = placement.idle_indexes
         self.wants_hosts = placement.wants_hosts
+        self.wants_accelerators = placement.wants_accelerators
         self.wants_affinity = placement.wants_affinity
         self.skip_limit = placement.skip_limit
         self.deadlines_preempt = ordering.deadlines_preempt

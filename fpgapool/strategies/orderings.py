@@ -57,14 +57,22 @@ class WaOrdering(base.Ordering):
         self._source = thresholds_bytes
 
     @property
+    def learns(self) -> bool:
+        """Whether the thresholds are learnt."""
+        return not isinstance(self._source, tuple)
+
+    @property
     def thresholds_bytes(self) -> tuple[float, ...]:
         """The upper bounds of all queues except the last, at present."""
         source = self._source
         return source if isinstance(source, tuple) else source.thresholds_bytes
 
+    def queue_of(self, claimed_bytes: float) -> int:
+        """Return the number of the queue for this size; 0 comes first."""
+        return bisect.bisect_left(self.thresholds_bytes, claimed_bytes)
+
     def key(self, job: model.Job) -> ordered.Key:
-        queue = bisect.bisect_left(self.thresholds_bytes, job.claimed_bytes)
-        return (queue, job.arrival_s, job.id)
+        return (self.queue_of(job.claimed_bytes), job.arrival_s, job.id)
 
 
 class EdfOrdering(base.Ordering):

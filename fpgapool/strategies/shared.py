@@ -54,6 +54,7 @@ class SharedStrategy(strategy.Strategy):
         self.max_wait_s = max_wait_s
         self.idle_indexes = inner.idle_indexes
         self.wants_hosts = inner.wants_hosts
+        self.wants_accelerators = inner.wants_accelerators
         self.wants_affinity = inner.wants_affinity
         self.wants_rates = inner.wants_rates
         self.look_again_s = inner.look_again_s

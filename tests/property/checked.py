@@ -30,7 +30,7 @@ def make_rules(
     """The literal rules of a strategy with these options."""
     _, ordering, placement = FACTORIES[name]
     common = {k: v for k, v in options.items() if v is not None}
-    common.setdefault("fallback", name == "wra" and "remote_limit" in common)
+    common.setdefault("fallback", name == "wra")
     common.setdefault("affinity", placement == "affinity")
     rules = literal.Rules(ordering, placement, **common)
     rules.reseed(seed)
@@ -50,6 +50,7 @@ class CheckedStrategy(strategy.Strategy):
         self._real = factory(options, seed)
         self.idle_indexes = self._real.idle_indexes
         self.wants_hosts = self._real.wants_hosts
+        self.wants_accelerators = self._real.wants_accelerators
         self.wants_affinity = self._real.wants_affinity
         self.skip_limit = self._real.skip_limit
         self.rules = make_rules(name, options, seed)

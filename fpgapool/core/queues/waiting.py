@@ -38,7 +38,9 @@ class WaitingJobs(lanes.Lanes):
         columns: job_columns.Columns | None = None,
         accounts: sharing.Accounts | None = None,
     ) -> None:
-        super().__init__(strategy.max_wait_s, accounts)
+        super().__init__(
+            strategy.max_wait_s, accounts, strategy.wants_accelerators
+        )
         self._strategy = strategy
         self._columns = columns
         self._skip_limit = strategy.skip_limit
@@ -175,9 +177,9 @@ class WaitingJobs(lanes.Lanes):
         if record.urgent_s is not None:
             self.ageing.remove(record.urgent_s, record.job.id)
             record.urgent_s = None
-        # Groups that avoid slots would accumulate. The others are few, and
-        # soon used again.
-        if group.avoided and not group.count:
+        # Groups that avoid slots or have one accelerator would accumulate.
+        # The others are few, and soon used again.
+        if not group.count and (group.avoided or group.accelerator):
             lane.drop(group)
         if lane is not self._common and not lane.size:
             self._drop_lane(lane, record.job.priority)

@@ -35,7 +35,7 @@ class SlotTable(idle_slots.IdleSlots):
     ) -> None:
         super().__init__(strategy, boards)
         self._remote_limit = strategy.remote_limit
-        self._reserve = slots.Reserve()
+        self.reserve = slots.Reserve()
         self.hosts: dict[model.HostId, slots.Host] = {}
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
@@ -65,7 +65,7 @@ class SlotTable(idle_slots.IdleSlots):
         self._check_ids(spec)
         if host is None:
             host = self.hosts[spec.id] = slots.Host(
-                spec, self._by_busy, self._reserve
+                spec, self._by_busy, self.reserve
             )
         before = _usable(host)
         self._clear(host)
@@ -242,7 +242,7 @@ class SlotTable(idle_slots.IdleSlots):
         self, shares: dict[model.HostId | None, float] | None
     ) -> None:
         """Set each host's part of the recent work."""
-        self._reserve.shares = shares
+        self.reserve.shares = shares
         for host in self.idle_hosts.values():
             self._changed(host)
 
@@ -300,7 +300,7 @@ class SlotTable(idle_slots.IdleSlots):
             elif slot.is_usable:
                 self._note_reserved_idle(slot)
         self.up_by_shape.update(host.up_shapes)
-        self._reserve.slot_count = sum(self.up_by_shape.values())
+        self.reserve.slot_count = sum(self.up_by_shape.values())
         self.barred_by_shape.update(host.barred_shapes)
         self._changed(host)
 

@@ -19,6 +19,11 @@ from fpgapool.core.topology import slots
 
 # Up to this many hosts with idle slots, a loop is faster than the indexes.
 _FEW = 4
+# How many jobs for each slot count at most as delayed by programming.
+_MOST_WAITING = 10.0
+# A job gives way to others that need no programming for so many times the
+# delay.
+_PATIENCE = 20.0
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -30,6 +35,9 @@ class Offers:
     :param counts_skips: whether to count how often jobs are passed over.
     :param swaps: whether a job may get, instead of the offered slot, one that
         need not be programmed.
+    :param queue_of: returns the priority queue for a size, and makes
+        programming count, see :meth:`_soonest`. It needs
+        ``wants_accelerators``. None: programming does not count.
     """
 
     def __init__(
@@ -39,8 +47,10 @@ class Offers:
         fallback: bool,
         counts_skips: bool,
         swaps: bool,
+        queue_of: abc.Callable[[float], int] | None = None,
     ) -> None:
         self._view = view
+        self._queue_of = queue_of
         self._fallback = fallback
         self._counts_skips = counts_skips
         self._swaps = swaps
@@ -187,7 +197,44 @@ class Offers:
         if first is None:
             return None
         record = self._view.jobs.records[first[-1]]
-        return self._view.give(record, self._swap(slot, record))
+        taken = self._swap(slot, record)
+        if self._queue_of is not None and not taken.starts_at_once(
+            record.job.accelerator
+        ):
+            record = self._soonest(slot, record, is_open)
+            taken = self._swap(slot, record)
+        return self._view.give(record, taken)
+
+    def _soonest(
+        self, slot: slots.Slot, record: queued.JobRecord, is_open: bool
+    ) -> queued.JobRecord:
+        """Return who gets a slot that must be programmed for a job.
+
+        The work that the slot would do in the meantime counts as a part of the
+        job, several times if others wait for slots. If that puts the job
+        behind the queue of one that the slot can serve at once, that one gets
+        it. A job that has waited many times as long does not give way.
+        """
+        view, job = self._view, record.job
+        waiting = view.jobs.count / max(view.slots.reserve.slot_count, 1)
+        delay_s = slot.spec.programming_time_s * (
+            1.0 + min(waiting, _MOST_WAITING)
+        )
+        if record.urgent or view.now - job.arrival_s >= _PATIENCE * delay_s:
+            return record
+        keys = [
+            group.first_for(slot.host.id, is_open)
+            or (group.first() if self._fallback else None)
+            for group in view.jobs.shown.groups_for(slot.shape)
+            if group.accelerator == slot.programmed
+            and slot.id not in group.avoiding
+        ]
+        first = queued.first_key(*keys)
+        if first is None or self._queue_of is None:
+            return record
+        peak = view.accelerators[job.accelerator].peak_in(slot.shape)
+        queue = self._queue_of(job.claimed_bytes + delay_s * peak)
+        return view.jobs.records[first[-1]] if first[0] <= queue else record
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
         # No jobs of the slot's own host are among them: the first of those

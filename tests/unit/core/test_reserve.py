@@ -72,7 +72,6 @@ class Pool:
 @pytest.mark.parametrize("name", ["ra", "wra"])
 def test_the_reserve_gives_way_and_comes_back(name: str) -> None:
     pool = Pool(make_pool(name))
-    assert pool.count_remote() == SLOTS
     pool.learn(FEW, None)
     assert pool.count_remote() == 2 * SLOTS
     # Half of all work is the first host's: it keeps its half.
